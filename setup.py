@@ -1,0 +1,33 @@
+"""Packaging of sgsdump. Why each dependency is there: CONTRIBUTING.md."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+CV = ["opencv-python-headless>=4.8"]
+TEST = ["pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"]
+
+setup(
+    name="sgsdump",
+    version="0.1.0",
+    description="Find the layer that loses accuracy when a network is quantised",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    python_requires=">=3.10",
+    packages=find_packages(include=["sgsdump", "sgsdump.*"]),
+    package_data={"sgsdump": ["samples/*"]},
+    install_requires=[
+        "numpy>=1.24",
+        "matplotlib>=3.7",
+        "tqdm>=4.65",
+        "onnx>=1.16",
+        "onnxruntime>=1.18",
+        "Pillow>=10",
+        "protobuf>=4.25",
+        "threadpoolctl>=3.2",
+    ],
+    extras_require={"cv": CV, "test": TEST, "lint": ["ruff>=0.6", "mypy>=1.11"]},
+    entry_points={"console_scripts": ["sgsdump = sgsdump.cli:main"]},
+)

@@ -1,0 +1,5 @@
+"""``python -m sgsdump``."""
+
+from sgsdump.cli import main
+
+raise SystemExit(main())

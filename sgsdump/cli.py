@@ -1,0 +1,56 @@
+"""The command line: parse, dispatch, turn an error into one line and an exit status.
+
+Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from sgsdump import __version__
+from sgsdump.commands import COMMANDS
+from sgsdump.errors import SgsdumpError
+
+DESCRIPTION = "Find the layer that loses accuracy when a network is quantised."
+EXAMPLES = """\
+examples:
+  sgsdump demo                                             the whole loop on an embedded sample
+  sgsdump dump --model_file m.onnx -i cat.jpg -n pre.py    every layer of a model into one dump
+  sgsdump compare sample.bin benchmark.bin                 MSE, COS and RMSE of every layer, and a verdict
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sgsdump", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"sgsdump {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        command = COMMANDS[name]
+        sub = subparsers.add_parser(
+            name,
+            help=command.HELP,
+            description=command.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        return args.run(args)
+    except SgsdumpError as error:
+        print(f"sgsdump: error: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except KeyboardInterrupt:
+        print("sgsdump: stopped", file=sys.stderr)
+    except MemoryError:
+        print("sgsdump: error: out of memory; try a smaller batch or a smaller model", file=sys.stderr)
+    return 2

@@ -1,0 +1,18 @@
+"""The subcommands, one thin file each: a docstring (``--help`` shows it, with examples), HELP, add_arguments, run.
+
+A command module imports nothing heavy at its top, so that ``sgsdump --help`` answers at once.
+"""
+
+from sgsdump.family import Family
+
+COMMANDS = Family(
+    "command",
+    {
+        "dump": "sgsdump.commands.dump",
+        "calibrate": "sgsdump.commands.calibrate",
+        "simulate": "sgsdump.commands.simulate",
+        "compare": "sgsdump.commands.compare",
+        "histogram": "sgsdump.commands.histogram",
+        "demo": "sgsdump.commands.demo",
+    },
+)

@@ -1,0 +1,43 @@
+"""The contract of a dump format; ``formats/`` holds the family, one file each whose docstring is its specification.
+
+To add one: write ``formats/NAME.py`` with a module-level ``FORMAT = Format(...)``, list it in ``formats/__init__.py``,
+and subclass the conformance test class in ``tests/formats/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.family import Family
+
+if TYPE_CHECKING:
+    from sgsdump.dump import Dump, Record
+
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Format:
+    """One dump format.
+
+    name          its name in ``--to`` and ``save_dump(format=...)``.
+    recognises    (path, first HEAD_BYTES bytes, empty for a directory) -> whether ``read`` should be tried.
+    read          path -> Dump, headers eager and values lazy; raises FormatError on damage.
+    write         (records, path, variant) -> None, streaming, one record in memory at a time, atomic; ``variant`` is a
+                  ``Dump.variant`` that ``read`` gave, or None for the format's usual one. None: read only.
+    """
+
+    name: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Dump]
+    write: Callable[[Iterable[Record], Path, Any], None] | None = None
+
+
+def formats() -> Family:
+    """The table of formats, in the order in which recognition asks them."""
+    from sgsdump.formats import FORMATS
+
+    return FORMATS

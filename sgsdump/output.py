@@ -1,0 +1,60 @@
+"""How results reach the disk: whole or not at all, and never on top of an older result folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from sgsdump.errors import OutputError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that becomes ``path`` when the block ends well, and leaves nothing behind when it does not.
+
+    Missing parent folders are not made. Raises OutputError when the file cannot be opened, written or renamed.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
+    if path.is_dir():
+        raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+        os.replace(partial, path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder and its parents; fine when it is there already. Raises OutputError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {path}: {error.strerror}") from error
+    return path
+
+
+def set_aside(path: Path) -> Path | None:
+    """Move an existing folder out of the way as ``NAME_DATE``; returns its new place, None when there was none."""
+    if not path.exists():
+        return None
+    stamp = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.name}_{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}_{stamp}_{number}")
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise OutputError(f"cannot move {path} aside: {error.strerror}") from error
+    return aside

@@ -1,0 +1,135 @@
+"""A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
+
+*Stored* values are the integers or floats as they lie in the file; *real* values are the float32 they mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.errors import FormatError, ValuesError
+
+
+@dataclass(frozen=True)
+class Quant:
+    """How integers mean real numbers: ``real = (stored - zero_point) * scale``.
+
+    scale        one step; an array of C entries when per channel, along ``axis`` (of the logical shape).
+                 0.0 says that the file gives none.
+    zero_point   the stored value that means 0.0.
+    dtype        the quantised type; None when the file names a type we do not know (``type_name`` keeps its word).
+                 A dequantised tensor (stored as float32) still says here what it was.
+    exact        False when the scale was read from text of six decimals: good to print, too coarse to dequantise
+                 16-bit values (up to 1.6 % off).
+    """
+
+    dtype: np.dtype | None
+    scale: float | np.ndarray = 0.0
+    zero_point: int = 0
+    axis: int | None = None
+    exact: bool = False
+    type_name: str = ""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """What is known of a tensor without touching its values.
+
+    shape is the logical shape, or None when the file does not say; dtype is that of the stored values;
+    layout is ``NHWC``, ``NCHW`` or None (not 4-D, or unknown); op_type is the producing operator's, or "".
+    """
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: np.dtype
+    layout: str | None = None
+    quant: Quant | None = None
+    op_type: str = ""
+
+
+class Tensor:
+    """Facts and a way to the values. ``load`` returns the flat or shaped stored array, new or memory-mapped."""
+
+    __slots__ = ("info", "_load")
+
+    def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray]):
+        self.info = info
+        self._load = load
+
+    @classmethod
+    def of(cls, name: str, array: np.ndarray, **facts: object) -> Tensor:
+        """A tensor of an array in memory; ``facts`` are further TensorInfo fields."""
+        info = TensorInfo(name, array.shape, array.dtype, **facts)  # type: ignore[arg-type]
+        return cls(info, lambda: array)
+
+    def raw(self) -> np.ndarray:
+        """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``."""
+        return self._load()
+
+    def stored(self) -> np.ndarray:
+        """The stored values in ``info.shape`` (flat when the shape is unknown).
+
+        A payload larger than its shape is cropped to its first elements, which is right for the picture inputs
+        the SDK over-allocates. Raises FormatError when the payload is smaller than the shape, ValuesError when
+        it is an integer buffer padded per pixel (eliminateGarbage off), where the first elements are not the tensor.
+        """
+        array = self._load()
+        shape = self.info.shape
+        if shape is None or array.shape == shape:
+            return array
+        count = math.prod(shape)
+        if array.size < count:
+            raise FormatError(
+                f"tensor {self.info.name!r} holds {array.size} values, its shape {list(shape)} needs {count}"
+            )
+        if array.size > count and _is_padded(array.nbytes, shape, array.dtype):
+            raise ValuesError(
+                f"tensor {self.info.name!r} is a padded hardware buffer; dump it again with eliminateGarbage"
+            )
+        return array.reshape(-1)[:count].reshape(shape)
+
+    def real(self) -> np.ndarray:
+        """The float32 values this tensor means, in the shape ``stored`` gives.
+
+        Raises ValuesError when integers cannot be dequantised because their true scale is not known.
+        """
+        stored = self.stored()
+        if stored.dtype.kind == "f":
+            return stored.astype(np.float32, copy=False)
+        return dequantise(stored, self.info)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={self.info.dtype})"
+
+
+def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
+    """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
+
+    Raises ValuesError when the scale is absent or only known to six decimals.
+    """
+    quant = info.quant
+    if quant is None:
+        return stored.astype(np.float32)
+    if not quant.exact:
+        raise ValuesError(
+            f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
+            f"six decimals); give the calibrated ranges, or dump again with dequantFixed"
+        )
+    scale = np.asarray(quant.scale, np.float32)
+    if quant.axis is not None and scale.ndim:
+        scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(stored.ndim)])
+    return (stored.astype(np.int64) - quant.zero_point).astype(np.float32) * scale
+
+
+def _is_padded(nbytes: int, shape: tuple[int, ...], dtype: np.dtype) -> bool:
+    """True when an integer payload has the size of a buffer padded to 16 bytes of channels, rounded up to 64."""
+    if dtype.kind == "f" or not shape:
+        return False
+    per_pixel = 16 // dtype.itemsize
+    channels = -(-shape[-1] // per_pixel) * per_pixel
+    padded = math.prod(shape[:-1]) * channels * dtype.itemsize
+    return channels != shape[-1] and nbytes == -(-padded // 64) * 64
