@@ -40,7 +40,7 @@ class Dump(Mapping[str, Tensor]):
 
     When several output records bear one name, ``dump[name]`` is the **first** of them in file order (a later one is
     reachable through ``records``). Names that are never an output stand in ``inputs`` (the network's inputs) or
-    ``constants``. ``format`` and ``variant`` say how the file was written, so that saving it again gives its bytes back.
+    ``constants``. ``format`` and ``variant`` say how the file was written: saving it again gives its bytes back.
     """
 
     def __init__(self, records: Sequence[Record], format: str = "", variant: Any = None, path: Path | None = None):

@@ -27,7 +27,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         with open(partial, "wb") as file:
             yield file
-        os.replace(partial, path)
+        partial.replace(path)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:

@@ -54,7 +54,7 @@ class TensorInfo:
 class Tensor:
     """Facts and a way to the values. ``load`` returns the flat or shaped stored array, new or memory-mapped."""
 
-    __slots__ = ("info", "_load")
+    __slots__ = ("_load", "info")
 
     def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray]):
         self.info = info
