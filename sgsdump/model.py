@@ -1,0 +1,122 @@
+"""The contract of a model reader, and ``open_model``; ``models/`` holds the family, one file per framework.
+
+Whatever a model was written in, it is an ONNX ModelProto from here on. To add a framework: write ``models/NAME.py``
+with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sgsdump.errors import ModelError
+from sgsdump.family import Family
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model in memory.
+
+    proto    the graph; weights kept in external data files are not in it.
+    path     the file it was read from, or that it stands for in messages.
+    folder   where its external data files lie; None when it has none.
+    """
+
+    proto: onnx.ModelProto
+    path: Path
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class ModelReader:
+    """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError."""
+
+    name: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Model]
+
+
+class GraphInput(NamedTuple):
+    """An input that the user feeds: None stands for a dimension that is free; dtype is what a feed must have."""
+
+    name: str
+    shape: tuple[int | None, ...] | None
+    dtype: np.dtype
+
+
+def model_readers() -> Family:
+    """The table of readers, in the order in which recognition asks them."""
+    from sgsdump.models import MODELS
+
+    return MODELS
+
+
+def open_model(path: str | Path) -> Model:
+    """Read a model of any known framework, recognised by its content.
+
+    Raises ModelError, one line, when the file is missing, empty, damaged or of no known kind.
+    """
+    path = Path(path)
+    head = _head(path)
+    for reader in model_readers().values():
+        if reader.recognises(path, head):
+            return reader.read(path)
+    raise ModelError(f"{path} is not a model of a known framework ({', '.join(model_readers())})")
+
+
+def weight_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of the dense and sparse initializers."""
+    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+
+
+def graph_inputs(proto: onnx.ModelProto) -> tuple[GraphInput, ...]:
+    """The inputs a user has to feed, in the model's order.
+
+    Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs, which numpy
+    cannot hold, are fed as float32. Raises ModelError for an input that is no tensor.
+    """
+    weights = weight_names(proto.graph)
+    return tuple(_graph_input(info) for info in proto.graph.input if info.name not in weights)
+
+
+def _graph_input(info: onnx.ValueInfoProto) -> GraphInput:
+    import numpy as np
+    import onnx
+
+    if info.type.WhichOneof("value") != "tensor_type":
+        kind = (info.type.WhichOneof("value") or "untyped value").replace("_type", "")
+        raise ModelError(f"input {info.name!r} of the model is a {kind}; sgsdump feeds tensors only")
+    tensor = info.type.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
+    if tensor.elem_type == onnx.TensorProto.BFLOAT16:
+        return GraphInput(info.name, shape, np.dtype(np.float32))
+    try:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    except (KeyError, ValueError, TypeError):
+        raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
+    return GraphInput(info.name, shape, dtype)
+
+
+def _head(path: Path) -> bytes:
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder; name the model file in it")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        raise ModelError(f"no such model file: {path}") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    if not head:
+        raise ModelError(f"{path} is empty; was its export or download cut off?")
+    return head

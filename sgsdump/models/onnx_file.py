@@ -1,0 +1,104 @@
+"""ONNX files (https://onnx.ai): one protobuf ModelProto, its weights inside or in external data files beside it.
+
+Any bytes can pass for protobuf, so this reader is asked last and decides by what it finds: an ``ir_version`` and a
+graph with something in it. External data are left on the disk (onnxruntime maps them); their places are checked here,
+because a model is a file from somewhere else and must not make anyone read outside its own folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ModelError
+from sgsdump.model import Model, ModelReader
+
+if TYPE_CHECKING:
+    import onnx
+
+PROTOBUF_LIMIT = 2**31 - 1
+OTHER_KINDS = {b"TFL3": "a TensorFlow Lite model", b"ORTM": "an onnxruntime (.ort) model"}
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.suffix not in (".prototxt", ".caffemodel")
+
+
+def _read(path: Path) -> Model:
+    """The model without its external data. Raises ModelError."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        size = path.stat().st_size
+        if size > PROTOBUF_LIMIT:
+            raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    if data[4:8] in OTHER_KINDS:
+        raise ModelError(f"{path} is {OTHER_KINDS[data[4:8]]}, not an ONNX file; convert it to ONNX first")
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise ModelError(f"{path} is not an ONNX file, or it is cut off or damaged") from None
+    if not proto.ir_version or not proto.HasField("graph"):
+        raise ModelError(f"{path} is not an ONNX file: it holds no graph")
+    if not proto.graph.node:
+        raise ModelError(f"{path} holds no operators; there is nothing to run")
+    return Model(proto, path, path.parent if _check_external(proto.graph, path) else None)
+
+
+def _check_external(graph: onnx.GraphProto, path: Path) -> bool:
+    """Whether a weight lies in an external file. Raises ModelError when that file is missing, short or elsewhere."""
+    import onnx
+
+    found = False
+    for tensor in _tensors(graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _check_place(tensor, path)
+            found = True
+    return found
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every weight and every tensor attribute of a graph and the bodies in it."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("g"):
+                yield from _tensors(attribute.g)
+            for body in attribute.graphs:
+                yield from _tensors(body)
+
+
+def _check_place(tensor: onnx.TensorProto, path: Path) -> None:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    what = f"{path}: weight {tensor.name!r}"
+    if not location or PureWindowsPath(location).anchor or _leaves_folder(location):
+        raise ModelError(f"{what} points to {location!r}, outside the model's own folder; it is not read")
+    try:
+        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or 0)
+    except ValueError:
+        raise ModelError(f"{what} gives an offset or length that is not a number") from None
+    file = path.parent / location
+    if not file.is_file():
+        raise ModelError(f"{what} is in the file {file}, which is missing; put it beside the model")
+    size = file.stat().st_size
+    if offset < 0 or length < 0 or offset + length > size:
+        raise ModelError(f"{what} needs bytes {offset} to {offset + length} of {file}, which has {size}; it is cut off")
+
+
+def _leaves_folder(location: str) -> bool:
+    return PurePosixPath(location).is_absolute() or ".." in location.replace("\\", "/").split("/")
+
+
+READER = ModelReader("onnx", _recognises, _read)
