@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.graph import Graph, attribute
+from sgsdump.graph import Graph, attribute, drop_unused_constants
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -38,24 +38,6 @@ def fold_batchnorm(proto: ModelProto) -> ModelProto:
         result.graph.node.remove(norm)
     drop_unused_constants(result)
     return result
-
-
-def drop_unused_constants(proto: ModelProto) -> None:
-    """Remove initializers that nothing reads any more, in place."""
-    graph = Graph(proto)
-    keep = [t for t in proto.graph.initializer if t.name in graph.consumers or t.name in graph.outputs]
-    if len(keep) == len(proto.graph.initializer):
-        return
-    gone = set(graph.constants) - {t.name for t in keep}
-    inputs = [i for i in proto.graph.input if i.name not in gone]
-    kept = [t.SerializeToString() for t in keep]
-    del proto.graph.initializer[:]
-    for data in kept:
-        proto.graph.initializer.add().ParseFromString(data)
-    kept_inputs = [i.SerializeToString() for i in inputs]
-    del proto.graph.input[:]
-    for data in kept_inputs:
-        proto.graph.input.add().ParseFromString(data)
 
 
 def _foldable(graph: Graph, conv: NodeProto, norm: NodeProto) -> bool:

@@ -81,7 +81,9 @@ def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> di
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
-    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feeds.items()]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feeds.items()
+    ]
     outputs = [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.output if n]
     model = helper.make_model(
         helper.make_graph([node], "fold", inputs, outputs), opset_imports=list(proto.opset_import)
