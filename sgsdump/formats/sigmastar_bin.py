@@ -1,0 +1,245 @@
+r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and framework dumpers write.
+
+::
+
+    file    := "isFloat: " 0|1 "\n" record*
+    record  := header size payload ending            header and size: see sgsdump.record_header
+    payload := exactly N bytes, little-endian; float32 when isFloat is 1, else integers of the header's type
+    ending  := "\n};\n"            last tensor of an operator's inputs or outputs      simulators
+             | "\n};\n" size       every other tensor of the group (N repeated)        simulators
+             | ""                                                                      ONNX and Caffe dumpers
+             | "};\n"                                                                  TFLite dumper
+
+There is no index, no count, no checksum: a reader walks by N and never searches, as a payload may hold any bytes.
+The end of a file is a record boundary like any other, so a file cut exactly there reads as a shorter dump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from sgsdump.dump import Dump, Record
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.format import Format
+from sgsdump.output import replacing
+from sgsdump.record_facts import header_of, infer_op_indexes, map_file, payload_of, record_of, stored_dtype
+from sgsdump.record_header import (
+    END_NONE,
+    END_SHORT,
+    END_TFLITE,
+    HEAD,
+    Header,
+    binary_ending,
+    format_header,
+    format_size,
+    holds_text,
+    parse_header,
+    parse_size,
+)
+
+ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
+
+
+Group = tuple[str, int]
+
+
+class Odd(NamedTuple):
+    """A record's own bytes, where a variant's rules would not give them back."""
+
+    name: str
+    size: int
+    header: bytes
+    ending: bytes
+
+
+@dataclass(frozen=True)
+class BinVariant:
+    """How a binary dump is written.
+
+    is_float  the head's flag: all payloads float32, or all raw integers.
+    shaped    header lines of the newer SDK, with shape and dims (where the shape is known).
+    ending    ``group``: the simulators'; ``short``: "\\n};\\n" always; ``none``: ONNX and Caffe; ``tflite``.
+    odd       by record number, bytes that follow none of these rules.
+    """
+
+    is_float: bool = True
+    shaped: bool = True
+    ending: str = "group"
+    odd: Mapping[int, Odd] = field(default_factory=dict)
+
+
+SIM = BinVariant(shaped=False)
+SIM_SHAPED = BinVariant()
+FRAMEWORK = BinVariant(ending="none")
+TFLITE = BinVariant(ending="tflite")
+
+
+class Place(NamedTuple):
+    """Where a record lies: byte offsets of its header and its payload, the payload's size, its ending."""
+
+    header: Header
+    offset: int
+    payload: int
+    size: int
+    ending: bytes
+
+
+def walk(data: bytes, path: Path) -> Iterator[Place]:
+    """The places of all records of a mapped dump, in file order. Raises FormatError at the first that is damaged."""
+    head = HEAD.match(data)
+    if head is None:
+        raise FormatError(f"{path} does not begin with 'isFloat: 0' or 'isFloat: 1'; is it a SigmaStar dump?")
+    offset, total, number = head.end(), len(data), 0
+    place: Place | None = None
+    while offset < total:
+        before = place
+        place = _place(data, offset, number, path)
+        yield place
+        offset = place.payload + place.size + len(place.ending)
+        number += 1
+        if offset == total and (_continues(place) or (before and before.ending and not place.ending)):
+            raise FormatError(
+                f"{path} stops after record {number - 1} {place.header.name!r}, where its ending promises more; "
+                f"the file is cut off, dump it again"
+            )
+    if place is None:
+        raise FormatError(f"{path} holds no tensor; was the run that wrote it cut off?")
+
+
+def _place(data: bytes, offset: int, number: int, path: Path) -> Place:
+    found = parse_header(data, offset)
+    size_line = parse_size(data, found[1]) if found else None
+    if found is None or size_line is None:
+        raise FormatError(
+            f"{path}: record {number} at byte {offset} has no whole header; "
+            f"the file is cut off or damaged, dump it again"
+        )
+    header = found[0]
+    size, payload = size_line
+    left = len(data) - payload
+    if not 0 <= size <= left:
+        raise FormatError(
+            f"{path}: record {number} {header.name!r} at byte {offset} says it holds {size} bytes, "
+            f"{left} are left in the file; it is cut off or damaged, dump it again"
+        )
+    ending = binary_ending(data, payload + size, size)
+    if ending is None or (not ending and header.io == "in"):
+        raise FormatError(
+            f"{path}: record {number} {header.name!r} at byte {offset} does not end after its {size} bytes; "
+            f"the file is cut off or damaged, dump it again"
+        )
+    return Place(header, offset, payload, size, ending)
+
+
+def _continues(place: Place) -> bool:
+    return len(place.ending) > len(END_SHORT)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    return HEAD.match(head) is not None and not holds_text(map_file(path))
+
+
+def read(path: Path) -> Dump:
+    """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
+    data = map_file(path)
+    places = list(walk(data, path))
+    is_float = data[9:10] == b"1"
+    indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
+    records = [
+        _record(data, place, index, is_float, number, path)
+        for number, (place, index) in enumerate(zip(places, indexes))
+    ]
+    return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
+
+
+def _record(data: bytes, place: Place, op_index: int, is_float: bool, number: int, path: Path) -> Record:
+    dtype = stored_dtype(place.header, is_float)
+    count, rest = divmod(place.size, dtype.itemsize)
+    if rest:
+        raise FormatError(
+            f"{path}: record {number} {place.header.name!r} at byte {place.offset} holds {place.size} bytes, "
+            f"not a whole number of {dtype}; the file is damaged, dump it again"
+        )
+    return record_of(place.header, op_index, dtype, partial(np.frombuffer, data, dtype, count, place.payload))
+
+
+def _variant(data: bytes, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:
+    """The rules that give most of this file back, and the bytes of the records that follow no rule."""
+    shaped = any(place.header.shape is not None for place in places)
+    expected = {ending: _endings(places, records, ending) for ending in ENDINGS}
+    misfits = {
+        ending: sum(place.ending != e for place, e in zip(places, endings)) for ending, endings in expected.items()
+    }
+    best = min(misfits, key=lambda ending: misfits[ending])
+    odd = {}
+    for number, (place, record, ending) in enumerate(zip(places, records, expected[best])):
+        lines = data[place.offset : place.payload]
+        written = format_header(header_of(record, shaped, is_float)) + format_size(place.size)
+        if lines != written or place.ending != ending:
+            odd[number] = Odd(record.name, place.size, lines, place.ending)
+    return BinVariant(is_float, shaped, best, odd)
+
+
+def _endings(places: list[Place], records: list[Record], ending: str) -> list[bytes]:
+    if ending != "group":
+        return [ENDINGS[ending]] * len(places)
+    groups = [(record.io, record.op_index) for record in records]
+    return [
+        END_SHORT + format_size(place.size) if group == following else END_SHORT
+        for place, group, following in zip(places, groups, [*groups[1:], None])
+    ]
+
+
+def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> None:
+    """Write records one at a time. ``variant`` None: newer header lines, simulators' endings, isFloat by the first
+    tensor (0 when that holds quantised integers).
+
+    Raises ValuesError for a tensor that the variant cannot hold, OutputError when the disk refuses.
+    """
+    with replacing(Path(path)) as file:
+        group: Group | None = None
+        size = number = 0
+        for record in records:
+            if variant is None:
+                info = record.tensor.info
+                variant = BinVariant(is_float=info.quant is None or info.dtype.kind == "f")
+            if not number:
+                file.write(b"isFloat: %d\n" % variant.is_float)
+            if variant.ending == "group" and group is not None:
+                # Whether a record is the last of its group shows only when the next one is here.
+                file.write(END_SHORT + (format_size(size) if group == (record.io, record.op_index) else b""))
+            group, size = _write_one(file, record, number, variant)
+            number += 1
+            del record
+        if not number:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        if group is not None:
+            file.write(END_SHORT)
+
+
+def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant) -> tuple[Group | None, int]:
+    """Write a record but for a ``group`` ending, which is the caller's; returns its group, None when it has its end."""
+    header = format_header(header_of(record, variant.shaped, variant.is_float))
+    payload = payload_of(record, variant.is_float)
+    size = payload.nbytes
+    odd = variant.odd.get(number)
+    if odd is not None and (odd.name, odd.size) == (record.name, size):
+        file.write(odd.header)
+        file.write(payload.view(np.uint8))
+        file.write(odd.ending)
+        return None, size
+    file.write(header + format_size(size))
+    file.write(payload.view(np.uint8))
+    if variant.ending == "group":
+        return (record.io, record.op_index), size
+    file.write(ENDINGS[variant.ending])
+    return None, size
+
+
+FORMAT = Format("sigmastar_bin", recognises, read, write)

@@ -1,0 +1,146 @@
+"""From a SigmaStar record header to a Record, and from a Record back to its header and payload.
+
+One rule governs the payload: in an ``isFloat: 1`` file every value is float32, whatever the type word says; in an
+``isFloat: 0`` file the bytes are the integers of that type.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.dump import Record
+from sgsdump.errors import FormatError, ValuesError
+from sgsdump.layout import NCHW, NHWC, nhwc_shape, to_nhwc
+from sgsdump.record_header import Header, dtype_of, word_of
+from sgsdump.tensor import Quant, Tensor, TensorInfo
+
+FLOAT32 = np.dtype("<f4")
+BYTES = np.dtype(np.uint8)
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise FormatError(f"cannot read {path}: {error}") from None
+
+
+def stored_dtype(header: Header, is_float: bool) -> np.dtype:
+    """The type of the payload's values; bytes where an integer file names a type we do not know."""
+    return FLOAT32 if is_float else dtype_of(header.type) or BYTES
+
+
+def record_of(
+    header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
+) -> Record:
+    """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
+    shape = header.shape
+    info = TensorInfo(
+        header.name,
+        shape,
+        dtype,
+        layout if shape is None or len(shape) == 4 else None,
+        _quant(header.type, header.scale, header.zero_point),
+        header.op_type,
+    )
+    io = "in" if header.io == "in" else "out"
+    return Record(io, header.slot, op_index, header.op_type, Tensor(info, load), header.constant, header.cut)
+
+
+@lru_cache(maxsize=4096)
+def _quant(word: str, scale: float, zero_point: int) -> Quant | None:
+    if word == "float" and scale == 0 and zero_point == 0:
+        return None
+    dtype = dtype_of(word)
+    return Quant(dtype, scale, zero_point, type_name="" if dtype is not None else word)
+
+
+def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Header:
+    """The header to write for a record: with its shape (the NHWC one for NCHW tensors) when ``shaped`` and known.
+
+    Raises ValuesError when the container has no word for the tensor's type.
+    """
+    info = record.tensor.info
+    quant = info.quant
+    if quant is None:
+        word = word_of(FLOAT32 if is_float else info.dtype)
+    else:
+        word = quant.type_name or (word_of(quant.dtype) if quant.dtype is not None else "unknown")
+    if word is None:
+        raise ValuesError(f"tensor {info.name!r} is {info.dtype}, for which a SigmaStar dump has no type word")
+    shape = info.shape if shaped else None
+    if shape is not None and info.layout == NCHW and layout == NHWC:
+        shape = nhwc_shape(shape)
+    scale = 0.0 if quant is None else float(np.ravel(quant.scale)[0])
+    zero_point = 0 if quant is None else int(quant.zero_point)
+    return Header(
+        record.io,
+        record.slot,
+        scale,
+        zero_point,
+        word,
+        info.name,
+        record.constant,
+        shape,
+        f"op_{record.io}",
+        record.op_index,
+        record.op_type,
+        record.cut,
+    )
+
+
+def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
+    """The flat values to write: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
+
+    Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D NCHW tensors are
+    transposed to NHWC. Raises ValuesError for integers of inexact scale and for floats in an integer file.
+    """
+    tensor = record.tensor
+    info = tensor.info
+    transposed = info.layout == NCHW and layout == NHWC and info.shape is not None and len(info.shape) == 4
+    if not is_float:
+        if info.dtype.kind == "f" and info.quant is not None and info.quant.dtype != info.dtype:
+            raise ValuesError(
+                f"tensor {info.name!r} is dequantised; an isFloat 0 dump holds integers: write it with is_float=True"
+            )
+        array = tensor.stored() if transposed else tensor.raw()
+    elif info.dtype.kind in "iu" and info.quant is not None and not record.constant:
+        array = tensor.real()
+    else:
+        array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
+    if transposed:
+        array = to_nhwc(array)
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> list[int]:
+    """Operator indexes, those that a cut took inferred from the neighbours.
+
+    ``continues[i]`` says that record i's ending promises another tensor of its group. Records run op 0 inputs, op 0
+    outputs, op 1 inputs …, and slots count up inside a group.
+    """
+    known = next((i for i, header in enumerate(headers) if header.op_index is not None), None)
+    indexes: list[int] = []
+    for i, header in enumerate(headers):
+        if header.op_index is not None:
+            indexes.append(header.op_index)
+        elif i:
+            indexes.append(indexes[-1] + _step(headers[i - 1], header, continues[i - 1]))
+        else:
+            steps = sum(_step(headers[k], headers[k + 1], continues[k]) for k in range(known or 0))
+            indexes.append(max(0, (headers[known].op_index or 0) - steps) if known else 0)
+    return indexes
+
+
+def _step(before: Header, after: Header, continues: bool) -> int:
+    """How many operators on ``after`` is: 0 in the same group or from an operator's inputs to its outputs, else 1."""
+    if continues or (before.io == after.io and after.slot > before.slot):
+        return 0
+    return 0 if before.io == "in" and after.io == "out" else 1

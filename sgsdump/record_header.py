@@ -1,0 +1,223 @@
+r"""The header lines of a SigmaStar dump record: parse and format. No files here, only bytes.
+
+::
+
+    line0 := "//" io " " slot " s: " %f " z: " int " type: " WORD " name: " NAME " bConstant:" 0|1 [shape] "\n"
+    shape := " shape:[" d0 ", " d1 … "] dims:" K                                          (newer SDK only)
+    line1 := "op_" io "[" op_index "] " OP_TYPE " = {\n"         ("input[i] " in the ONNX dumper's layer files)
+    size  := "//buffer data size: " N "\n"                       (absent in the old simulators' string dumps)
+
+The old writer formats line0 and line1 into 255 bytes: what is longer is cut, and what follows comes without a newline.
+A name may hold anything but a newline, so it reaches to the *last* ``" bConstant:"``. Bytes that are not UTF-8 live
+as surrogate escapes and are written back unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from sgsdump.errors import OutputError
+
+CUT_BYTES = 255
+HEAD = re.compile(rb"isFloat: ([01])\n")
+END_SHORT = b"\n};\n"
+END_TFLITE = b"};\n"
+END_NONE = b""
+
+_FACTS = rb"//(in|out) (\d{1,9}) s: (\S{1,400}) z: (-?\d{1,19}) type: (\S{0,64}) name: "
+_CONSTANT = rb" bConstant:([01])"
+_LINE0 = _FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0,400})\] dims:\d{1,9})?\n"
+_LINE1 = rb"(op_in|op_out|input)\[(\d{1,9})\] ([^\n]*) = \{\n"
+_LINES = re.compile(_LINE0 + _LINE1)
+_LINE0_ONLY = re.compile(_LINE0)
+_CUT_LINE0 = re.compile(_FACTS + rb"([^\n]*)")
+_CUT_LINE1 = re.compile(rb"(?:op_in|op_out)\[(\d{1,9})\] ([^\n]*)\n?")
+_ROWS = re.compile(rb"\n?(?: *-?(?:\d|nan|inf)|\n?\};?\n)")
+_SIZE = re.compile(rb"//buffer data size: (-?\d{1,20})\n")
+
+_WORDS = {
+    "float": np.dtype("<f4"),
+    "SGS_U8": np.dtype(np.uint8),
+    "SGS_S8": np.dtype(np.int8),
+    "SGS_U16": np.dtype("<u2"),
+    "SGS_S16": np.dtype("<i2"),
+    "SGS_S32": np.dtype("<i4"),
+    "SGS_S64": np.dtype("<i8"),
+    "SGS_BOOL": np.dtype(np.bool_),
+}
+_DTYPES = {dtype: word for word, dtype in _WORDS.items()}
+
+
+class Header(NamedTuple):
+    """What line0 and line1 say. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1."""
+
+    io: str
+    slot: int
+    scale: float
+    zero_point: int
+    type: str
+    name: str
+    constant: bool
+    shape: tuple[int, ...] | None
+    op: str
+    op_index: int | None
+    op_type: str
+    cut: bool = False
+
+
+def dtype_of(word: str) -> np.dtype | None:
+    """The numpy type of a type word (``SGS_S16`` -> int16), None for a word we do not know."""
+    return _WORDS.get(word)
+
+
+def word_of(dtype: np.dtype) -> str | None:
+    """The type word of a numpy type, None when the container has none for it (uint32, float16 …)."""
+    return _DTYPES.get(np.dtype(dtype))
+
+
+def parse_header(data: bytes, start: int = 0) -> tuple[Header, int] | None:
+    """The header at ``start`` of a bytes-like object, and where it ends; None when none lies there.
+
+    Where whole lines do not match but 255 bytes with the facts of line0 do, the header counts as cut; the caller
+    checks that what follows makes sense.
+    """
+    match = _LINES.match(data, start)
+    if match is None:
+        return _parse_cut(data, start)
+    io, slot, scale, zero_point, word, name, constant, shape, op, op_index, op_type = match.groups()
+    try:
+        header = Header(
+            io.decode(),
+            int(slot),
+            float(scale),
+            int(zero_point),
+            _decode(word),
+            _decode(name),
+            constant == b"1",
+            None if shape is None else tuple(int(d) for d in shape.replace(b",", b" ").split()),
+            op.decode(),
+            int(op_index),
+            _decode(op_type),
+        )
+    except ValueError:
+        return None
+    return header, match.end()
+
+
+def parse_size(data: bytes, start: int) -> tuple[int, int] | None:
+    """N of the size line at ``start``, and where the line ends; None when there is none. N may be negative."""
+    match = _SIZE.match(data, start)
+    return (int(match[1]), match.end()) if match else None
+
+
+def format_header(header: Header) -> bytes:
+    """line0 and line1; cut to 255 bytes when the header is marked cut. Raises OutputError for what no line can hold."""
+    for what, text in (("name", header.name), ("operator", header.op_type), ("type", header.type)):
+        if "\n" in text:
+            raise OutputError(f"cannot write tensor {header.name!r}: a newline in its {what}; rename it in the model")
+    shape = ""
+    if header.shape is not None:
+        shape = f" shape:[{', '.join(map(str, header.shape))}] dims:{len(header.shape)}"
+    text = (
+        f"//{header.io} {header.slot} s: {header.scale:f} z: {header.zero_point} type: {header.type} "
+        f"name: {header.name} bConstant:{int(header.constant)}{shape}\n"
+        f"{header.op}[{header.op_index or 0}] {header.op_type} = {{\n"
+    )
+    try:
+        lines = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise OutputError(f"cannot write tensor {header.name!r}: its name is not valid Unicode; rename it") from None
+    return lines[:CUT_BYTES] if header.cut else lines
+
+
+def format_size(size: int) -> bytes:
+    return b"//buffer data size: %d\n" % size
+
+
+def holds_text(data: bytes) -> bool:
+    """Whether the values of a dump (a file mapped or read whole) are printed as text, judged by its first tensor.
+
+    The framework dumpers' text files give a size line too, so the size decides: in a binary file a legal record ending
+    stands after exactly N bytes, in a text file those bytes are still inside the printed rows.
+    """
+    head = HEAD.match(data)
+    start = head.end() if head else 0
+    while (found := parse_header(data, start)) is not None:
+        end = found[1]
+        size = parse_size(data, end)
+        if size is None:
+            return _ROWS.match(data, end) is not None
+        count, body = size
+        ending = binary_ending(data, body + count, count) if 0 <= count <= len(data) - body else None
+        if ending is None:
+            return _ROWS.match(data, body) is not None
+        if count:
+            return False
+        start = body + len(ending)
+    return False
+
+
+def binary_ending(data: bytes, end: int, size: int) -> bytes | None:
+    """The bytes between a binary payload that ends at ``end`` and the next record; None when they are not legal."""
+    if data[end : end + 4] == END_SHORT:
+        again = END_SHORT + format_size(size)
+        return again if data[end : end + len(again)] == again else END_SHORT
+    if data[end : end + 3] == END_TFLITE:
+        return END_TFLITE
+    if end == len(data) or data[end : end + 6] == b"//out ":
+        return END_NONE
+    return None
+
+
+def _parse_cut(data: bytes, start: int) -> tuple[Header, int] | None:
+    chunk = bytes(data[start : start + CUT_BYTES])
+    facts = _CUT_LINE0.match(chunk)
+    if len(chunk) < CUT_BYTES or facts is None:
+        return None
+    io, slot, scale, zero_point, word, name = facts.groups()
+    constant, op_index, op_type = b"0", None, b""
+    whole = _LINE0_ONLY.match(chunk)
+    if whole is not None:
+        name, constant = whole[6], whole[7]
+        line1 = _CUT_LINE1.fullmatch(chunk, whole.end())
+        if line1 is not None:
+            op_index, op_type = int(line1[1]), _without_start_of(b" = {\n", line1[2])
+    elif facts.end() < len(chunk):
+        return None
+    else:
+        flag = re.fullmatch(rb"(.*)" + _CONSTANT, name)
+        name, constant = flag.groups() if flag else (_without_start_of(b" bConstant:", name), b"0")
+    try:
+        scale_value = float(scale)
+    except ValueError:
+        return None
+    header = Header(
+        io.decode(),
+        int(slot),
+        scale_value,
+        int(zero_point),
+        _decode(word),
+        _decode(name),
+        constant == b"1",
+        None,
+        "op_" + io.decode(),
+        op_index,
+        _decode(op_type),
+        cut=True,
+    )
+    return header, start + CUT_BYTES
+
+
+def _without_start_of(mark: bytes, text: bytes) -> bytes:
+    """``text`` without the longest beginning of ``mark`` that it ends in."""
+    for length in range(len(mark), 0, -1):
+        if text.endswith(mark[:length]):
+            return text[:-length]
+    return text
+
+
+def _decode(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
