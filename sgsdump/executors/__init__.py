@@ -1,1 +1,5 @@
+"""The executors; onnxruntime is the reference."""
 
+from sgsdump.family import Family
+
+EXECUTORS = Family("executor", {"onnxruntime": "sgsdump.executors.onnx_runtime:SegmentRunner"})

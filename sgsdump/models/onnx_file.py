@@ -33,7 +33,9 @@ def _read(path: Path) -> Model:
     try:
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
-            raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data")
+            raise ModelError(
+                f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None

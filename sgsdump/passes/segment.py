@@ -1,0 +1,172 @@
+"""Cutting a sorted graph into short segments, each a model of its own.
+
+One run with every output marked holds all tensors at once; one run per tensor repeats the whole model. A segment of a
+few nodes holds its own tensors only, and every node still runs exactly once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.model import weight_names
+from sgsdump.passes.topology import needs
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_NODES = 12
+MAX_BYTES = 64 << 20
+# Weights up to this many elements are shape parameters more often than not; shape inference wants their values.
+SMALL_WEIGHT = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Consecutive nodes, the live tensors it ``reads``, the initializers it needs, and the outputs it ``makes``."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    reads: tuple[str, ...]
+    weights: tuple[str, ...]
+    makes: tuple[str, ...]
+
+
+def cut(
+    nodes: Sequence[onnx.NodeProto],
+    weights: Iterable[str],
+    sizes: Mapping[str, int],
+    max_nodes: int = MAX_NODES,
+    max_bytes: int = MAX_BYTES,
+) -> list[Segment]:
+    """Sorted nodes as segments of at most ``max_nodes``, and of ``max_bytes`` of outputs and weights but at least one.
+
+    ``sizes`` are bytes by tensor name; a tensor of unknown size counts nothing.
+    """
+    weights = set(weights)
+    segments: list[Segment] = []
+    current: list[onnx.NodeProto] = []
+    held = 0
+    for node in nodes:
+        size = sum(sizes.get(name, 0) for name in {*node.output, *(needs(node) & weights)})
+        if current and (len(current) >= max_nodes or held + size > max_bytes):
+            segments.append(segment(current, weights))
+            current, held = [], 0
+        current.append(node)
+        held += size
+    if current:
+        segments.append(segment(current, weights))
+    return segments
+
+
+def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
+    """The segment that consists of these nodes."""
+    makes = [name for node in nodes for name in node.output if name]
+    outside = set().union(*(needs(node) for node in nodes)) - set(makes)
+    return Segment(tuple(nodes), tuple(sorted(outside - weights)), tuple(sorted(outside & weights)), tuple(makes))
+
+
+def sub_model(proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, Any]) -> bytes:
+    """The segment as a serialised model of the same operator sets, with every output marked.
+
+    weights   name -> TensorProto or SparseTensorProto, all of the model's.
+    reads     name -> TypeProto of each tensor in ``part.reads``.
+
+    Outputs carry no type: onnxruntime infers it, sequences and optionals too. The weights are appended as bytes of a
+    second GraphProto, which protobuf merges when it is read, so that they are not copied into a message first.
+    """
+    import onnx
+
+    graph = onnx.GraphProto(name=proto.graph.name or "graph", node=part.nodes)
+    graph.input.extend(onnx.ValueInfoProto(name=name, type=reads[name]) for name in part.reads)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in part.makes)
+    head = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    head.graph.CopyFrom(graph)
+    pieces = [head.SerializeToString()]
+    dense: list[bytes] = []
+    sparse: list[bytes] = []
+    for name in part.weights:
+        (sparse if isinstance(weights[name], onnx.SparseTensorProto) else dense).append(
+            weights[name].SerializeToString()
+        )
+    fields = onnx.GraphProto.DESCRIPTOR.fields_by_name
+    body = [*_field(fields["initializer"].number, dense), *_field(fields["sparse_initializer"].number, sparse)]
+    if body:
+        number = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
+        pieces += [_prefix(number, sum(map(len, body))), *body]
+    return b"".join(pieces)
+
+
+def _field(number: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+    for message in messages:
+        yield _prefix(number, len(message))
+        yield message
+
+
+def _prefix(number: int, length: int) -> bytes:
+    """Tag and length of a length-delimited protobuf field (wire type 2), both base-128 varints."""
+    out = bytearray()
+    for value in (number << 3 | 2, length):
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+    return bytes(out)
+
+
+def tensor_bytes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Bytes of every tensor whose shape can be inferred when the inputs have these shapes; weights included.
+
+    Inference runs on a skeleton without the big weights: on the model itself it would copy them all.
+    """
+    import onnx
+
+    skeleton = _skeleton(proto, shapes)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
+    except Exception:
+        # The sizes only steer where to cut; a model that defeats shape inference may still run.
+        inferred = skeleton.graph
+    sizes = {info.name: _bytes(info.type.tensor_type) for info in (*inferred.input, *inferred.value_info)}
+    sizes |= {tensor.name: len(tensor.raw_data) for tensor in inferred.initializer}
+    return sizes
+
+
+def _skeleton(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    import onnx
+    from onnx.helper import make_tensor_value_info
+
+    big = {t.name: t for t in proto.graph.initializer if math.prod(t.dims) > SMALL_WEIGHT}
+    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    graph = model.graph
+    graph.name = "skeleton"
+    weights = weight_names(proto.graph)
+    for info in proto.graph.input:
+        if info.name in shapes:
+            elem_type = info.type.tensor_type.elem_type
+            graph.input.append(make_tensor_value_info(info.name, elem_type, shapes[info.name]))
+        elif info.name not in weights:
+            graph.input.append(info)
+    graph.initializer.extend(t for t in proto.graph.initializer if t.name not in big)
+    for node in proto.graph.node:
+        value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
+        if value is not None and math.prod(value.dims) > SMALL_WEIGHT:
+            big[node.output[0]] = value
+        else:
+            graph.node.append(node)
+    graph.input.extend(make_tensor_value_info(name, t.data_type, t.dims) for name, t in big.items())
+    return model
+
+
+def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
+    """Bytes of a tensor of this type; a free dimension counts as 1, an unknown shape or type as nothing."""
+    import onnx
+
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return 0
+    try:
+        size = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
+    except (KeyError, ValueError, TypeError):
+        return 0
+    return size * math.prod(max(d.dim_value, 1) for d in tensor.shape.dim)
