@@ -1,1 +1,13 @@
+"""The side files: name -> the function that reads it."""
 
+from sgsdump.family import Family
+
+SIDECARS = Family(
+    "side file",
+    {
+        "debug_config": "sgsdump.sidecars.debug_config:read",
+        "input_config": "sgsdump.sidecars.input_config:read",
+        "tensor_min_max": "sgsdump.sidecars.tensor_min_max:read_ranges",
+        "input_text": "sgsdump.sidecars.input_text:read",
+    },
+)

@@ -1,0 +1,165 @@
+"""DebugConfig.txt: what the simulators dump and where; read from the current folder, absent means no dump.
+
+The SDK's grammar: one option per line, a line is an option when it *begins* with the word (case-sensitive, no
+blanks before it), so ``dumpTensor #note`` counts; every other line is silently ignored. ``path=`` takes the rest of
+the line verbatim, at most 121 characters, and the folder must exist; empty or absent means ``$HOME``; the last one
+wins. What the SDK silently misreads is an error here: a word in the wrong case, behind blanks, unknown or
+misspelt; two options on a line; blanks or a carriage return in the path; ``path = x``. Blank lines and comments
+(``#``, ``//``, ``;``) are free.
+
+Anything may follow a word, as in the SDK (``dumpTensorXYZ``, ``dumpTensor=1``), except what says the opposite of what
+the SDK would do (``dumpTensor=0``, ``dumpTensor off``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgsdump.errors import ConfigError
+from sgsdump.family import hint
+from sgsdump.sidecar import decode, printable, read_bytes
+
+FILE_NAME = "DebugConfig.txt"
+DUMP_NAME = "sigma_outtensor_dump.bin"
+PATH_LIMIT = 121
+
+FLAGS = {
+    "dumpTensor": "dump_tensor",
+    "eliminateGarbage": "eliminate_garbage",
+    "dequantFixed": "dequant_fixed",
+    "dumpasstring": "dump_as_string",
+    "disableDomainFuseOps": "disable_domain_fuse_ops",
+    "dumpdonotrecovery": "do_not_recover",
+}
+NEWER = ("passexport", "processexport", "processoverlap", "dumpTileBasedGolden", "splitTensorByTile")
+WORDS = (*FLAGS, *NEWER, "path=")
+
+_COMMENT = re.compile(r"\s*(#|//|;|$)")
+_COMMENT_BEHIND = re.compile(r"\s(?:#|//|;).*|;\s*$")
+_OPPOSITE = re.compile(r"[\s=:]+(0|off|false|no|none|disable)\W*$", re.IGNORECASE)
+_PATH_LIKE = re.compile(r"path\s*([=:]|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class DebugConfig:
+    """The options that are on, ``path`` as the existing folder to write to, and the words that have no effect here."""
+
+    dump_tensor: bool = False
+    eliminate_garbage: bool = False
+    dequant_fixed: bool = False
+    dump_as_string: bool = False
+    disable_domain_fuse_ops: bool = False
+    do_not_recover: bool = False
+    path: Path = Path()
+    ignored: tuple[str, ...] = ()
+
+
+def read(folder: Path | str = ".") -> DebugConfig | None:
+    """The DebugConfig.txt of ``folder``, None when there is none. A relative ``path=`` is relative to ``folder``.
+
+    Raises ConfigError, with file and line, for everything the SDK would silently misread, and for ``dequantFixed``
+    without ``eliminateGarbage``. The folder of ``path=`` has to exist only when ``dumpTensor`` is on.
+    """
+    file = Path(folder) / FILE_NAME
+    if not file.exists():
+        return None
+    data = read_bytes(file, 1 << 20)
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise ConfigError(
+            f"{file}:1: the file begins with a byte-order mark, which hides its first word; save it as "
+            f"UTF-8 without BOM"
+        )
+    words: list[str] = []
+    path, path_line = "", 0
+    for number, line in enumerate(decode(data, file).split("\n"), 1):
+        if line.startswith("path="):
+            path, path_line = line[len("path=") :], number
+        elif not _COMMENT.match(line):
+            words.append(_word(line.removesuffix("\r"), f"{file}:{number}"))
+    flags = {field: word in words for word, field in FLAGS.items()}
+    where = f"{file}:{path_line}"
+    _check_path(path, where)
+    if flags["dump_tensor"] and flags["dequant_fixed"] and not flags["eliminate_garbage"]:
+        raise ConfigError(
+            f"{file}: dequantFixed without eliminateGarbage: the SDK then dequantises the padded buffer and loses the "
+            f"tail of every tensor; add the line eliminateGarbage, or take dequantFixed out"
+        )
+    target = _folder(path, Path(folder), where, flags["dump_tensor"])
+    return DebugConfig(**flags, path=target, ignored=tuple(word for word in NEWER if word in words))
+
+
+def dump_path(config: DebugConfig, name: str = DUMP_NAME) -> Path:
+    """The file to write; with ``dumpdonotrecovery`` the first of ``x.bin``, ``x_1.bin``, ``x_2.bin`` … that is free."""
+    path = config.path / name
+    number = 0
+    while config.do_not_recover and path.exists():
+        number += 1
+        path = config.path / f"{Path(name).stem}_{number}{Path(name).suffix}"
+    return path
+
+
+def _word(line: str, where: str) -> str:
+    """The option a line begins with. Raises ConfigError when it is none, or more than one."""
+    for word in (*FLAGS, *NEWER):
+        if line.startswith(word):
+            _check_rest(word, line[len(word) :], where)
+            return word
+    bare = line.strip()
+    if any(bare.startswith(word) for word in WORDS):
+        raise ConfigError(
+            f"{where}: {printable(line)}: the SDK ignores a word behind blanks; start it in the first column"
+        )
+    if _PATH_LIKE.match(bare):
+        raise ConfigError(
+            f"{where}: {printable(line)}: the SDK ignores this; write path=FOLDER without blanks around ="
+        )
+    right = [word for word in WORDS if bare.lower().startswith(word.lower())]
+    if right:
+        raise ConfigError(f"{where}: {printable(line)}: words are case-sensitive; write {right[0]}")
+    first = re.split(r"[\s=:,;#]", bare, maxsplit=1)[0] or bare
+    near = hint(first, list(WORDS)) or f"; the words are {', '.join(WORDS)}"
+    raise ConfigError(f"{where}: unknown option {printable(first)}{near} (begin a comment with #)")
+
+
+def _check_rest(word: str, rest: str, where: str) -> None:
+    said = _COMMENT_BEHIND.sub("", rest)
+    if word in FLAGS and _OPPOSITE.match(said):
+        raise ConfigError(
+            f"{where}: {printable(word + said)}: the SDK takes this as {word} on; to turn it off write #{word}"
+        )
+    second = [other for other in WORDS if other in said]
+    if second and word in FLAGS:
+        raise ConfigError(
+            f"{where}: {word} and {second[0]} on one line: the SDK sees only the first; write one per line"
+        )
+
+
+def _check_path(path: str, where: str) -> None:
+    if path.endswith("\r"):
+        raise ConfigError(
+            f"{where}: the path= line ends with a carriage return (Windows line ends), which the SDK takes "
+            f"as part of the path; save the file with Unix line ends"
+        )
+    if path != path.strip():
+        raise ConfigError(
+            f"{where}: blanks around the path {printable(path)}: the SDK takes them as part of it; remove them"
+        )
+    length = len(os.fsencode(path))
+    if length > PATH_LIMIT:
+        raise ConfigError(f"{where}: the path has {length} characters, the SDK reads {PATH_LIMIT}; use a shorter one")
+
+
+def _folder(path: str, folder: Path, where: str, needed: bool) -> Path:
+    home = os.environ.get("HOME", "")
+    if not path and not home and needed:
+        raise ConfigError(f"{where}: path= is empty and $HOME is not set; write path=FOLDER")
+    target = folder / (path or home)
+    if not needed or target.is_dir():
+        return target
+    if not path:
+        raise ConfigError(f"{where}: path= is empty, so $HOME is meant, but there is no folder {printable(home)}")
+    note = " (~, $ and quotes are taken literally)" if re.search(r"[~$'\"]", path) else ""
+    raise ConfigError(f"{where}: there is no folder {printable(path)}{note}; make it first, or correct path=")
