@@ -39,7 +39,7 @@ SDK_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """Nodes computed as one. ``inputs`` are the variable tensors read from outside, in order; ``outputs`` those stored."""
+    """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""
 
     nodes: tuple[NodeProto, ...]
     inputs: tuple[str, ...]

@@ -16,7 +16,7 @@ The rules are those of the SDK's fixed simulator (formats reference §1.4, check
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,14 +24,15 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.family import hint
 from sgsdump.fusion import Operator, is_convolution, is_depthwise, operators
-from sgsdump.graph import Graph
+from sgsdump.graph import Graph, attribute
 from sgsdump.tensor import Quant
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-MOVERS = frozenset(
-    ["MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"]
+MOVERS = (
+    *("MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"),
+    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 )
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
 UINT8 = np.dtype(np.uint8)
@@ -57,15 +58,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class QuantPlan:
-    """What ``quantise`` needs: operators in order, a Quant per stored tensor and per weight (by weight's name and node).
+    """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
 
-    ``unquantised`` are float tensors without a calibrated range: they stay float and are reported.
+    Tensors without a calibrated range (integers, and what the ranges leave out) are in neither and stay as they are.
+    ``weights`` goes by the name of the convolution node's output.
     """
 
     operators: tuple[Operator, ...]
     tensors: dict[str, Quant]
     weights: dict[str, Quant]
-    unquantised: tuple[str, ...] = field(default=())
 
 
 def plan(
@@ -85,18 +86,16 @@ def plan(
     ops = operators(graph, fuse)
     domain = _domains(ops)
     stored = [*graph.inputs, *(name for op in ops for name in op.outputs)]
-    ranged = [name for name in stored if name in bounds]
     wide = _int16_domains(graph, ops, domain, choice, frozenset(pictures))
-    ranges = _domain_ranges(ops, domain, {name: bounds[name] for name in ranged})
-    tensors = {name: _quant(ranges[domain[name]], domain[name] in wide) for name in ranged}
+    ranges = _domain_ranges(ops, domain, {name: bounds[name] for name in stored if name in bounds})
+    tensors = {n: _quant(ranges[domain[n]], domain[n] in wide) for n in stored if domain[n] in ranges}
     _apply_fixed_scales(ops, domain, ranges, tensors)
     weights = {
         node.output[0]: weight_quant(graph, node, INT16 if tensors[node.input[0]].dtype == INT16 else INT8, choice)
         for node in graph.nodes
         if is_convolution(graph, node) and node.input[0] in tensors
     }
-    left = tuple(name for name in stored if name not in bounds)
-    return QuantPlan(tuple(ops), tensors, weights, left)
+    return QuantPlan(tuple(ops), tensors, weights)
 
 
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, choice: Choice) -> Quant:
@@ -112,8 +111,6 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, choice: Choice)
 
 def output_axis(graph: Graph, node: NodeProto) -> int:
     """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
-    from sgsdump.graph import attribute
-
     if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
         return 0
     return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
@@ -148,7 +145,8 @@ def _domains(ops: Iterable[Operator]) -> _Domains:
         if op.head.op_type == "Concat":
             domain.join([*op.outputs, *op.inputs])
         elif op.head.op_type in MOVERS and op.inputs[:1] == tuple(op.head.input[:1]):
-            domain.join([op.inputs[0], *op.outputs])
+            # Second outputs are indices or masks, but a Split's are further pieces.
+            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
     return domain
 
 

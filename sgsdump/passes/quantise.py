@@ -94,6 +94,7 @@ class _Writer:
         self.reads: dict[str, str] = {}
         self.tensors: dict[str, dict[str, Any]] = {}
         self.weights: dict[str, str] = {}
+        self.weight_facts: dict[str, dict[str, Any]] = {}
 
     def picture(self, name: str, picture: Picture) -> None:
         """Bytes -> stored integers: q = byte / (std * scale) + zero_point - mean / (std * scale), in 1/1024 steps.
@@ -147,6 +148,12 @@ class _Writer:
         limit = np.iinfo(quant.dtype).max
         stored = np.clip(np.round(array / scale), -limit, limit).astype(quant.dtype)
         self.dequantise(self.constant(name, stored), quant, f"{name}#real")
+        self.weight_facts[name] = {
+            "name": node.input[1],
+            "dtype": str(quant.dtype),
+            "scale": np.asarray(quant.scale, np.float64).tolist(),
+            "axis": quant.axis,
+        }
         return f"{name}#real"
 
     def quantise(self, source: str, quant: Quant, target: str) -> None:
@@ -192,8 +199,8 @@ class _Writer:
         return {
             "version": 1,
             "tensors": self.tensors,
+            "weights": self.weight_facts,
             "operators": [self._operator_facts(op) for op in self.plan.operators],
-            "unquantised": list(self.plan.unquantised),
         }
 
     def _operator_facts(self, operator: Operator) -> dict[str, Any]:

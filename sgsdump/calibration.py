@@ -1,0 +1,156 @@
+"""Calibrate: run pictures through the float model, record every tensor's range; then make the fixed model from them.
+
+model = simplify(open_model("float.onnx"))
+ranges = measure_ranges(model, feeds)
+fixed = make_fixed(model, ranges, config)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.executor import Runner, executors
+from sgsdump.fusion import operators
+from sgsdump.graph import Graph
+from sgsdump.model import Model, graph_inputs
+from sgsdump.passes.fold_batchnorm import fold_batchnorm
+from sgsdump.passes.fold_constants import fold_constants
+from sgsdump.passes.quantise import Picture, quantise
+from sgsdump.passes.topology import sorted_nodes
+from sgsdump.quant_plan import Choice, QuantPlan, plan
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.sidecars.tensor_min_max import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Feed = tuple[str, Mapping[str, np.ndarray]]
+
+
+def simplify(model: Model) -> Model:
+    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away.
+
+    Layer names stay as they are. Raises ModelError for a graph that cannot be sorted.
+    """
+    ordered = type(model.proto)()
+    ordered.CopyFrom(model.proto)
+    del ordered.graph.node[:]
+    ordered.graph.node.extend(sorted_nodes(model.proto.graph))
+    return replace(model, proto=fold_constants(ordered))
+
+
+def measure_ranges(
+    model: Model, feeds: Iterable[Feed], progress: Callable[[int, int], None] | None = None
+) -> dict[str, Range]:
+    """Running min and max over all feeds of every float tensor, constants included, in graph order.
+
+    feeds     (label, {input: array}) one at a time; memory does not grow with their number.
+    progress  called with (tensors done, tensors in all) of the current feed.
+    Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
+    """
+    runner: Runner = executors()["onnxruntime"](model, keep_sessions=True)
+    low: dict[str, float] = {}
+    high: dict[str, float] = {}
+
+    def see(name: str, array: np.ndarray, label: str) -> None:
+        if array.dtype.kind != "f" or not array.size:
+            return
+        least, most = float(array.min()), float(array.max())
+        if not (np.isfinite(least) and np.isfinite(most)):
+            raise InputError(
+                f"tensor {name!r} holds NaN or infinity on {label}, so it has no range; dump the float model on this "
+                f"input and look for the first layer with NaN or Inf"
+            )
+        low[name] = min(least, low.get(name, least))
+        high[name] = max(most, high.get(name, most))
+
+    label = None
+    for label, feed in feeds:
+        for name, array in feed.items():
+            see(name, array, label)
+        for layer in runner.run(feed, progress=progress):
+            see(layer.name, layer.array, label)
+    if label is None:
+        raise InputError("there is no picture to calibrate with")
+    graph = Graph(model.proto)
+    for name in graph.constants:
+        if graph.constants[name].data_location == 0:
+            see(name, graph.value(name), "the model's own weights")
+    return {name: Range.of(low[name], high[name]) for name in _graph_order(graph) if name in low}
+
+
+@dataclass(frozen=True, eq=False)
+class FixedModel:
+    """``proto`` is QDQ ONNX; ``plan`` says what was decided for each tensor and convolution."""
+
+    proto: ModelProto
+    plan: QuantPlan
+
+
+def make_fixed(
+    model: Model,
+    ranges: Mapping[str, Range],
+    config: InputConfig | None = None,
+    fuse: bool = True,
+    per_channel: bool = False,
+) -> FixedModel:
+    """The fixed model of a simplified float model.
+
+    config       input_config.ini: which inputs are pictures, which convolutions are INT16, which outputs stay integer.
+    fuse         False with disableDomainFuseOps: every layer stays visible.
+    per_channel  one weight scale per output channel (levels above L1).
+    Raises ConfigError when the config or the ranges name nothing of this model.
+    """
+    config = config or InputConfig(())
+    _check_names(model, config)
+    proto = fold_batchnorm(model.proto) if fuse else model.proto
+    bounds = {name: (range.low, range.high) for name, range in ranges.items()}
+    for entry in config.inputs:
+        if not entry.quantised:
+            bounds.pop(entry.name, None)
+    graph = Graph(proto)
+    if not set(bounds) & set(graph.producer):
+        raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
+    pictures = {e.name: _picture(model, e) for e in config.inputs if e.is_picture and e.name in bounds}
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
+    decided = plan(proto, bounds, choice, pictures, fuse)
+    integer = frozenset(o.name for o in config.outputs if not o.dequantised)
+    return FixedModel(quantise(proto, decided, pictures, integer), decided)
+
+
+def _graph_order(graph: Graph) -> list[str]:
+    """Every tensor once: per operator its inputs, its constants, its outputs; the SDK's order of tensor_min_max."""
+    names: dict[str, None] = {}
+    for operator in operators(graph, fuse=None):
+        names.update(dict.fromkeys(name for name in operator.head.input if name))
+        names.update(dict.fromkeys(operator.outputs))
+    return list(names)
+
+
+def _check_names(model: Model, config: InputConfig) -> None:
+    graph = Graph(model.proto)
+    for kind, given, known in (
+        ("inputs", [e.name for e in config.inputs], graph.inputs),
+        ("outputs", [e.name for e in config.outputs], graph.outputs),
+    ):
+        for name in given:
+            if name not in known:
+                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(known)}")
+
+
+def _picture(model: Model, entry: ModelInput) -> Picture:
+    """Mean and std in the order of the model's channels."""
+    shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
+    channels = 1 if entry.training_format == "GRAY" else 3
+    if shape is None or len(shape) != 4 or shape[1] not in (None, channels):
+        raise ConfigError(
+            f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
+            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use RAWDATA_F32_NHWC"
+        )
+    order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
+    return Picture(entry.mean[order], entry.std[order])
