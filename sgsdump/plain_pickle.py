@@ -35,7 +35,7 @@ def loads(data: bytes, where: str) -> Any:
 class PlainArray:
     """Stands in for numpy.ndarray while unpickling; ``array`` is read-only."""
 
-    array: np.ndarray
+    array: np.ndarray = np.zeros(0)
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, fortran, data = state

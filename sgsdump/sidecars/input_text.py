@@ -1,0 +1,82 @@
+"""The SDK's preprocessed input (``--skip_preprocess``): ``Input_shape=H, W`` then ``v, `` sixteen to a row.
+
+H and W are those of the original picture, not of the values, which stand in the model's NHWC order: floats for the
+float model (the float32 value in full, as Python prints it), whole numbers for the fixed one.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import FormatError
+from sgsdump.output import replacing
+from sgsdump.sidecar import read_bytes
+
+HEAD = b"Input_shape="
+PER_ROW = 16
+# a 4096 x 4096 RGB picture in full float digits
+LIMIT = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class InputText:
+    """``values``: flat float32, or int32 when the file has whole numbers only; the original picture's size."""
+
+    height: int
+    width: int
+    values: np.ndarray
+
+
+def is_input_text(path: Path) -> bool:
+    """Whether the file begins like one."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(HEAD)) == HEAD
+    except OSError:
+        return False
+
+
+def read(path: Path | str) -> InputText:
+    """Raises FormatError when the file is not of this form, ConfigError when it cannot be read."""
+    path = Path(path)
+    head, _, body = read_bytes(path, LIMIT).partition(b"\n")
+    match = re.fullmatch(rb"Input_shape=\s*(\d{1,9})\s*,\s*(\d{1,9})\s*,?\s*", head)
+    if not match:
+        raise FormatError(f"{path}:1: {head[:60]!r} is not 'Input_shape=H, W'; this is no preprocessed input text")
+    return InputText(int(match[1]), int(match[2]), _values(body, path))
+
+
+def write(path: Path | str, values: np.ndarray, height: int, width: int) -> None:
+    """Write the values in their C order, integers as they are, others as float32. Raises OutputError."""
+    flat = np.asarray(values).reshape(-1)
+    numbers = flat if flat.dtype.kind in "iu" else flat.astype(np.float32).astype(np.float64)
+    with replacing(Path(path)) as file:
+        file.write(b"Input_shape=%d, %d\n" % (height, width))
+        for start in range(0, numbers.size, PER_ROW):
+            row = "".join(f"{value}, " for value in numbers[start : start + PER_ROW].tolist())
+            file.write(row.encode() + b"\n")
+
+
+def _values(body: bytes, path: Path) -> np.ndarray:
+    if re.search(rb"[^0-9eEaAnNiIfF+\-., \r\n]", body):
+        raise FormatError(f"{path}: there is something else than numbers and commas behind the first line")
+    whole = re.search(rb"[.eEnN]", body) is None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # numpy only warns of text it cannot read, and stops there
+            values = np.fromstring(body.strip(), np.float64, sep=",")
+    except (ValueError, DeprecationWarning) as error:
+        raise FormatError(f"{path}: the values behind the first line are not numbers separated by commas") from error
+    if not values.size:
+        raise FormatError(f"{path}: there are no values behind the first line")
+    if not whole:
+        with np.errstate(over="ignore"):  # too large becomes inf, which whoever feeds it reports
+            return values.astype(np.float32)
+    if np.abs(values).max() > 2**31 - 1:
+        raise FormatError(f"{path}: holds whole numbers beyond 32 bits")
+    return values.astype(np.int32)
