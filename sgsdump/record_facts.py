@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.dump import Record
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.layout import NCHW, NHWC, nhwc_shape, to_nhwc
+from sgsdump.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.record_header import Header, dtype_of, word_of
 from sgsdump.tensor import Quant, Tensor, TensorInfo
 
@@ -50,8 +50,15 @@ def record_of(
         _quant(header.type, header.scale, header.zero_point),
         header.op_type,
     )
-    io = "in" if header.io == "in" else "out"
-    return Record(io, header.slot, op_index, header.op_type, Tensor(info, load), header.constant, header.cut)
+    return Record(
+        "in" if header.io == "in" else "out",
+        header.slot,
+        op_index,
+        header.op_type,
+        Tensor(info, load),
+        header.constant,
+        header.cut,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +70,7 @@ def _quant(word: str, scale: float, zero_point: int) -> Quant | None:
 
 
 def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Header:
-    """The header to write for a record: with its shape (the NHWC one for NCHW tensors) when ``shaped`` and known.
+    """The header to write for a record: with its shape in ``layout`` when ``shaped`` and known.
 
     Raises ValuesError when the container has no word for the tensor's type.
     """
@@ -76,8 +83,8 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
     if word is None:
         raise ValuesError(f"tensor {info.name!r} is {info.dtype}, for which a SigmaStar dump has no type word")
     shape = info.shape if shaped else None
-    if shape is not None and info.layout == NCHW and layout == NHWC:
-        shape = nhwc_shape(shape)
+    if shape is not None and _is_transposed(info, layout):
+        shape = nhwc_shape(shape) if layout == NHWC else nchw_shape(shape)
     scale = 0.0 if quant is None else float(np.ravel(quant.scale)[0])
     zero_point = 0 if quant is None else int(quant.zero_point)
     return Header(
@@ -99,12 +106,12 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
 def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     """The flat values to write: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
 
-    Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D NCHW tensors are
-    transposed to NHWC. Raises ValuesError for integers of inexact scale and for floats in an integer file.
+    Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D tensors of
+    the other layout are transposed. Raises ValuesError for integers of inexact scale and for floats in an integer file.
     """
     tensor = record.tensor
     info = tensor.info
-    transposed = info.layout == NCHW and layout == NHWC and info.shape is not None and len(info.shape) == 4
+    transposed = _is_transposed(info, layout)
     if not is_float:
         if info.dtype.kind == "f" and info.quant is not None and info.quant.dtype != info.dtype:
             raise ValuesError(
@@ -116,8 +123,12 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
     else:
         array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
     if transposed:
-        array = to_nhwc(array)
+        array = to_nhwc(array) if layout == NHWC else to_nchw(array)
     return np.ascontiguousarray(array).reshape(-1)
+
+
+def _is_transposed(info: TensorInfo, layout: str) -> bool:
+    return info.layout in (NHWC, NCHW) and info.layout != layout and info.shape is not None and len(info.shape) == 4
 
 
 def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> list[int]:

@@ -14,13 +14,16 @@ as surrogate escapes and are written back unchanged.
 
 from __future__ import annotations
 
+import mmap
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from sgsdump.errors import OutputError
 
+Buffer = bytes | mmap.mmap
 CUT_BYTES = 255
 HEAD = re.compile(rb"isFloat: ([01])\n")
 END_SHORT = b"\n};\n"
@@ -29,16 +32,24 @@ END_NONE = b""
 
 _FACTS = rb"//(in|out) (\d{1,9}) s: (\S{1,400}) z: (-?\d{1,19}) type: (\S{0,64}) name: "
 _CONSTANT = rb" bConstant:([01])"
-_LINE0 = _FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0,400})\] dims:\d{1,9})?\n"
-_LINE1 = rb"(op_in|op_out|input)\[(\d{1,9})\] ([^\n]*) = \{\n"
-_LINES = re.compile(_LINE0 + _LINE1)
-_LINE0_ONLY = re.compile(_LINE0)
+_LINE0 = re.compile(_FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0,400})\] dims:(\d{1,9}))?\n")
+_LINES = re.compile(
+    _LINE0.pattern + rb"(op_in|op_out|input)\[(\d{1,9})\] ([^\n]*) = \{\n" + rb"(?://buffer data size: (-?\d{1,20})\n)?"
+)
+# The same, in exactly the way format_header prints: what it matches needs no comparing when a file is read.
+_INT = rb"(?:0|[1-9]\d{0,8})"
+_PLAIN = re.compile(
+    rb"//(in|out) (" + _INT + rb") s: (" + _INT + rb"\.\d{6}) z: (0|-?[1-9]\d{0,18}) type: (\S{1,64}) name: ([^\n]*)"
+    rb" bConstant:([01])(?: shape:\[((?:" + _INT + rb"(?:, " + _INT + rb")*)?)\] dims:(" + _INT + rb"))?\n"
+    rb"(op_\1)\[(" + _INT + rb")\] ([^\n]*) = \{\n"
+    rb"(?://buffer data size: (0|[1-9]\d{0,18})\n)?"
+)
 _CUT_LINE0 = re.compile(_FACTS + rb"([^\n]*)")
 _CUT_LINE1 = re.compile(rb"(?:op_in|op_out)\[(\d{1,9})\] ([^\n]*)\n?")
-_ROWS = re.compile(rb"\n?(?: *-?(?:\d|nan|inf)|\n?\};?\n)")
 _SIZE = re.compile(rb"//buffer data size: (-?\d{1,20})\n")
+_ROWS = re.compile(rb"\n?(?: *-?(?:\d|nan|inf)|\n?\};?\n)")
 
-_WORDS = {
+_WORDS: dict[str, np.dtype] = {
     "float": np.dtype("<f4"),
     "SGS_U8": np.dtype(np.uint8),
     "SGS_S8": np.dtype(np.int8),
@@ -48,11 +59,12 @@ _WORDS = {
     "SGS_S64": np.dtype("<i8"),
     "SGS_BOOL": np.dtype(np.bool_),
 }
-_DTYPES = {dtype: word for word, dtype in _WORDS.items()}
+_DTYPES: dict[np.dtype, str] = {dtype: word for word, dtype in _WORDS.items()}
 
 
 class Header(NamedTuple):
-    """What line0 and line1 say. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1."""
+    """What line0 and line1 say. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1,
+    ``plain`` says that format_header is known to give the same bytes."""
 
     io: str
     slot: int
@@ -66,6 +78,7 @@ class Header(NamedTuple):
     op_index: int | None
     op_type: str
     cut: bool = False
+    plain: bool = False
 
 
 def dtype_of(word: str) -> np.dtype | None:
@@ -78,17 +91,27 @@ def word_of(dtype: np.dtype) -> str | None:
     return _DTYPES.get(np.dtype(dtype))
 
 
-def parse_header(data: bytes, start: int = 0) -> tuple[Header, int] | None:
-    """The header at ``start`` of a bytes-like object, and where it ends; None when none lies there.
+class Found(NamedTuple):
+    """A header, N of the size line behind it (None when there is no such line; perhaps negative), and its end."""
+
+    header: Header
+    size: int | None
+    end: int
+
+
+def parse_header(data: Buffer, start: int = 0) -> Found | None:
+    """The header at ``start`` of a bytes-like object; None when none lies there.
 
     Where whole lines do not match but 255 bytes with the facts of line0 do, the header counts as cut; the caller
     checks that what follows makes sense.
     """
-    match = _LINES.match(data, start)
+    plain = _PLAIN.match(data, start)
+    match = plain or _LINES.match(data, start)
     if match is None:
         return _parse_cut(data, start)
-    io, slot, scale, zero_point, word, name, constant, shape, op, op_index, op_type = match.groups()
+    io, slot, scale, zero_point, word, name, constant, shape, dims, op, op_index, op_type, size = match.groups()
     try:
+        sizes = None if shape is None else _shape(shape)
         header = Header(
             io.decode(),
             int(slot),
@@ -97,20 +120,16 @@ def parse_header(data: bytes, start: int = 0) -> tuple[Header, int] | None:
             _decode(word),
             _decode(name),
             constant == b"1",
-            None if shape is None else tuple(int(d) for d in shape.replace(b",", b" ").split()),
+            sizes,
             op.decode(),
             int(op_index),
             _decode(op_type),
+            False,
+            plain is not None and (sizes is None or len(sizes) == int(dims)),
         )
     except ValueError:
         return None
-    return header, match.end()
-
-
-def parse_size(data: bytes, start: int) -> tuple[int, int] | None:
-    """N of the size line at ``start``, and where the line ends; None when there is none. N may be negative."""
-    match = _SIZE.match(data, start)
-    return (int(match[1]), match.end()) if match else None
+    return Found(header, None if size is None else int(size), match.end())
 
 
 def format_header(header: Header) -> bytes:
@@ -137,7 +156,7 @@ def format_size(size: int) -> bytes:
     return b"//buffer data size: %d\n" % size
 
 
-def holds_text(data: bytes) -> bool:
+def holds_text(data: Buffer) -> bool:
     """Whether the values of a dump (a file mapped or read whole) are printed as text, judged by its first tensor.
 
     The framework dumpers' text files give a size line too, so the size decides: in a binary file a legal record ending
@@ -146,21 +165,19 @@ def holds_text(data: bytes) -> bool:
     head = HEAD.match(data)
     start = head.end() if head else 0
     while (found := parse_header(data, start)) is not None:
-        end = found[1]
-        size = parse_size(data, end)
+        _, size, end = found
         if size is None:
             return _ROWS.match(data, end) is not None
-        count, body = size
-        ending = binary_ending(data, body + count, count) if 0 <= count <= len(data) - body else None
+        ending = binary_ending(data, end + size, size) if 0 <= size <= len(data) - end else None
         if ending is None:
-            return _ROWS.match(data, body) is not None
-        if count:
+            return _ROWS.match(data, end) is not None
+        if size:
             return False
-        start = body + len(ending)
+        start = end + len(ending)
     return False
 
 
-def binary_ending(data: bytes, end: int, size: int) -> bytes | None:
+def binary_ending(data: Buffer, end: int, size: int) -> bytes | None:
     """The bytes between a binary payload that ends at ``end`` and the next record; None when they are not legal."""
     if data[end : end + 4] == END_SHORT:
         again = END_SHORT + format_size(size)
@@ -172,14 +189,14 @@ def binary_ending(data: bytes, end: int, size: int) -> bytes | None:
     return None
 
 
-def _parse_cut(data: bytes, start: int) -> tuple[Header, int] | None:
+def _parse_cut(data: Buffer, start: int) -> Found | None:
     chunk = bytes(data[start : start + CUT_BYTES])
     facts = _CUT_LINE0.match(chunk)
     if len(chunk) < CUT_BYTES or facts is None:
         return None
     io, slot, scale, zero_point, word, name = facts.groups()
     constant, op_index, op_type = b"0", None, b""
-    whole = _LINE0_ONLY.match(chunk)
+    whole = _LINE0.match(chunk)
     if whole is not None:
         name, constant = whole[6], whole[7]
         line1 = _CUT_LINE1.fullmatch(chunk, whole.end())
@@ -208,7 +225,9 @@ def _parse_cut(data: bytes, start: int) -> tuple[Header, int] | None:
         _decode(op_type),
         cut=True,
     )
-    return header, start + CUT_BYTES
+    end = start + CUT_BYTES
+    size = _SIZE.match(data, end)
+    return Found(header, int(size[1]), size.end()) if size else Found(header, None, end)
 
 
 def _without_start_of(mark: bytes, text: bytes) -> bytes:
@@ -217,6 +236,11 @@ def _without_start_of(mark: bytes, text: bytes) -> bytes:
         if text.endswith(mark[:length]):
             return text[:-length]
     return text
+
+
+@lru_cache(maxsize=4096)
+def _shape(text: bytes) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.replace(b",", b" ").split())
 
 
 def _decode(text: bytes) -> str:

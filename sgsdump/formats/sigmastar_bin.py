@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -34,13 +35,13 @@ from sgsdump.record_header import (
     END_SHORT,
     END_TFLITE,
     HEAD,
+    Buffer,
     Header,
     binary_ending,
     format_header,
     format_size,
     holds_text,
     parse_header,
-    parse_size,
 )
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
@@ -90,7 +91,7 @@ class Place(NamedTuple):
     ending: bytes
 
 
-def walk(data: bytes, path: Path) -> Iterator[Place]:
+def walk(data: Buffer, path: Path) -> Iterator[Place]:
     """The places of all records of a mapped dump, in file order. Raises FormatError at the first that is damaged."""
     head = HEAD.match(data)
     if head is None:
@@ -112,16 +113,14 @@ def walk(data: bytes, path: Path) -> Iterator[Place]:
         raise FormatError(f"{path} holds no tensor; was the run that wrote it cut off?")
 
 
-def _place(data: bytes, offset: int, number: int, path: Path) -> Place:
+def _place(data: Buffer, offset: int, number: int, path: Path) -> Place:
     found = parse_header(data, offset)
-    size_line = parse_size(data, found[1]) if found else None
-    if found is None or size_line is None:
+    if found is None or found.size is None:
         raise FormatError(
             f"{path}: record {number} at byte {offset} has no whole header; "
             f"the file is cut off or damaged, dump it again"
         )
-    header = found[0]
-    size, payload = size_line
+    header, size, payload = found.header, found.size, found.end
     left = len(data) - payload
     if not 0 <= size <= left:
         raise FormatError(
@@ -158,7 +157,7 @@ def read(path: Path) -> Dump:
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
 
 
-def _record(data: bytes, place: Place, op_index: int, is_float: bool, number: int, path: Path) -> Record:
+def _record(data: Buffer, place: Place, op_index: int, is_float: bool, number: int, path: Path) -> Record:
     dtype = stored_dtype(place.header, is_float)
     count, rest = divmod(place.size, dtype.itemsize)
     if rest:
@@ -169,16 +168,18 @@ def _record(data: bytes, place: Place, op_index: int, is_float: bool, number: in
     return record_of(place.header, op_index, dtype, partial(np.frombuffer, data, dtype, count, place.payload))
 
 
-def _variant(data: bytes, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:
+def _variant(data: Buffer, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:
     """The rules that give most of this file back, and the bytes of the records that follow no rule."""
     shaped = any(place.header.shape is not None for place in places)
-    expected = {ending: _endings(places, records, ending) for ending in ENDINGS}
-    misfits = {
-        ending: sum(place.ending != e for place, e in zip(places, endings)) for ending, endings in expected.items()
-    }
-    best = min(misfits, key=lambda ending: misfits[ending])
+    groups = [(record.io, record.op_index) for record in records]
+    grouped = [_ending(place.size, group == after) for place, group, after in zip(places, groups, [*groups[1:], None])]
+    found = [place.ending for place in places]
+    choices = {name: grouped if name == "group" else [ending] * len(found) for name, ending in ENDINGS.items()}
+    best = min(choices, key=lambda name: sum(map(ne, found, choices[name])))
     odd = {}
-    for number, (place, record, ending) in enumerate(zip(places, records, expected[best])):
+    for number, (place, record, ending) in enumerate(zip(places, records, choices[best])):
+        if place.header.plain and place.ending == ending:
+            continue
         lines = data[place.offset : place.payload]
         written = format_header(header_of(record, shaped, is_float)) + format_size(place.size)
         if lines != written or place.ending != ending:
@@ -186,14 +187,9 @@ def _variant(data: bytes, places: list[Place], records: list[Record], is_float: 
     return BinVariant(is_float, shaped, best, odd)
 
 
-def _endings(places: list[Place], records: list[Record], ending: str) -> list[bytes]:
-    if ending != "group":
-        return [ENDINGS[ending]] * len(places)
-    groups = [(record.io, record.op_index) for record in records]
-    return [
-        END_SHORT + format_size(place.size) if group == following else END_SHORT
-        for place, group, following in zip(places, groups, [*groups[1:], None])
-    ]
+def _ending(size: int, continues: bool) -> bytes:
+    """The simulators' ending of a record of ``size`` bytes; ``continues`` when the next one is of its group."""
+    return END_SHORT + format_size(size) if continues else END_SHORT
 
 
 def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> None:
@@ -213,7 +209,7 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
                 file.write(b"isFloat: %d\n" % variant.is_float)
             if variant.ending == "group" and group is not None:
                 # Whether a record is the last of its group shows only when the next one is here.
-                file.write(END_SHORT + (format_size(size) if group == (record.io, record.op_index) else b""))
+                file.write(_ending(size, group == (record.io, record.op_index)))
             group, size = _write_one(file, record, number, variant)
             number += 1
             del record
@@ -231,11 +227,11 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
     odd = variant.odd.get(number)
     if odd is not None and (odd.name, odd.size) == (record.name, size):
         file.write(odd.header)
-        file.write(payload.view(np.uint8))
+        file.write(payload.data)
         file.write(odd.ending)
         return None, size
     file.write(header + format_size(size))
-    file.write(payload.view(np.uint8))
+    file.write(payload.data)
     if variant.ending == "group":
         return (record.io, record.op_index), size
     file.write(ENDINGS[variant.ending])
