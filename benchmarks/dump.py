@@ -1,0 +1,115 @@
+"""Dumping segment by segment against one run with every output marked, both written to a dump in the same way.
+
+    python benchmarks/dump.py            ResNet-50-like, batch 1 and 16, five and three runs
+    python benchmarks/dump.py --short    a quarter of the width, batch 1 and 2, one run
+
+Each run is a process of its own (peak memory is the process's), the two ways by turns; the table gives medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.dump import Record
+from sgsdump.executor import executors
+from sgsdump.formats.sigmastar_bin import FORMAT, FRAMEWORK
+from sgsdump.layout import NCHW
+from sgsdump.model import open_model
+from sgsdump.tensor import Tensor
+
+WAYS = ("segments", "one run")
+
+
+def segments(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    for layer in executors()["onnxruntime"](open_model(path)).run(feed):
+        yield layer.name, layer.array
+
+
+def one_run(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """The plain way: every output marked, optimisation off, one ``session.run``."""
+    import onnx
+    import onnxruntime as ort
+
+    proto = onnx.load(path)
+    names = [name for node in proto.graph.node for name in node.output]
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    data = proto.SerializeToString()
+    del proto
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(data, options)
+    del data
+    yield from zip(names, session.run(names, feed))
+
+
+def measure(way: str, model: Path, batch: int, out: Path) -> None:
+    """Runs in the child: prints seconds, peak bytes and the dump's size."""
+    start = time.perf_counter()
+    feed = {"data": np.random.default_rng(1).standard_normal((batch, 3, 224, 224), np.float32)}
+    pairs = (segments if way == WAYS[0] else one_run)(model, feed)
+    records = (
+        Record("out", 0, index, name, Tensor.of(name, array, layout=NCHW if array.ndim == 4 else None))
+        for index, (name, array) in enumerate(pairs)
+    )
+    FORMAT.write(records, out, FRAMEWORK)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps([seconds, peak, out.stat().st_size]))
+
+
+def child(way: str, model: Path, batch: int, out: Path) -> list[float]:
+    command = [sys.executable, __file__, "--child", way, str(model), str(batch), str(out)]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    out.unlink()
+    return result
+
+
+def compare(model: Path, folder: Path, batch: int, runs: int) -> None:
+    figures: dict[str, list[list[float]]] = {way: [] for way in WAYS}
+    for _ in range(runs):
+        for way in WAYS:
+            figures[way].append(child(way, model, batch, folder / "dump.bin"))
+    middle = {way: [statistics.median(column) for column in zip(*rows)] for way, rows in figures.items()}
+    for way in WAYS:
+        seconds, peak, size = middle[way]
+        base = middle[WAYS[1]]
+        print(
+            f"{batch:5}  {size / 2**20:8.0f}  {way:9} {seconds:7.2f}  {seconds / base[0]:5.2f} "
+            f"{peak / 2**20:9.0f}  {peak / base[1]:5.2f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="a small model and one run: shows that it works")
+    parser.add_argument("--child", nargs=4, metavar=("WAY", "MODEL", "BATCH", "OUT"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        way, model, batch, out = args.child
+        measure(way, Path(model), int(batch), Path(out))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = folder / "resnet_like.onnx"
+        # Made by another process: a child's peak never shows less than what its parent holds when it starts it.
+        maker = Path(__file__).with_name("resnet_like.py")
+        subprocess.run([sys.executable, str(maker), str(model), "16" if args.short else "64"], check=True)
+        print("batch  dump/MiB  way         time/s  ratio  peak/MiB  ratio")
+        for batch, runs in ((1, 1), (2, 1)) if args.short else ((1, 5), (16, 3)):
+            compare(model, folder, batch, runs)
+
+
+if __name__ == "__main__":
+    main()
