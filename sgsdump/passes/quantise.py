@@ -180,7 +180,8 @@ class _Writer:
     def add(self, op_type: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
         from onnx import helper
 
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=output, domain=domain, **attributes))
+        name = f"{op_type}:{output}"
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=name, domain=domain, **attributes))
 
     def read_as(self, name: str, real: str) -> None:
         self.reads[name] = real
