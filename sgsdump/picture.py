@@ -15,7 +15,9 @@ import numpy as np
 from sgsdump.errors import InputError
 from sgsdump.sidecars.input_config import ModelInput
 
-CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1}
+# where red, green and blue go; GRAY has one mean, of three the first is taken
+ORDER = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}
+CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
 
 def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], normalised: bool) -> np.ndarray:
@@ -26,12 +28,14 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
     pixels = decode(path, gray=entry.training_format == "GRAY")
     height, width = (wanted or own for wanted, own in zip(size, pixels.shape))
     resized = resize(pixels, height, width)
-    # GRAY has one mean; of three the first is taken
-    order = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}[entry.training_format]
-    if not normalised:
-        return np.rint(resized[..., order])[None]
-    mean, std = (np.array(triple, np.float32)[order] for triple in (entry.mean, entry.std))
-    return ((resized[..., order] - mean) / std)[None]
+    ordered = resized[None][..., ORDER[entry.training_format]]
+    return normalise(ordered, entry) if normalised else np.rint(ordered)
+
+
+def normalise(pixels: np.ndarray, entry: ModelInput) -> np.ndarray:
+    """(x - mean) / std in float32, of [..., C] in the training format's channel order."""
+    mean, std = (np.array(triple, np.float32)[ORDER[entry.training_format]] for triple in (entry.mean, entry.std))
+    return (pixels - mean) / std
 
 
 def decode(path: Path, gray: bool = False) -> np.ndarray:
