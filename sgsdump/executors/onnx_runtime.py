@@ -19,7 +19,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from sgsdump.errors import ModelError
 from sgsdump.executor import Layer, Progress, Skip
 from sgsdump.executors.feed import check_feed
-from sgsdump.executors.ort_value import from_array, rank_of, to_array, type_proto, why_not
+from sgsdump.executors.ort_value import from_array, lend, rank_of, to_array, type_proto, why_not
 from sgsdump.model import Model, graph_inputs
 from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes
 from sgsdump.passes.topology import called, inner_tensors, sorted_nodes
@@ -56,8 +56,7 @@ class SegmentRunner:
         self._weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
-        self._sessions: dict[tuple[str, ...], tuple[dict[str, bytes], ort.InferenceSession]] = {}
-        self._options = _options(model, keep_sessions)
+        self._sessions: dict[tuple[str, ...], _Ready] = {}
         for node in self._nodes:
             for name in inner_tensors(node):
                 self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
@@ -112,9 +111,9 @@ class SegmentRunner:
         if not part.makes:
             return {}
         try:
-            session = self._session(part, {name: live[name].type for name in part.reads})
-            values = session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
-            types = {info.name: info.type for info in session.get_outputs()}
+            ready = self._session(part, {name: live[name].type for name in part.reads})
+            values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+            types = {info.name: info.type for info in ready.session.get_outputs()}
         except REFUSALS as error:
             if len(part.nodes) == 1:
                 raise ModelError(f"{self.model.path}: {called(part.nodes[0])} cannot run: {_plain(error)}") from error
@@ -125,16 +124,23 @@ class SegmentRunner:
             made |= self._made(segment([node], set(self._weights)), {**live, **made})
         return made
 
-    def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> ort.InferenceSession:
+    def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> _Ready:
         types = {name: kind.SerializeToString() for name, kind in reads.items()}
         kept = self._sessions.get(part.makes)
-        if kept and kept[0] == types:
-            return kept[1]
-        data = sub_model(self.model.proto, part, self._weights, reads)
-        session = ort.InferenceSession(data, self._options, providers=["CPUExecutionProvider"])
+        if kept and kept.types == types:
+            return kept
+        stubs, lent = {}, {}
+        for name in part.weights:
+            stubs[name], value = lend(self._weights[name])
+            if value is not None:
+                lent[name] = value
+        options = _options(self.model, self._keep)
+        options.add_external_initializers(list(lent), list(lent.values()))
+        data = sub_model(self.model.proto, part, stubs, reads)
+        ready = _Ready(types, ort.InferenceSession(data, options, providers=["CPUExecutionProvider"]), lent)
         if self._keep:
-            self._sessions[part.makes] = (types, session)
-        return session
+            self._sessions[part.makes] = ready
+        return ready
 
     def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue) -> Layer | None:
         reason = why_not(value)
@@ -147,6 +153,14 @@ class SegmentRunner:
 class _Live(NamedTuple):
     value: ort.OrtValue
     type: onnx.TypeProto
+
+
+class _Ready(NamedTuple):
+    """A session, the serialised types of its inputs, and the weights it uses where they lie."""
+
+    types: dict[str, bytes]
+    session: ort.InferenceSession
+    lent: dict[str, ort.OrtValue]
 
 
 def _options(model: Model, keep_sessions: bool) -> ort.SessionOptions:

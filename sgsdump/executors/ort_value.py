@@ -12,9 +12,13 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, TypeProto
 
+from sgsdump.errors import ModelError
+
 # Element types that numpy has too.
 PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 COMPLEX64 COMPLEX128"
 PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split())
+# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
+LENT_ELEMENTS = 1024
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
 
 
@@ -42,6 +46,32 @@ def type_proto(text: str, rank: int | None) -> TypeProto:
 
 def _element_type(word: str) -> int:
     return TensorProto.DataType.Value(ELEMENT_NAMES.get(word, word).upper())
+
+
+def lend(weight: Any) -> tuple[Any, ort.OrtValue | None]:
+    """A weight as what stands for it in the serialised model, and the value to hand to onnxruntime beside it.
+
+    A big dense weight becomes a stub that says "external", and a value that onnxruntime uses where it lies: no copy of
+    it is serialised, parsed and unpacked. Everything else stays as it is, with None. Raises ModelError when a weight
+    holds fewer or more bytes than its shape needs.
+    """
+    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN or not weight.HasField("raw_data"):
+        return weight, None
+    count = math.prod(weight.dims)
+    if count < LENT_ELEMENTS:
+        return weight, None
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    raw = weight.raw_data
+    if len(raw) != count * dtype.itemsize:
+        raise ModelError(
+            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
+            f"the model holds {len(raw)}; it is damaged"
+        )
+    value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
+    stub = TensorProto(name=weight.name, dims=weight.dims, data_type=weight.data_type)
+    stub.data_location = TensorProto.EXTERNAL
+    stub.external_data.add(key="location", value="lent")
+    return stub, value
 
 
 def rank_of(value: ort.OrtValue) -> int | None:

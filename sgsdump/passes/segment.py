@@ -7,7 +7,7 @@ few nodes holds its own tensors only, and every node still runs exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,52 +67,28 @@ def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
     return Segment(tuple(nodes), tuple(sorted(outside - weights)), tuple(sorted(outside & weights)), tuple(makes))
 
 
-def sub_model(proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, Any]) -> bytes:
+def sub_model(
+    proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
+) -> bytes:
     """The segment as a serialised model of the same operator sets, with every output marked.
 
-    weights   name -> TensorProto or SparseTensorProto, all of the model's.
-    reads     name -> TypeProto of each tensor in ``part.reads``.
+    weights   name -> TensorProto or SparseTensorProto, for each of ``part.weights``.
+    reads     name -> TypeProto, for each of ``part.reads``.
 
-    Outputs carry no type: onnxruntime infers it, sequences and optionals too. The weights are appended as bytes of a
-    second GraphProto, which protobuf merges when it is read, so that they are not copied into a message first.
+    Outputs carry no type: onnxruntime infers it, sequences and optionals too.
     """
     import onnx
 
-    graph = onnx.GraphProto(name=proto.graph.name or "graph", node=part.nodes)
+    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    graph = model.graph
+    graph.name = "segment"
+    graph.node.extend(part.nodes)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=reads[name]) for name in part.reads)
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in part.makes)
-    head = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
-    head.graph.CopyFrom(graph)
-    pieces = [head.SerializeToString()]
-    dense: list[bytes] = []
-    sparse: list[bytes] = []
     for name in part.weights:
-        (sparse if isinstance(weights[name], onnx.SparseTensorProto) else dense).append(
-            weights[name].SerializeToString()
-        )
-    fields = onnx.GraphProto.DESCRIPTOR.fields_by_name
-    body = [*_field(fields["initializer"].number, dense), *_field(fields["sparse_initializer"].number, sparse)]
-    if body:
-        number = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
-        pieces += [_prefix(number, sum(map(len, body))), *body]
-    return b"".join(pieces)
-
-
-def _field(number: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-    for message in messages:
-        yield _prefix(number, len(message))
-        yield message
-
-
-def _prefix(number: int, length: int) -> bytes:
-    """Tag and length of a length-delimited protobuf field (wire type 2), both base-128 varints."""
-    out = bytearray()
-    for value in (number << 3 | 2, length):
-        while value > 0x7F:
-            out.append(value & 0x7F | 0x80)
-            value >>= 7
-        out.append(value)
-    return bytes(out)
+        sparse = isinstance(weights[name], onnx.SparseTensorProto)
+        (graph.sparse_initializer if sparse else graph.initializer).append(weights[name])
+    return model.SerializeToString()
 
 
 def tensor_bytes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
