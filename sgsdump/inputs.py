@@ -18,7 +18,6 @@ from sgsdump.preprocess import Preprocess, load
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
-
 __all__ = ["Feed", "InputSpec", "expand", "feeds"]
 
 Feed = dict[str, np.ndarray]
@@ -176,12 +175,12 @@ def _random(generator: np.random.Generator, spec: InputSpec, entry: ModelInput |
         shape = [_one_batch(spec)[0], height, width, picture.CHANNELS[entry.training_format]]
         pixels = generator.integers(0, 256, _fixed(shape, spec)).astype(np.float32)
         return fit(picture.normalise(pixels, entry) if normalised else pixels, spec, NHWC, "random")
-    shape = _fixed(_one_batch(spec), spec)
-    if not normalised and len(shape) == 4:
-        return generator.integers(0, 256, shape).astype(spec.dtype)
+    sizes = _fixed(_one_batch(spec), spec)
+    if not normalised and len(sizes) == 4 and spec.dtype.kind in "fu":
+        return generator.integers(0, 256, sizes).astype(spec.dtype)
     if spec.dtype.kind in "biu":
-        return generator.integers(0, 2, shape).astype(spec.dtype)
-    return generator.uniform(-1, 1, shape).astype(spec.dtype)
+        return generator.integers(0, 2, sizes).astype(spec.dtype)
+    return generator.uniform(-1, 1, sizes).astype(spec.dtype)
 
 
 def _one_batch(spec: InputSpec) -> list[int | None]:

@@ -120,8 +120,7 @@ def _word(line: str, where: str) -> str:
     if right:
         raise ConfigError(f"{where}: {printable(line)}: words are case-sensitive; write {right[0]}")
     first = re.split(r"[\s=:,;#]", bare, maxsplit=1)[0] or bare
-    near = hint(first, list(WORDS)) or f"; the words are {', '.join(WORDS)}"
-    raise ConfigError(f"{where}: unknown option {printable(first)}{near} (begin a comment with #)")
+    raise ConfigError(f"{where}: unknown option {printable(first)}{hint(first, list(WORDS))} (begin a comment with #)")
 
 
 def _check_rest(word: str, rest: str, where: str) -> None:

@@ -1,0 +1,150 @@
+"""DebugConfig.txt: the SDK's grammar, and its silent traps as messages."""
+
+from pathlib import Path
+
+import pytest
+
+from sgsdump.errors import ConfigError
+from sgsdump.sidecars.debug_config import FLAGS, NEWER, DebugConfig, dump_path, read
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def write(text):
+        data = text.encode() if isinstance(text, str) else text
+        (tmp_path / "DebugConfig.txt").write_bytes(data)
+        return tmp_path
+
+    return write
+
+
+def test_absent_means_no_dump(tmp_path):
+    assert read(tmp_path) is None
+
+
+def test_genuine_files(shared):
+    for folder in sorted((shared / "sigmastar/dumps").iterdir()):
+        if not (folder / "DebugConfig.txt").exists():
+            continue
+        words = (folder / "DebugConfig.txt").read_text().split()
+        if "dequantFixed" in words and "eliminateGarbage" not in words:
+            with pytest.raises(ConfigError, match="dequantFixed without eliminateGarbage"):
+                read(folder)
+            continue
+        config = read(folder)
+        assert {word for word, field in FLAGS.items() if getattr(config, field)} == set(words) & set(FLAGS)
+        assert config.path.samefile(folder)
+
+
+def test_shipped_file(written):
+    shipped = Path(__file__).parents[2] / "cfg" / "DebugConfig.txt"
+    folder = written(shipped.read_bytes())
+    assert read(folder) == DebugConfig(dump_tensor=True, eliminate_garbage=True, dequant_fixed=True, path=folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["dumpTensor", "dumpTensor ", "dumpTensor #c", "dumpTensor=1", "dumpTensorXYZ", "dumpTensor\r", "dumpTensor // on"],
+)
+def test_a_line_that_begins_with_the_word_counts(written, line):
+    assert read(written(line + "\n")).dump_tensor
+
+
+@pytest.mark.parametrize(
+    "line", ["#dumpTensor", "//dumpTensor", ";dumpTensor", "  # dumpTensor", "", "   ", "# dumpTensor dequantFixed"]
+)
+def test_comments_and_blank_lines_do_not(written, line):
+    folder = written(f"{line}\neliminateGarbage\n")
+    assert read(folder) == DebugConfig(eliminate_garbage=True, path=folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (" dumpTensor\n", ":1: ' dumpTensor': the SDK ignores a word behind blanks"),
+        ("\n\tpath=.\n", ":2: .* behind blanks"),
+        ("DumpTensor\n", "case-sensitive; write dumpTensor"),
+        ("PATH=.\n", "write path="),
+        ("XdumpTensor\n", "unknown option 'XdumpTensor'; did you mean 'dumpTensor'"),
+        ("dumpTensr\n", "did you mean 'dumpTensor'"),
+        ("dequantfixed\n", "case-sensitive; write dequantFixed"),
+        ("hello world\n", "unknown option 'hello'; choose one of: dumpTensor"),
+        ("dumpTensor dumpasstring\n", "dumpTensor and dumpasstring on one line"),
+        ("dumpTensor path=.\n", "dumpTensor and path= on one line"),
+        ("dumpTensor=0\n", "the SDK takes this as dumpTensor on"),
+        ("dumpTensor off\n", "the SDK takes this as dumpTensor on"),
+        ("path = .\n", "write path=FOLDER"),
+        ("path\n", "write path=FOLDER"),
+        ("dumpTensor\npath= .\n", ":2: blanks around the path ' .'"),
+        ("path=. \n", "blanks around the path"),
+        ("dumpTensor\r\npath=.\r\n", "carriage return"),
+        ("dumpTensor\npath=nowhere\n", "there is no folder 'nowhere'"),
+        ("dumpTensor\npath=~/x\n", "taken literally"),
+        ("path=/" + "x" * 121 + "\n", "the path has 122 characters, the SDK reads 121"),
+        ("dumpTensor\ndequantFixed\n", "dequantFixed without eliminateGarbage: .*padded"),
+        ("\ufeffdumpTensor\n", "byte-order mark"),
+        ("dumpTensor\n".encode("utf-16"), "UTF-16"),
+        (b"\x00\x01", "binary file"),
+    ],
+)
+def test_traps_become_messages(written, text, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        read(written(text))
+    assert "DebugConfig.txt" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_of_that_name(tmp_path):
+    (tmp_path / "DebugConfig.txt").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"):
+        read(tmp_path)
+
+
+def test_path(written, tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    folder = written("dumpTensor\npath=nowhere\npath=out")  # the last one wins, a missing newline does not matter
+    assert read(folder).path == tmp_path / "out"
+    assert read(written(f"dumpTensor\npath={tmp_path}/out/\n")).path == tmp_path / "out"
+    monkeypatch.setenv("HOME", str(tmp_path / "out"))
+    for text in ("dumpTensor\npath=\n", "dumpTensor\npath=", "dumpTensor\n"):
+        assert read(written(text)).path == tmp_path / "out"
+    monkeypatch.setenv("HOME", str(tmp_path / "gone"))
+    with pytest.raises(ConfigError, match=r"\$HOME is meant, but there is no folder"):
+        read(folder := written("dumpTensor\n"))
+    monkeypatch.delenv("HOME")
+    with pytest.raises(ConfigError, match=r"\$HOME is not set"):
+        read(folder)
+
+
+def test_the_longest_path(written, tmp_path):
+    name = "x" * (121 - len(str(tmp_path)) - 1)
+    (tmp_path / name).mkdir()
+    assert read(written(f"dumpTensor\npath={tmp_path}/{name}\n")).path == tmp_path / name
+    with pytest.raises(ConfigError, match="122 characters"):
+        read(written(f"dumpTensor\npath={tmp_path}/{name}y\n"))
+
+
+def test_without_a_dump_the_folder_need_not_exist(written):
+    assert not read(written("#dumpTensor\ndisableDomainFuseOps\ndequantFixed\npath=nowhere\n")).dump_tensor
+
+
+def test_words_of_the_newer_sdk_are_handed_back(written):
+    assert read(written("dumpTensor\npassexport=all\nsplitTensorByTile\n")).ignored == (
+        "passexport",
+        "splitTensorByTile",
+    )
+    assert len(read(written("\n".join(NEWER))).ignored) == 5
+
+
+def test_dump_path_numbers_the_files(written, tmp_path):
+    assert dump_path(DebugConfig(path=tmp_path)) == tmp_path / "sigma_outtensor_dump.bin"
+    config = read(written("dumpTensor\ndumpdonotrecovery\n"))
+    names = []
+    for _ in range(3):
+        path = dump_path(config)
+        path.touch()
+        names.append(path.name)
+    assert names == ["sigma_outtensor_dump.bin", "sigma_outtensor_dump_1.bin", "sigma_outtensor_dump_2.bin"]
+    assert dump_path(DebugConfig(path=tmp_path)).name == "sigma_outtensor_dump.bin"
