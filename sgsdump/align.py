@@ -1,0 +1,153 @@
+"""Which tensor of the sample belongs to which of the benchmark, and why a tensor found no partner.
+
+The key is name and output slot, as in the SDK's auto_dump_debug.sh; the operator's index is ignored, because dumps
+number differently. Exact names go first, then names as that script writes them into folder names (``normalised``),
+then names whose header was cut, by their beginning. Constants are never paired: a fixed model stores them as integers
+in the hardware's order. Nothing is dropped: what has no partner says why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from sgsdump.dump import Dump, Record
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two records of one tensor; ``how`` is ``name``, ``normalised name`` or ``cut name``."""
+
+    sample: Record
+    benchmark: Record
+    how: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """A record without partner in the other dump, and the reason."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Pairs in the benchmark's file order, and what is left on either side in its own."""
+
+    pairs: tuple[Pair, ...]
+    only_in_sample: tuple[Unpaired, ...]
+    only_in_benchmark: tuple[Unpaired, ...]
+
+
+def normalised(name: str) -> str:
+    """The SDK's folder name of a tensor: up to the first white space, ``/`` to ``_``, ``:`` removed."""
+    return (name.split(maxsplit=1) or [""])[0].replace("/", "_").replace(":", "")
+
+
+def align(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
+    """Pair the output records of two dumps; with ``inputs`` the networks' variable inputs too."""
+    state = _State(compared(sample, inputs), compared(benchmark, inputs))
+    state.pair_by("name", lambda r: (r.io, _slot(r), r.name))
+    state.pair_by("normalised name", lambda r: (r.io, _slot(r), normalised(r.name)))
+    state.pair_cut()
+    order = {id(r): i for i, r in enumerate(benchmark.records)}
+    pairs = sorted(state.pairs, key=lambda p: order[id(p.benchmark)])
+    return Alignment(
+        tuple(pairs),
+        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, benchmark, "benchmark")) for r in state.sample),
+        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, sample, "sample")) for r in state.benchmark),
+    )
+
+
+def compared(dump: Dump, inputs: bool = False) -> list[Record]:
+    """The records a comparison looks at: outputs that are no constants, with ``inputs`` each network input once."""
+    network_inputs = dump.inputs if inputs else {}
+    found = [r for r in dump.records if not r.constant and (r.io == "out" or r.name in network_inputs)]
+    seen: set[str] = set()
+    return [r for r in found if r.io == "out" or not (r.name in seen or seen.add(r.name))]  # type: ignore[func-returns-value]
+
+
+def _slot(record: Record) -> int:
+    """Outputs are told apart by their slot; a network input's slot only says where its consumer has it."""
+    return record.slot if record.io == "out" else 0
+
+
+@dataclass
+class _State:
+    """The records still without partner, and the pairs made so far."""
+
+    sample: list[Record]
+    benchmark: list[Record]
+    pairs: list[Pair] = field(default_factory=list)
+    why: dict[int, str] = field(default_factory=dict)
+    done_names: set[tuple[str, str]] = field(default_factory=set)
+
+    def take(self, a: Record, b: Record, how: str, note: str = "") -> None:
+        self.pairs.append(Pair(a, b, how, note))
+        self.done_names |= {(a.io, a.name), (b.io, b.name)}
+
+    def pair_by(self, how: str, key: Callable[[Record], Hashable]) -> None:
+        """Pair what has the same key, the k-th with the k-th; refuse where different names read the same."""
+        ours, theirs = self._groups(self.sample, how, key), self._groups(self.benchmark, how, key)
+        for shared in [k for k in theirs if k in ours]:
+            left, right = ours[shared], theirs[shared]
+            names = sorted({r.name for r in left}), sorted({r.name for r in right})
+            if max(map(len, names)) > 1:
+                reason = f"ambiguous: {_list(names[0])} of the sample and {_list(names[1])} of the benchmark read alike"
+                self.why.update({id(r): reason for r in left + right})
+                continue
+            many = max(len(left), len(right)) > 1
+            for number, (a, b) in enumerate(zip(left, right), 1):
+                note = f"name not unique ({len(left)} in sample, {len(right)} in benchmark): number {number} of each"
+                self.take(a, b, how, note if many else "")
+            for surplus in left[len(right) :] + right[len(left) :]:
+                self.why[id(surplus)] = "a further tensor of this name; the other dump has fewer"
+        self._drop_paired()
+
+    def pair_cut(self) -> None:
+        """Pair names of which one was cut with the only one that begins so."""
+        for a in [r for r in self.sample if r.cut] + [r for r in self.sample if not r.cut]:
+            found = [b for b in self.benchmark if _may_be(a, b)]
+            if len(found) == 1 and sum(_may_be(other, found[0]) for other in self.sample) == 1:
+                self.take(a, found[0], "cut name", "paired by the beginning of a name that the dump cut")
+                self._drop_paired()
+            elif found:
+                reason = "the name was cut in the dump and more than one begins so"
+                self.why.update({id(r): reason for r in [a, *found]})
+
+    def _groups(self, records: list[Record], how: str, key: Callable) -> dict[Hashable, list[Record]]:
+        groups: dict[Hashable, list[Record]] = defaultdict(list)
+        for record in records:
+            if (record.io, record.name) not in self.done_names:
+                groups[key(record)].append(record)
+        return groups
+
+    def _drop_paired(self) -> None:
+        taken = {id(r) for p in self.pairs for r in (p.sample, p.benchmark)}
+        self.sample = [r for r in self.sample if id(r) not in taken]
+        self.benchmark = [r for r in self.benchmark if id(r) not in taken]
+
+
+def _may_be(a: Record, b: Record) -> bool:
+    """True when a cut name may be the beginning of the other one."""
+    if not (a.cut or b.cut) or (a.io, _slot(a)) != (b.io, _slot(b)):
+        return False
+    return (a.cut and b.name.startswith(a.name)) or (b.cut and a.name.startswith(b.name))
+
+
+def _absent(record: Record, other: Dump, side: str) -> str:
+    """Why nothing in the other dump goes with a record."""
+    same = [r for r in other.records if normalised(r.name) == normalised(record.name)]
+    slots = sorted({r.slot for r in same if r.io == "out" and not r.constant} - {record.slot})
+    if record.io == "out" and slots:
+        return f"the {side} has it only as output {_list(slots)}, not {record.slot}"
+    if same:
+        return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
+    return f"no {record.io}put of this name in the {side}"
+
+
+def _list(items: list) -> str:
+    return " and ".join(map(str, items)) if len(items) < 4 else f"{len(items)} names ({items[0]} …)"

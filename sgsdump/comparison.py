@@ -1,0 +1,118 @@
+"""Hold a sample dump against a benchmark dump, layer by layer: ``compare`` gives a ``Comparison``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from threadpoolctl import threadpool_limits
+
+from sgsdump.align import Pair, Unpaired, align
+from sgsdump.dataflow import with_rises
+from sgsdump.dequantise import Ranges
+from sgsdump.dump import Dump
+from sgsdump.errors import SgsdumpError
+from sgsdump.orientation import measure, without_overallocation
+from sgsdump.real_values import RealValues
+from sgsdump.row import Failed, Row, row_of
+from sgsdump.thresholds import DOCUMENTED, Thresholds
+from sgsdump.twins import find_twins
+
+Progress = Callable[[Iterable, int], Iterable]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result: rows in the benchmark's file order, and everything that was not compared."""
+
+    rows: tuple[Row, ...]
+    only_in_sample: tuple[Unpaired, ...]
+    only_in_benchmark: tuple[Unpaired, ...]
+    failed: tuple[Failed, ...]
+
+    @property
+    def suspects(self) -> tuple[Row, ...]:
+        """Rows whose names agree although they are different tensors."""
+        return tuple(row for row in self.rows if row.twin)
+
+    @property
+    def alike(self) -> tuple[Row, ...]:
+        """Rows that hold one tensor against the same one: all but the suspects."""
+        return tuple(row for row in self.rows if not row.twin)
+
+    @property
+    def worst(self) -> Row | None:
+        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects apart."""
+        return max(self.alike or self.rows, key=lambda row: (row.error, -row.cos), default=None)
+
+    @property
+    def jump(self) -> Row | None:
+        """The row whose error rises most over the layers that feed it; None when none rises."""
+        row = max(self.alike, key=lambda row: row.rise, default=None)
+        return row if row is not None and row.rise > 0 else None
+
+    def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
+        """The rows past the thresholds, suspects apart."""
+        return tuple(row for row in self.alike if not row.passes(thresholds))
+
+    def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        """True when something was compared, nothing failed to be, and every row (suspects too) is within."""
+        return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
+
+
+def compare(
+    sample: Dump,
+    benchmark: Dump,
+    *,
+    inputs: bool = False,
+    ranges: Ranges | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare the dump under test with the reference, output tensors only (with ``inputs`` the network's inputs too).
+
+    ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
+    threads   how many tensors are compared at once; None is one per core.
+    progress  wraps the stream of finished pairs: ``progress(stream, total)``.
+
+    Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
+    """
+    alignment = align(sample, benchmark, inputs)
+    ours, theirs = RealValues(sample, ranges), RealValues(benchmark, ranges)
+
+    def one(pair: Pair) -> Row | Failed:
+        try:
+            a, b = ours.of(pair.sample), theirs.of(pair.benchmark)
+            notes = [pair.note]
+            if pair.benchmark.io == "in":
+                a, b, cropped = without_overallocation(a, b)
+                notes.append(cropped)
+            sums, turned = measure(a, b)
+        except SgsdumpError as error:
+            return Failed(pair, str(error))
+        return row_of(pair, sums, "; ".join(filter(None, [*notes, turned])))
+
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
+        stream: Iterable[Row | Failed] = pool.map(one, alignment.pairs)
+        done = list(progress(stream, len(alignment.pairs)) if progress else stream)
+        twins = find_twins(alignment.pairs, done, ours, theirs, inputs)
+    rows = [replace(found, twin=twins.get(i)) for i, found in enumerate(done) if isinstance(found, Row)]
+    failed = [
+        replace(found, reason=f"{found.reason}; {twins[i]}" if i in twins else found.reason)
+        for i, found in enumerate(done)
+        if isinstance(found, Failed)
+    ]
+    return Comparison(
+        tuple(with_rises(rows, sample, benchmark)),
+        alignment.only_in_sample,
+        alignment.only_in_benchmark,
+        tuple(failed),
+    )
+
+
+def _cores() -> int:
+    """The cores this process may use; more threads than eight only wait for memory."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, available)

@@ -1,0 +1,114 @@
+"""Finding the tensor that a wrongly named one really is, by its values.
+
+Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
+one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
+the same size are told apart by 64 probed values in both layouts, one matrix operation for all; only the few nearest
+are compared in full.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.dump import Record
+from sgsdump.errors import ValuesError
+from sgsdump.layout import to_nchw, to_nhwc
+from sgsdump.metrics.cos import cos
+from sgsdump.metrics.rmse import rmse
+from sgsdump.orientation import measure
+from sgsdump.sums import Values
+
+PROBES = 64
+NEAREST = 4
+SMALLEST = 16  # fewer values than this agree by chance
+
+
+@dataclass(frozen=True)
+class Match:
+    """The record whose values agree, and how well."""
+
+    record: Record
+    cos: float
+    rmse: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What counts as the same values: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own RMSE."""
+
+    cos: float
+    rmse: float
+    better: float = 0.1
+
+
+def find_matches(
+    targets: Mapping[int, tuple[Values, float]],
+    pool: Iterable[tuple[Record, Values]],
+    agreement: Agreement,
+) -> dict[int, Match]:
+    """For each target (values, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one."""
+    sizes: dict[int, list[int]] = defaultdict(list)
+    for key, (values, _) in targets.items():
+        if values.array.size >= SMALLEST:
+            sizes[values.array.size].append(key)
+    groups: dict[int, list[tuple[Record, Values]]] = defaultdict(list)
+    for record, values in pool:
+        if values.array.size in sizes:
+            groups[values.array.size].append((record, values))
+    found: dict[int, Match] = {}
+    for size, group in groups.items():
+        places = np.random.default_rng(size).integers(0, size, PROBES)
+        owners, probes = _probe_all(group, places)
+        for key in sizes[size]:
+            values, own = targets[key]
+            nearest = _nearest(_views(values, places), owners, probes)
+            best = _best(values, [group[i] for i in nearest], own, agreement)
+            if best is not None:
+                found[key] = best
+    return found
+
+
+def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, agreement: Agreement) -> Match | None:
+    limit = min(agreement.rmse, own * agreement.better)
+    best: Match | None = None
+    for record, other in candidates:
+        try:
+            sums, _ = measure(values, other)
+        except ValuesError:
+            continue
+        match = Match(record, cos(sums), rmse(sums))
+        if match.cos >= agreement.cos and match.rmse <= limit and (best is None or match.rmse < best.rmse):
+            best = match
+    return best
+
+
+def _probe_all(group: list[tuple[Record, Values]], places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One row of probed values for each tensor and layout, and the number of the tensor each row is of."""
+    owners, rows = [], []
+    for number, (_, values) in enumerate(group):
+        views = _views(values, places)
+        owners += [number] * len(views)
+        rows += views
+    return np.array(owners), np.stack(rows)
+
+
+def _views(values: Values, places: np.ndarray) -> list[np.ndarray]:
+    """The probed values of a tensor as it lies and, when it is 4-D, in the other layouts."""
+    array, probed = values.array, []
+    for view in (array, to_nchw(array), to_nhwc(array)) if array.ndim == 4 else (array,):
+        picked = view[np.unravel_index(places, view.shape)]
+        probed.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
+    return probed
+
+
+def _nearest(wanted: list[np.ndarray], owners: np.ndarray, probes: np.ndarray) -> list[int]:
+    """Numbers of the tensors whose probes are nearest, none that is off by more than half."""
+    with np.errstate(all="ignore"):
+        distance = np.min([np.abs(probes - view).sum(1) for view in wanted], axis=0)
+        near = np.flatnonzero(distance <= 0.5 * np.abs(wanted[0]).sum())
+    order = near[np.argsort(distance[near], kind="stable")]
+    return list(dict.fromkeys(owners[order].tolist()))[:NEAREST]

@@ -1,0 +1,76 @@
+"""How two tensors of one name lie against each other: as is, flat, or transposed between NHWC and NCHW.
+
+Only the shapes decide. Where they cannot (H = W = C, or a dump without shapes), the values are compared as they lie
+and, when that gives COS < 0.98, again with the 4-D side transposed; the better of the two is kept, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sgsdump.errors import ValuesError
+from sgsdump.layout import to_nchw, to_nhwc
+from sgsdump.metric import Sums
+from sgsdump.metrics.cos import cos
+from sgsdump.sums import Values, pair_sums
+
+RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
+_TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
+
+
+def measure(sample: Values, benchmark: Values) -> tuple[Sums, str]:
+    """The sums of a pair in its best orientation, and a note when that was not as is.
+
+    Raises ValuesError when the sizes or the shapes do not fit.
+    """
+    a, b, note = orient(sample.array, benchmark.array)
+    best = pair_sums(sample.of(a), benchmark.of(b))
+    first = cos(best)
+    if not first < RETRY_BELOW:
+        return best, note
+    for a, b, turn in retries(sample.array, benchmark.array):
+        again = pair_sums(sample.of(a), benchmark.of(b))
+        if cos(again) > cos(best):
+            best, note = again, f"{turn} (COS {first:.6f} as it lies)"
+    return best, note
+
+
+def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+    """Views of one shape, and how they were made. Raises ValuesError."""
+    if a.size != b.size:
+        raise ValuesError(
+            f"sizes differ: sample {a.size} values {list(a.shape)}, benchmark {b.size} values {list(b.shape)}"
+        )
+    if a.shape == b.shape:
+        return a, b, ""
+    if a.ndim == b.ndim == 4:
+        for way, turn in _TURNS:
+            if turn(b).shape == a.shape:
+                return a, turn(b), "" if turn(b).flags.c_contiguous else f"benchmark transposed {way}"
+    if a.ndim == b.ndim and [n for n in a.shape if n != 1] != [n for n in b.shape if n != 1]:
+        raise ValuesError(f"shapes differ: sample {list(a.shape)}, benchmark {list(b.shape)}, not one as NHWC or NCHW")
+    return a.reshape(-1), b.reshape(-1), "" if 1 in (a.ndim, b.ndim) else "compared flat"
+
+
+def retries(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """The other orientations that the shapes allow too."""
+    if a.ndim == b.ndim and not (a.shape == b.shape == to_nchw(b).shape):
+        return
+    for way, turn in _TURNS:
+        if b.ndim == 4 and not turn(b).flags.c_contiguous:
+            yield a.reshape(turn(b).shape), turn(b), f"benchmark transposed {way}"
+        elif b.ndim != 4 and a.ndim == 4 and not turn(a).flags.c_contiguous:
+            yield turn(a), b.reshape(turn(a).shape), f"sample transposed {way}"
+
+
+def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
+    """Network inputs of equal size: the SDK's fixed models keep four values for each pixel's three, the rest last."""
+    x, y = a.array.reshape(-1), b.array.reshape(-1)
+    if x.size == y.size or 3 * max(x.size, y.size) != 4 * min(x.size, y.size):
+        return a, b, ""
+    count = min(x.size, y.size)
+    shape = b.array.shape if y.size == count else a.array.shape
+    note = f"the first {count} of {max(x.size, y.size)} values: the rest is the SDK's over-allocation of pictures"
+    return a.of(x[:count].reshape(shape)), b.of(y[:count].reshape(shape)), note

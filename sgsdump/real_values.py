@@ -1,0 +1,36 @@
+"""A dump read as real numbers, whatever it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from sgsdump.align import compared
+from sgsdump.dequantise import Ranges, true_scales, values_of
+from sgsdump.dump import Dump, Record
+from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.sums import Values
+from sgsdump.tensor import Quant
+
+
+class RealValues:
+    """A dump's values as real numbers, with the scales that the ranges give."""
+
+    def __init__(self, dump: Dump, ranges: Ranges | None):
+        self.dump = dump
+        self._scales: dict[str, Quant] = {}
+        self._refused: dict[str, str] = {}
+        if ranges is not None:
+            self._scales, self._refused = true_scales(dump, ranges)
+
+    def of(self, record: Record) -> Values:
+        """The values of a record. Raises ValuesError when they are integers of unknown scale."""
+        if record.name in self._refused:
+            raise ValuesError(f"no true scale for tensor {record.name!r}: {self._refused[record.name]}")
+        return values_of(record.tensor, self._scales.get(record.name))
+
+    def readable(self, inputs: bool = False) -> Iterator[tuple[Record, Values]]:
+        """All records a comparison looks at whose values can be had."""
+        for record in compared(self.dump, inputs):
+            with suppress(SgsdumpError):
+                yield record, self.of(record)

@@ -1,0 +1,45 @@
+"""The contract of a comparison's report, a text made of a ``Comparison``; ``reports/`` holds the family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sgsdump.align import normalised
+from sgsdump.family import Family
+
+if TYPE_CHECKING:
+    from sgsdump.comparison import Comparison
+    from sgsdump.row import Row
+    from sgsdump.thresholds import Thresholds
+
+Report = Callable[["Comparison", "Thresholds"], str]
+
+
+def reports() -> Family:
+    """The table of reports: name -> a ``Report`` function."""
+    from sgsdump.reports import REPORTS
+
+    return REPORTS
+
+
+def layer_name(row: Row) -> str:
+    """A row as the SDK's script calls it, ``3.conv1_xx.xx.output0``: the benchmark's index, normalised name, slot."""
+    return f"{row.op_index}.{normalised(row.name)}.xx.{row.io}put{row.slot}"
+
+
+def remark(row: Row) -> str:
+    """What a line must say beside the numbers: non-finite values, another tensor, how the pair was made."""
+    said = []
+    if not row.finite:
+        said.append(
+            f"NaN: {row.sample_nan} in sample, {row.benchmark_nan} in benchmark; "
+            f"Inf: {row.sample_inf} in sample, {row.benchmark_inf} in benchmark"
+        )
+    if row.twin:
+        said.append(str(row.twin))
+    if row.paired == "normalised name":
+        said.append(f"paired with {row.sample_name!r} of the sample")
+    if row.note:
+        said.append(row.note)
+    return "; ".join(said)

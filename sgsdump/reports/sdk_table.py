@@ -1,0 +1,32 @@
+"""The table of the SDK's manual, one line per layer, in aligned columns that widen for what does not fit:
+
+::
+
+    3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000046    COS:0.999898    RMSE:0.014310
+"""
+
+from __future__ import annotations
+
+from sgsdump.comparison import Comparison
+from sgsdump.report import layer_name, remark
+from sgsdump.thresholds import Thresholds
+
+_WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them included
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    """The table; behind RMSE stands, where there is one, what must be said about the layer."""
+    lines = [
+        (
+            layer_name(row),
+            f"OP_TYPE:{row.op_type}",
+            f"MSE:{row.mse:f}",
+            f"COS:{row.cos:f}",
+            f"RMSE:{row.rmse:f}",
+            remark(row),
+        )
+        for row in comparison.rows
+    ]
+    widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
+    widths.append(max((len(line[4]) + 2 for line in lines), default=0))
+    return "".join("".join(f"{c:{w}}" for c, w in zip(line, [*widths, 0])).rstrip() + "\n" for line in lines)

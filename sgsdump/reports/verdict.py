@@ -1,0 +1,59 @@
+"""The short verdict under the table: which layer to look at, and every layer that was not compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sgsdump.comparison import Comparison
+from sgsdump.report import remark
+from sgsdump.row import Row
+from sgsdump.thresholds import Thresholds
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    return "".join(f"{line}\n" for line in _lines(comparison, thresholds))
+
+
+def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
+    rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
+    yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
+    worst = comparison.worst
+    if worst is not None:
+        yield f"Worst layer: {_numbers(worst)}" if worst.error else "Worst layer: none, all values are equal."
+    past = comparison.past(thresholds)
+    if rows and not past:
+        yield f"Past {thresholds}: none."
+    elif past:
+        yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+    jump = comparison.jump
+    if jump is not None:
+        yield f"RMSE rises most at: {_label(jump)}, {_rise(jump, comparison)}."
+    yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite])
+    yield from _list("Same name, another tensor (left out of the lines above)", list(comparison.suspects))
+    missing = [(f.pair.benchmark.name, f.reason) for f in comparison.failed]
+    missing += [(u.record.name, u.reason) for u in comparison.only_in_benchmark + comparison.only_in_sample]
+    if missing:
+        yield f"Not compared: {len(missing)}"
+    yield from (f"  {name}: {reason}" for name, reason in missing)
+
+
+def _list(title: str, rows: list[Row]) -> Iterator[str]:
+    if rows:
+        yield f"{title}: {len(rows)}"
+    yield from (f"  {_label(row)}: {remark(row)}" for row in rows)
+
+
+def _label(row: Row) -> str:
+    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def _numbers(row: Row) -> str:
+    return f"{_label(row)}, COS {row.cos:f}, RMSE {row.rmse:f}."
+
+
+def _rise(row: Row, comparison: Comparison) -> str:
+    before = {r.name: r for r in comparison.alike}
+    feeding = max((before[name] for name in row.sources if name in before), key=lambda r: r.error, default=None)
+    if feeding is None:
+        return f"from the input to {row.error:f}"
+    return f"from {feeding.error:f} at {_label(feeding)} to {row.error:f}"

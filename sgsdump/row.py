@@ -1,0 +1,120 @@
+"""A row of a comparison: one layer's metrics, and what is to be said about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgsdump.align import Pair
+from sgsdump.metric import Sums
+from sgsdump.metrics.cos import cos
+from sgsdump.metrics.mse import mse
+from sgsdump.metrics.rmse import rmse
+from sgsdump.record_header import word_of
+from sgsdump.tensor import TensorInfo
+from sgsdump.thresholds import DOCUMENTED, Thresholds
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The tensor that one side of a wrongly named pair really agrees with; ``side`` is the dump that holds it."""
+
+    side: str
+    name: str
+    op_index: int
+    op_type: str
+    cos: float
+    rmse: float
+
+    def __str__(self) -> str:
+        of = "" if self.side == "benchmark" else " of the sample"
+        after = f" after {self.op_type}" if self.op_type else ""
+        return f"same name, another tensor: matches {self.name}{of}{after}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compared layer. name, io, slot, op_index, op_type and type_name are the benchmark record's.
+
+    paired       how the pair was made: ``name``, ``normalised name`` or ``cut name``.
+    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
+    *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
+    sources      names of the nearest compared layers that feed this one.
+    rise         rmse less the highest rmse among the sources (0 at the network's input).
+    twin         the tensor that agrees where this pair does not, or None.
+    """
+
+    name: str
+    io: str
+    slot: int
+    op_index: int
+    op_type: str
+    type_name: str
+    sample_name: str
+    paired: str
+    count: int
+    mse: float
+    cos: float
+    rmse: float
+    sample_nan: int
+    sample_inf: int
+    benchmark_nan: int
+    benchmark_inf: int
+    note: str = ""
+    sources: tuple[str, ...] = ()
+    rise: float = 0.0
+    twin: Twin | None = None
+
+    @property
+    def finite(self) -> bool:
+        """True when neither side holds NaN or infinite values."""
+        return not (self.sample_nan or self.sample_inf or self.benchmark_nan or self.benchmark_inf)
+
+    @property
+    def error(self) -> float:
+        """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
+        if not self.finite:
+            return float("inf")
+        return 0.0 if self.mse == 0 else self.rmse
+
+    def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        return self.finite and thresholds.hold(self.cos, self.rmse, self.mse)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A pair that exists but cannot be compared, and the reason."""
+
+    pair: Pair
+    reason: str
+
+
+def row_of(pair: Pair, sums: Sums, note: str) -> Row:
+    """The row of a measured pair."""
+    record = pair.benchmark
+    return Row(
+        name=record.name,
+        io=record.io,
+        slot=record.slot,
+        op_index=record.op_index,
+        op_type=record.op_type,
+        type_name=_type_name(record.tensor.info),
+        sample_name=pair.sample.name,
+        paired=pair.how,
+        count=sums.count,
+        mse=mse(sums),
+        cos=cos(sums),
+        rmse=rmse(sums),
+        sample_nan=sums.sample_nan,
+        sample_inf=sums.sample_inf,
+        benchmark_nan=sums.benchmark_nan,
+        benchmark_inf=sums.benchmark_inf,
+        note=note,
+    )
+
+
+def _type_name(info: TensorInfo) -> str:
+    """The element type as the SDK's headers call it, of the quantised values where the stored ones are dequantised."""
+    if info.quant is not None and info.quant.dtype is None:
+        return info.quant.type_name or "unknown"
+    dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype
+    return word_of(dtype) or dtype.name
