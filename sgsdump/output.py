@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -32,6 +33,27 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A new folder that becomes ``path`` when the block ends well, and vanishes when it does not.
+
+    An existing ``path`` is set aside only then. Raises OutputError when something cannot be written.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
+    make_folder(partial)
+    try:
+        yield partial
+        set_aside(path)
+        partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write the folder {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def make_folder(path: Path) -> Path:

@@ -1,0 +1,83 @@
+"""Draw the values of every layer against its calibrated range: one PNG per layer, and an overview to scan.
+
+Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
+tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
+An existing folder is moved aside under its date. Constants are not drawn.
+
+examples:
+  sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
+  sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from sgsdump.errors import ConfigError, ValuesError
+
+HELP = "draw every layer's values against its calibrated range"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, binary or text")
+    parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
+    parser.add_argument("-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="%(default)s")
+
+
+def run(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
+    from sgsdump.dump import open_dump
+    from sgsdump.output import replacing_folder
+    from sgsdump.reports.contact_sheet import save_contact_sheets
+    from sgsdump.reports.histogram_png import save_histogram
+    from sgsdump.reports.histogram_summary import summary_lines
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    _refuse_folder_in_use(args.output, (args.dump, args.ranges, Path.cwd()))
+    ranges = read_ranges(args.ranges)
+    if not ranges:
+        raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
+    dump = open_dump(args.dump)
+    names = [record.name for record in layers(dump)]
+    pairs = pair_ranges(names, ranges)
+    if not pairs:
+        raise ConfigError(
+            f"no layer of {args.dump} has a range in {args.ranges}; are both of the same network? "
+            f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
+        )
+    older = args.output.exists()
+    drawn: list[Distribution] = []
+    undrawn: list[Undrawn] = []
+    with replacing_folder(args.output) as folder:
+        found = distributions(dump, {name: ranges[pairs[name]] for name in pairs})
+        for result in tqdm(found, total=len(names), unit="layer", desc="histogram", file=sys.stderr):
+            if isinstance(result, Undrawn):
+                undrawn.append(result)
+                continue
+            save_histogram(result, folder)
+            drawn.append(result)
+        if not drawn:
+            raise ValuesError(f"nothing to draw in {args.dump}: {undrawn[0].reason}")
+        sheets = save_contact_sheets(drawn, folder)
+    known = set(pairs.values()) | dump.constants.keys()
+    print(f"{len(drawn)} pictures in {args.output}; begin with {', '.join(str(args.output / s.name) for s in sheets)}")
+    if older:
+        print(f"The older {args.output} is kept beside it, its date added to its name.")
+    for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known)):
+        print(line)
+    return 0
+
+
+def _refuse_folder_in_use(folder: Path, inside: tuple[Path, ...]) -> None:
+    """Moving a folder aside must not take the user's files along."""
+    for path in inside:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"-o {folder}: that folder holds {path} and would be moved aside; name one of its own")
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:3]) + (" …" if len(names) > 3 else "")
