@@ -66,6 +66,8 @@ def _values(body: bytes, path: Path) -> np.ndarray:
     if re.search(rb"[^0-9eEaAnNiIfF+\-., \r\n]", body):
         raise FormatError(f"{path}: there is something else than numbers and commas behind the first line")
     body = body.strip()
+    if re.search(rb"(?:^|,)\s*,", body):  # numpy would make -1 of it
+        raise FormatError(f"{path}: there is an empty place between the commas behind the first line")
     whole = re.search(rb"[.eEnN]", body) is None
     try:
         with warnings.catch_warnings():
@@ -75,8 +77,6 @@ def _values(body: bytes, path: Path) -> np.ndarray:
         raise FormatError(f"{path}: the values behind the first line are not numbers separated by commas") from error
     if not body:
         raise FormatError(f"{path}: there are no values behind the first line")
-    if values.size != body.count(b",") + (not body.endswith(b",")):  # numpy takes an empty place for a number
-        raise FormatError(f"{path}: there is an empty place between the commas behind the first line")
     if not whole:
         with np.errstate(over="ignore"):  # too large becomes inf, which whoever feeds it reports
             return values.astype(np.float32)
