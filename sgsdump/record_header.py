@@ -32,7 +32,7 @@ END_NONE = b""
 
 _FACTS = rb"//(in|out) (\d{1,9}) s: (\S{1,400}) z: (-?\d{1,19}) type: (\S{0,64}) name: "
 _CONSTANT = rb" bConstant:([01])"
-_LINE0 = re.compile(_FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0,400})\] dims:(\d{1,9}))?\n")
+_LINE0 = re.compile(_FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0,1500})\] dims:(\d{1,9}))?\n")
 _LINES = re.compile(
     _LINE0.pattern + rb"(op_in|op_out|input)\[(\d{1,9})\] ([^\n]*) = \{\n" + rb"(?://buffer data size: (-?\d{1,20})\n)?"
 )
@@ -47,7 +47,9 @@ _PLAIN = re.compile(
 _CUT_LINE0 = re.compile(_FACTS + rb"([^\n]*)")
 _CUT_LINE1 = re.compile(rb"(?:op_in|op_out)\[(\d{1,9})\] ([^\n]*)\n?")
 _SIZE = re.compile(rb"//buffer data size: (-?\d{1,20})\n")
-_ROWS = re.compile(rb"\n?(?: *-?(?:\d|nan|inf)|\n?\};?\n)")
+_WORD = re.compile(rb"\S{0,64}")
+_VALUE = re.compile(rb"\n? *-?(?:\d{1,60}(?:\.\d{6})?|nan|inf), ")
+_NO_VALUE = re.compile(rb"\n{0,2}\};?\n")
 
 _WORDS: dict[str, np.dtype] = {
     "float": np.dtype("<f4"),
@@ -134,9 +136,8 @@ def parse_header(data: Buffer, start: int = 0) -> Found | None:
 
 def format_header(header: Header) -> bytes:
     """line0 and line1; cut to 255 bytes when the header is marked cut. Raises OutputError for what no line can hold."""
-    for what, text in (("name", header.name), ("operator", header.op_type), ("type", header.type)):
-        if "\n" in text:
-            raise OutputError(f"cannot write tensor {header.name!r}: a newline in its {what}; rename it in the model")
+    if "\n" in header.name or "\n" in header.op_type:
+        raise OutputError(f"cannot write tensor {header.name!r}: a newline in its name or operator; rename it")
     shape = ""
     if header.shape is not None:
         shape = f" shape:[{', '.join(map(str, header.shape))}] dims:{len(header.shape)}"
@@ -147,8 +148,11 @@ def format_header(header: Header) -> bytes:
     )
     try:
         lines = text.encode("utf-8", "surrogateescape")
+        word = header.type.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise OutputError(f"cannot write tensor {header.name!r}: its name is not valid Unicode; rename it") from None
+    if _WORD.fullmatch(word) is None:
+        raise OutputError(f"cannot write tensor {header.name!r}: its type {header.type!r} is not one short word")
     return lines[:CUT_BYTES] if header.cut else lines
 
 
@@ -167,14 +171,19 @@ def holds_text(data: Buffer) -> bool:
     while (found := parse_header(data, start)) is not None:
         _, size, end = found
         if size is None:
-            return _ROWS.match(data, end) is not None
+            return starts_rows(data, end)
         ending = binary_ending(data, end + size, size) if 0 <= size <= len(data) - end else None
         if ending is None:
-            return _ROWS.match(data, end) is not None
+            return starts_rows(data, end, empty=not size)
         if size:
             return False
         start = end + len(ending)
     return False
+
+
+def starts_rows(data: Buffer, start: int, empty: bool = True) -> bool:
+    """Whether printed values stand at ``start``, or when ``empty`` may be, the end of a record without any."""
+    return bool(_VALUE.match(data, start) or (empty and _NO_VALUE.match(data, start)))
 
 
 def binary_ending(data: Buffer, end: int, size: int) -> bytes | None:
