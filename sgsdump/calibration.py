@@ -8,12 +8,12 @@ fixed = make_fixed(model, ranges, config)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, InputError
+from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executor import Runner, executors
 from sgsdump.fusion import operators
 from sgsdump.graph import Graph
@@ -39,9 +39,11 @@ def simplify(model: Model) -> Model:
     """
     ordered = type(model.proto)()
     ordered.CopyFrom(model.proto)
+    if model.folder is not None:
+        _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    return replace(model, proto=fold_constants(ordered))
+    return replace(model, proto=fold_constants(ordered), folder=None)
 
 
 def measure_ranges(
@@ -79,8 +81,7 @@ def measure_ranges(
         raise InputError("there is no picture to calibrate with")
     graph = Graph(model.proto)
     for name in graph.constants:
-        if graph.constants[name].data_location == 0:
-            see(name, graph.value(name), "the model's own weights")
+        see(name, graph.value(name), "the model's own weights")
     return {name: Range.of(low[name], high[name]) for name in _graph_order(graph) if name in low}
 
 
@@ -120,7 +121,25 @@ def make_fixed(
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
     decided = plan(proto, bounds, choice, pictures, fuse)
     integer = frozenset(o.name for o in config.outputs if not o.dequantised)
-    return FixedModel(quantise(proto, decided, pictures, integer), decided)
+    notes = {"inputs": [asdict(entry) for entry in config.inputs]}
+    return FixedModel(quantise(proto, decided, pictures, integer, notes), decided)
+
+
+def serialise(proto: ModelProto) -> bytes:
+    """The model as a file's bytes. Raises ModelError for one that does not fit into a file (2 GB)."""
+    try:
+        return proto.SerializeToString()
+    except Exception as error:
+        raise ModelError(f"the model does not fit into one ONNX file of 2 GB: {error}") from error
+
+
+def _load_external_data(proto: ModelProto, model: Model) -> None:
+    import onnx
+
+    try:
+        onnx.load_external_data_for_model(proto, str(model.folder))
+    except Exception as error:
+        raise ModelError(f"{model.path}: its external weights cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _graph_order(graph: Graph) -> list[str]:

@@ -21,6 +21,7 @@ from sgsdump.layout import NHWC, to_nhwc
 from sgsdump.model import Model
 from sgsdump.padding import pad_channels, pad_picture
 from sgsdump.passes.quantise import fixed_facts
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensor import Quant, Tensor, TensorInfo
 
 Facts = Mapping[str, Any]
@@ -38,6 +39,16 @@ class Simulation:
 def is_fixed(model: Model) -> bool:
     """Whether a model was made by ``calibrate``."""
     return fixed_facts(model.proto) is not None
+
+
+def fixed_config(model: Model) -> InputConfig | None:
+    """What the fixed model remembers of the input_config.ini it was made with; None when it has no such inputs."""
+    facts = fixed_facts(model.proto) or {}
+    entries = [
+        ModelInput(**{**entry, "mean": tuple(entry["mean"]), "std": tuple(entry["std"])})
+        for entry in facts.get("inputs", [])
+    ]
+    return InputConfig(tuple(entries)) if entries else None
 
 
 def simulate(

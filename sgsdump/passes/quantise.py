@@ -40,11 +40,16 @@ class Picture:
 
 
 def quantise(
-    proto: ModelProto, plan: QuantPlan, pictures: Mapping[str, Picture], keep_integer: frozenset[str] = frozenset()
+    proto: ModelProto,
+    plan: QuantPlan,
+    pictures: Mapping[str, Picture],
+    keep_integer: frozenset[str] = frozenset(),
+    notes: Mapping[str, Any] | None = None,
 ) -> ModelProto:
     """The fixed model of a float model (whose nodes ``plan.operators`` are), as QDQ ONNX.
 
-    keep_integer: graph outputs that leave as integers (dequantizations=FALSE).
+    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
+    notes         further facts (JSON) to keep beside the quant plan.
     The quant plan stands in the model's metadata under ``sgsdump.fixed`` as JSON (see ``fixed_facts``).
     """
     from onnx import ModelProto
@@ -69,7 +74,7 @@ def quantise(
     if writer.domain == CONTRIB and not any(o.domain == CONTRIB for o in result.opset_import):
         result.opset_import.add(domain=CONTRIB, version=1)
     entry = result.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, json.dumps(writer.facts())
+    entry.key, entry.value = METADATA_KEY, json.dumps({**writer.facts(), **(notes or {})})
     return result
 
 

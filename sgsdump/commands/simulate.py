@@ -1,0 +1,103 @@
+"""Simulate: run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
+
+The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty). Copy cfg/DebugConfig.txt
+into the current folder and uncomment what you need: dumpTensor switches dumping on; eliminateGarbage and dequantFixed
+give comparable values of a fixed model. Without a dump only the outputs are summed up.
+
+examples:
+  sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
+  sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.sidecars.debug_config import DebugConfig
+    from sgsdump.simulation import Simulation
+
+HELP = "run one picture through a float or fixed model, dump its layers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", required=True, help="float model, or the fixed model calibrate made (ONNX)")
+    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
+    parser.add_argument("-i", "--image", required=True, help="picture, .npy, Input_shape= text, or random[:SEED]")
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.calibration import simplify
+    from sgsdump.errors import ConfigError, ModelError
+    from sgsdump.inputs import expand, feeds
+    from sgsdump.model import graph_inputs, open_model
+    from sgsdump.progress import counter
+    from sgsdump.sidecars import debug_config, input_config
+    from sgsdump.simulation import fixed_config, is_fixed, simulate
+
+    if args.type == "Offline":
+        raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
+    debug = debug_config.read() or debug_config.DebugConfig()
+    model = open_model(args.model)
+    if args.type == "Float":
+        model = simplify(model)
+    if is_fixed(model) != (args.type == "Fixed"):
+        made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
+        raise ModelError(f"{args.model} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
+    specs = graph_inputs(model.proto)
+    count = len(expand(args.image, len(specs)))
+    if count > 1 and debug.dump_tensor and not debug.do_not_recover:
+        raise ConfigError(
+            f"{args.image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
+            f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
+        )
+    if args.type == "Fixed":
+        config = fixed_config(model)
+    else:
+        config = input_config.read(args.input_config) if args.input_config else None
+    raw = args.type == "Fixed" and config is not None
+    for label, feed in feeds(args.image, args.preprocess, specs, config, normalised=not raw):
+        with counter("simulate", "layer") as progress:
+            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, progress)
+            _dump(simulation, debug, is_float=args.type == "Float" or debug.dequant_fixed)
+        _sum_up(label, simulation)
+    if not debug.dump_tensor:
+        print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
+    return 0
+
+
+def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
+    """Write the dump DebugConfig.txt asks for; without one just run to the end."""
+    from dataclasses import replace
+
+    from sgsdump.formats import sigmastar_bin, sigmastar_text
+    from sgsdump.sidecars.debug_config import dump_path
+
+    if not debug.dump_tensor:
+        for _ in simulation.records:
+            pass
+        return
+    path = dump_path(debug)
+    if debug.dump_as_string:
+        text = replace(sigmastar_text.SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
+        sigmastar_text.write(simulation.records, path, text)
+    else:
+        sigmastar_bin.write(simulation.records, path, replace(sigmastar_bin.SIM_SHAPED, is_float=is_float))
+    for word in debug.ignored:
+        print(f"DebugConfig.txt: {word} has no effect on a layer dump")
+    print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+def _sum_up(label: str, simulation: Simulation) -> None:
+    import numpy as np
+
+    for name, array in simulation.outputs.items():
+        finite = array[np.isfinite(array)]
+        span = f"min {finite.min():g}, max {finite.max():g}" if finite.size else "no finite value"
+        odd = array.size - finite.size
+        print(f"{label}: output {name} {list(array.shape)}: {span}" + (f", {odd} NaN or Inf" if odd else ""))
+    for name, reason in simulation.skipped.items():
+        print(f"not dumped: {name}: {reason}")
