@@ -152,8 +152,9 @@ def number(value: float, digits: int = 4) -> str:
 def span(low: float, high: float) -> str:
     """``−4.53 … 4.39``, in as many digits as tell the two apart."""
     apart = high - low
-    digits = 4 + math.floor(math.log10(max(abs(low), abs(high)) / apart)) if apart > 0 else 4
-    digits = min(max(digits, 4), 12)
+    known = 0 < apart < math.inf
+    spare = math.floor(math.log10(max(abs(low), abs(high))) - math.log10(apart)) if known else 0
+    digits = 4 + min(max(spare, 0), 8)
     return f"{number(low, digits)} … {number(high, digits)}"
 
 

@@ -167,9 +167,12 @@ def describe(index: int, record: Record, values: np.ndarray, range: Range | None
 
 
 def used_levels(central: tuple[float, float], limits: tuple[float, float]) -> int | None:
-    """How many of LEVELS equal parts of ``limits`` the interval ``central`` touches; None for an empty range."""
+    """How many of LEVELS equal parts of ``limits`` the interval ``central`` touches.
+
+    None for a range of no width, or of one beyond float64.
+    """
     low, high = limits
-    if not high > low:
+    if not 0 < high - low < math.inf:
         return None
     first, last = ((min(max(edge, low), high) - low) / (high - low) * LEVELS for edge in central)
     return min(max(math.ceil(last) - math.floor(first), 1), LEVELS)
