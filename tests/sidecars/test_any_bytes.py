@@ -1,0 +1,58 @@
+"""Whatever lies in a side file, reading it gives a result or one line of ours, never another exception."""
+
+import json
+import pickle
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sgsdump.errors import SgsdumpError
+from sgsdump.sidecar import sidecars
+
+STARTS = {
+    "debug_config": b"dumpTensor\npath=/\neliminateGarbage #\npath=\r\nDump\n",
+    "input_config": b"[INPUT_CONFIG]\ninputs='a',b;\ntraining_input_formats=RGB,GRAY\n"
+    b"input_formats=RGB,GRAY\nmean=1:2:3,4\n",
+    "tensor_min_max": b"Name:a, min: -1.0, max: 2.0;\n",
+    "input_text": b"Input_shape=3, 4\n1.5, 2e3, nan, \n",
+}
+JSON = json.dumps([{"name": "a", "min": [1, 2.5], "max": [None, True], "bit": 8}]).encode()
+PICKLE = pickle.dumps([{"name": "a", "min": [1.5], "max": [2.5], "bit": 8, "data": (None, b"x", {1, 2})}], 3)
+
+
+def mangled(start):
+    """``start`` with a stretch replaced by something else."""
+    places = st.integers(0, len(start))
+    return st.builds(
+        lambda a, b, new: start[: min(a, b)] + new + start[max(a, b) :], places, places, st.binary(max_size=6)
+    )
+
+
+def read_anything(tmp_path_factory, name, data):
+    folder = tmp_path_factory.mktemp("x")
+    file = folder / "DebugConfig.txt"
+    file.write_bytes(data)
+    try:
+        sidecars()[name](folder if name == "debug_config" else file)
+    except SgsdumpError as error:
+        assert "\n" not in str(error) and "DebugConfig.txt" in str(error)
+
+
+@pytest.mark.parametrize("name", sorted(STARTS))
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_any_bytes(tmp_path_factory, name, data):
+    read_anything(tmp_path_factory, name, data.draw(mangled(STARTS[name]) | st.binary(max_size=60)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=mangled(JSON) | mangled(PICKLE))
+@example(data=JSON)
+@example(data=PICKLE)
+def test_any_quant_param(tmp_path_factory, data):
+    read_anything(tmp_path_factory, "tensor_min_max", data)
+
+
+def test_every_member_of_the_family_is_listed():
+    assert set(sidecars()) == set(STARTS)
