@@ -149,12 +149,12 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
-def span(low: float, high: float) -> str:
-    """``−4.53 … 4.39``, in as many digits as tell the two apart."""
+def span(low: float, high: float, digits: int = 4) -> str:
+    """``−4.53 … 4.39``, in ``digits`` digits, or as many more as tell the two apart."""
     apart = high - low
     known = 0 < apart < math.inf
     spare = math.floor(math.log10(max(abs(low), abs(high))) - math.log10(apart)) if known else 0
-    digits = 4 + min(max(spare, 0), 8)
+    digits += min(max(spare, 0), 8)
     return f"{number(low, digits)} … {number(high, digits)}"
 
 

@@ -104,14 +104,14 @@ def remark(layer: Distribution) -> str:
     if layer.broken:
         return f"{stats.nan:,} NaN, {stats.inf:,} Inf of {stats.count:,}"
     if layer.limits is None:
-        return f"{span(stats.min, stats.max)}, no range"
+        return f"{span(stats.min, stats.max, 3)}, no range"
     if layer.outside and not (layer.wasteful and not layer.clipped):
-        return f"{percent(layer.outside, stats.finite)} outside {span(*layer.limits)}"
+        return f"{percent(layer.outside, stats.finite)} outside {span(*layer.limits, 3)}"
     if layer.wasteful:
         return f"{layer.levels} of {LEVELS} levels, {number(layer.width)} wide"
     if layer.levels is None:
-        return f"{span(stats.min, stats.max)}, range of width 0"
-    return f"{span(*layer.limits)}, {layer.levels} of {LEVELS}"
+        return f"{span(stats.min, stats.max, 3)}, range of width 0"
+    return f"{span(*layer.limits, 3)}, {layer.levels} of {LEVELS}"
 
 
 def _colour(layer: Distribution) -> chart.Colour | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sgsdump.distribution import LEVELS, WIDE, Distribution, Undrawn
 
 MOST_NAMES = 8
+MOST_LINES = 20
 
 
 def summary_lines(
@@ -52,11 +53,13 @@ def summary_lines(
 def _section(title: str, layers: Sequence[Distribution], tell: Callable[[Distribution], str]) -> Iterator[str]:
     if not layers:
         return
-    yield f"{title}:"
+    yield f"{title} ({len(layers)}):"
     names = [f"{layer.index}. {_readable(layer.name)}" for layer in layers]
     width = min(max(map(len, names)), 48)
-    for name, layer in zip(names, layers):
+    for name, layer in zip(names[:MOST_LINES], layers):
         yield f"  {name:<{width}}  {tell(layer)}"
+    if len(layers) > MOST_LINES:
+        yield f"  and {len(layers) - MOST_LINES} more, see the overview"
 
 
 def _names(title: str, names: Sequence[str]) -> Iterator[str]:
