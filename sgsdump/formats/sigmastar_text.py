@@ -9,8 +9,8 @@ r"""The SigmaStar string dump: a binary dump's headers with printed values, of s
     rows   := 16 values "%.6f, " and "\n", as often as needed
 
 N of the size line is 4 bytes per value. With isFloat 0 (simulators only) the values are the payload's *bytes*,
-unsigned, ``%6d, ``, whatever the type; with eliminateGarbage on the blank line before the rows is missing and int32 parameters
-are left out: their body is empty.
+unsigned, ``%6d, ``, whatever the type; with eliminateGarbage on the blank line before the rows is missing and int32
+parameters are left out: their body is empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ from sgsdump.format import Format
 from sgsdump.layout import NCHW, NHWC
 from sgsdump.output import replacing
 from sgsdump.record_facts import FLOAT32, header_of, infer_op_indexes, map_file, payload_of, record_of, stored_dtype
-from sgsdump.record_header import HEAD, Buffer, Header, format_header, format_size, holds_text, parse_header
+from sgsdump.record_header import (
+    HEAD,
+    Buffer,
+    Header,
+    format_header,
+    format_size,
+    holds_text,
+    parse_header,
+    starts_rows,
+)
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW
@@ -92,7 +101,7 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
     offset, number = head.end() if head else 0, 0
     while offset < len(data) or not number:
         found = parse_header(data, offset)
-        if found is None:
+        if found is None or (found.header.cut and not starts_rows(data, found.end)):
             raise FormatError(
                 f"{path}: record {number} at byte {offset} has no whole header; "
                 f"the file is cut off or damaged, dump it again"
@@ -181,6 +190,8 @@ def _numbers(data: Buffer, place: Place, path: Path, dtype: np.dtype) -> np.ndar
             f"{path}: the values of {place.header.name!r} at byte {place.start} are not all numbers; "
             f"the file is damaged, dump it again"
         )
+    if b"-nan" in text:
+        values[[b"-nan" in printed for printed in text.split(b",")]] = -np.nan
     return values
 
 
