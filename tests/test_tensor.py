@@ -30,7 +30,7 @@ def test_a_smaller_payload_is_an_error() -> None:
 
 def test_a_padded_integer_buffer_is_refused() -> None:
     # 2 x 3 pixels of 10 channels: 16 bytes each, 96 rounded up to 128.
-    with pytest.raises(ValuesError, match="padded.*eliminateGarbage"):
+    with pytest.raises(ValuesError, match=r"padded.*eliminateGarbage"):
         tensor(np.zeros(128, np.uint8), (1, 2, 3, 10)).stored()
 
 
@@ -53,7 +53,7 @@ def test_dequantising_per_channel() -> None:
 
 
 def test_rounded_scales_are_not_used() -> None:
-    with pytest.raises(ValuesError, match="'x'.*six decimals"):
+    with pytest.raises(ValuesError, match=r"'x'.*six decimals"):
         tensor(np.array([1], np.int16), quant=Quant(np.dtype(np.int16), 0.000031)).real()
 
 
