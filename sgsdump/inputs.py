@@ -44,6 +44,9 @@ def feeds(
     """
     if not input_specs:
         raise InputError("the model has no inputs, so there is nothing to feed it")
+    texts = [spec.name for spec in input_specs if spec.dtype.kind not in "biuf"]
+    if texts:
+        raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
     makers = _makers(preprocess, input_specs, input_config, normalised)
     return _feeds(
         expand(images, len(input_specs)), input_specs, makers, _entries(input_specs, input_config), normalised

@@ -365,6 +365,11 @@ def test_pictures_are_made_one_at_a_time(work):
         next(made)
 
 
+def test_a_model_of_text():
+    with pytest.raises(InputError, match="input 's' takes text"):
+        feeds("random", None, [InputSpec("s", (1,), np.dtype(object))])
+
+
 def test_a_model_without_inputs():
     with pytest.raises(InputError, match="no inputs"):
         feeds("random", None, [])
