@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
 from sgsdump.family import Family
+from sgsdump.input_spec import InputSpec
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
 
 HEAD_BYTES = 4096
@@ -44,14 +44,6 @@ class ModelReader:
     read: Callable[[Path], Model]
 
 
-class GraphInput(NamedTuple):
-    """An input that the user feeds: None stands for a dimension that is free; dtype is what a feed must have."""
-
-    name: str
-    shape: tuple[int | None, ...] | None
-    dtype: np.dtype
-
-
 def model_readers() -> Family:
     """The table of readers, in the order in which recognition asks them."""
     from sgsdump.models import MODELS
@@ -77,34 +69,36 @@ def weight_names(graph: onnx.GraphProto) -> set[str]:
     return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
 
 
-def graph_inputs(proto: onnx.ModelProto) -> tuple[GraphInput, ...]:
+def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
     """The inputs a user has to feed, in the model's order.
 
     Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs, which numpy
-    cannot hold, are fed as float32. Raises ModelError for an input that is no tensor.
+    cannot hold, are fed as float32. Raises ModelError for an input that is no tensor of a shape and type to feed.
     """
     weights = weight_names(proto.graph)
-    return tuple(_graph_input(info) for info in proto.graph.input if info.name not in weights)
+    return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
 
 
-def _graph_input(info: onnx.ValueInfoProto) -> GraphInput:
+def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     import numpy as np
     import onnx
 
     if info.type.WhichOneof("value") != "tensor_type":
-        kind = (info.type.WhichOneof("value") or "untyped value").replace("_type", "")
+        kind = (info.type.WhichOneof("value") or "value without a type").removesuffix("_type").replace("_", " ")
         raise ModelError(f"input {info.name!r} of the model is a {kind}; sgsdump feeds tensors only")
     tensor = info.type.tensor_type
-    shape = None
-    if tensor.HasField("shape"):
-        shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
+    if not tensor.HasField("shape"):
+        raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")
+    shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
     if tensor.elem_type == onnx.TensorProto.BFLOAT16:
-        return GraphInput(info.name, shape, np.dtype(np.float32))
+        return InputSpec(info.name, shape, np.dtype(np.float32))
     try:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     except (KeyError, ValueError, TypeError):
-        raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
-    return GraphInput(info.name, shape, dtype)
+        dtype = np.dtype("V")
+    if dtype.kind not in "biufO":
+        raise ModelError(f"input {info.name!r} of the model has element type {tensor.elem_type}, which numpy has not")
+    return InputSpec(info.name, shape, dtype)
 
 
 def _head(path: Path) -> bytes:

@@ -8,10 +8,10 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.family import hint
-from sgsdump.model import GraphInput
+from sgsdump.input_spec import InputSpec, shape_text
 
 
-def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[GraphInput]) -> None:
+def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> None:
     """Raises InputError, naming what is expected and what was given, when a feed does not fit the inputs."""
     known = {each.name: each for each in inputs}
     for name in feed:
@@ -30,13 +30,9 @@ def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[GraphInput]) -> 
             )
 
 
-def _fits(shape: Sequence[int], wanted: Sequence[int | None] | None) -> bool:
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted))
+def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    return len(shape) == len(wanted) and all(size in (own, None) for own, size in zip(shape, wanted))
 
 
-def _describe(dtype: np.dtype, shape: Sequence[int | None] | None) -> str:
-    if shape is None:
-        return f"{dtype} of any shape"
-    return f"{dtype} [{', '.join('?' if s is None else str(s) for s in shape)}]"
+def _describe(dtype: np.dtype, shape: Sequence[int | None]) -> str:
+    return f"{dtype} {shape_text(shape)}"

@@ -57,9 +57,7 @@ class SegmentRunner:
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
         self._sessions: dict[tuple[str, ...], _Ready] = {}
-        for node in self._nodes:
-            for name in inner_tensors(node):
-                self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
+        self._skip_inner_tensors()
 
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
@@ -141,6 +139,15 @@ class SegmentRunner:
         if self._keep:
             self._sessions[part.makes] = ready
         return ready
+
+    def _skip_inner_tensors(self) -> None:
+        functions = {(function.domain, function.name) for function in self.model.proto.functions}
+        for node in self._nodes:
+            for name in inner_tensors(node):
+                self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
+            if (node.domain, node.op_type) in functions:
+                name = f"tensors inside {called(node)}"
+                self.skipped[name] = Skip(name, node.op_type, "they belong to a function of the model")
 
     def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue) -> Layer | None:
         reason = why_not(value)

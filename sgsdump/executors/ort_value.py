@@ -15,7 +15,7 @@ from onnx import TensorProto, TypeProto
 from sgsdump.errors import ModelError
 
 # Element types that numpy has too.
-PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 COMPLEX64 COMPLEX128"
+PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64"
 PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split())
 # Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
 LENT_ELEMENTS = 1024
@@ -101,7 +101,7 @@ def why_not(value: ort.OrtValue) -> str:
         return "holds text, not numbers"
     if kind in PLAIN or kind in (TensorProto.BFLOAT16, TensorProto.INT4, TensorProto.UINT4):
         return ""
-    return f"numpy has no type for {TensorProto.DataType.Name(kind).lower()}"
+    return f"holds {TensorProto.DataType.Name(kind).lower()} values, which cannot be read"
 
 
 def to_array(value: ort.OrtValue) -> np.ndarray:

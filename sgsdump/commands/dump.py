@@ -1,0 +1,119 @@
+"""Dump: run one input through a model and write every layer's tensor into one dump, in topological order.
+
+The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
+With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
+
+examples:
+  sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
+  sgsdump dump --model_file net.onnx -i pictures/ --input_config input_config.ini -o out.bin
+  sgsdump dump --model_file net.onnx -i a.npy,b.npy -n a.py,b.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.dump import Record
+    from sgsdump.executor import Layer
+
+HELP = "every layer of a model into one dump"
+DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model_file", required=True, metavar="MODEL", help="float model (ONNX)")
+    parser.add_argument("-i", "--image", required=True, help="picture, folder, list file, .npy, or random[:SEED]")
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", metavar="INI", help="input_config.ini, for the built-in preprocess")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="OUT.bin", help=f"dump to write (default: {DEFAULT_OUTPUT})"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.executor import executors
+    from sgsdump.formats.sigmastar_bin import FORMAT, FRAMEWORK
+    from sgsdump.inputs import expand, feeds
+    from sgsdump.model import graph_inputs, open_model
+    from sgsdump.output import make_folder
+    from sgsdump.progress import counter
+    from sgsdump.sidecars import input_config
+
+    model = open_model(args.model_file)
+    specs = graph_inputs(model.proto)
+    config = input_config.read(args.input_config) if args.input_config else None
+    runs = feeds(args.image, args.preprocess, specs, config)
+    targets = output_paths(args.output or DEFAULT_OUTPUT, [files[0] for files in expand(args.image, len(specs))])
+    if args.output is None:
+        make_folder(DEFAULT_OUTPUT.parent)
+    runner = executors()["onnxruntime"](model, keep_sessions=len(targets) > 1)
+    for target, (label, feed) in zip(targets, runs):
+        tally = Tally()
+        with counter(f"dump {label}", "layer") as progress:
+            FORMAT.write(records(runner.run(feed, progress=progress), tally), target, FRAMEWORK)
+        print(f"{target}: {tally.tensors} tensors, {target.stat().st_size:,} bytes")
+        for name, what in tally.not_finite.items():
+            print(f"not finite: {name}: {what}")
+    for skip in runner.skipped.values():
+        print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
+    return 0
+
+
+@dataclass
+class Tally:
+    """What went by while a dump was written: tensors, and those with NaN or Inf."""
+
+    tensors: int = 0
+    not_finite: dict[str, str] = field(default_factory=dict)
+
+
+def records(layers: Iterable[Layer], tally: Tally) -> Iterator[Record]:
+    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes."""
+    from sgsdump.dump import Record
+    from sgsdump.layout import NCHW
+    from sgsdump.tensor import Tensor
+
+    for index, layer in enumerate(layers):
+        layout = NCHW if layer.array.ndim == 4 else None
+        tensor = Tensor.of(layer.name, layer.array, layout=layout, op_type=layer.op_type)
+        yield Record("out", 0, index, layer.node or layer.op_type, tensor)
+        tally.tensors += 1
+        what = not_finite(layer.array)
+        if what:
+            tally.not_finite[layer.name] = what
+
+
+def not_finite(array: np.ndarray) -> str:
+    """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
+    import numpy as np
+
+    if array.dtype.kind != "f":
+        return ""
+    # The sum is finite whenever nothing is wrong, short of an overflow, and it is several times faster than a count.
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):
+            return ""
+    nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
+    return f"{nan} NaN, {inf} Inf of {array.size} values" if nan or inf else ""
+
+
+def output_paths(output: Path, files: Sequence[str]) -> list[Path]:
+    """Where each input's dump goes: ``output`` for one; with the input's name put in for several, all different."""
+    if len(files) == 1:
+        return [output]
+    paths: list[Path] = []
+    for file in files:
+        stem = f"{output.stem}_{Path(file).stem}"
+        path, number = output.with_name(stem + output.suffix), 1
+        while path in paths:
+            number += 1
+            path = output.with_name(f"{stem}_{number}{output.suffix}")
+        paths.append(path)
+    return paths
