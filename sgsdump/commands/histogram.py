@@ -23,7 +23,9 @@ HELP = "draw every layer's values against its calibrated range"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, binary or text")
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
-    parser.add_argument("-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="%(default)s")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
