@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.executor import executors
-    from sgsdump.formats.sigmastar_bin import FORMAT, FRAMEWORK
+    from sgsdump.formats import sigmastar_bin
     from sgsdump.inputs import expand, feeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.output import make_folder
@@ -51,13 +51,14 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(args.input_config) if args.input_config else None
     runs = feeds(args.image, args.preprocess, specs, config)
     targets = output_paths(args.output or DEFAULT_OUTPUT, [files[0] for files in expand(args.image, len(specs))])
-    if args.output is None:
-        make_folder(DEFAULT_OUTPUT.parent)
     runner = executors()["onnxruntime"](model, keep_sessions=len(targets) > 1)
     for target, (label, feed) in zip(targets, runs):
+        if args.output is None:
+            make_folder(DEFAULT_OUTPUT.parent)
         tally = Tally()
         with counter(f"dump {label}", "layer") as progress:
-            FORMAT.write(records(runner.run(feed, progress=progress), tally), target, FRAMEWORK)
+            layers = runner.run(feed, progress=progress)
+            sigmastar_bin.write(records(layers, tally), target, sigmastar_bin.FRAMEWORK)
         print(f"{target}: {tally.tensors} tensors, {target.stat().st_size:,} bytes")
         for name, what in tally.not_finite.items():
             print(f"not finite: {name}: {what}")

@@ -1,0 +1,166 @@
+"""Opening ONNX files: good ones, weights outside the file, and everything that is not one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from sgsdump.errors import ModelError
+from sgsdump.model import graph_inputs, open_model
+
+FLOAT = TensorProto.FLOAT
+
+
+def small(ir_version: int = 8) -> onnx.ModelProto:
+    """y = x + w, the weight listed among the inputs as older models do."""
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, ["N", 3]), helper.make_tensor_value_info("w", FLOAT, [3])],
+        [helper.make_tensor_value_info("y", FLOAT, ["N", 3])],
+        [numpy_helper.from_array(np.arange(3, dtype=np.float32), "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=ir_version)
+
+
+def external(folder: Path, location: str, offset: int = 0, length: int = 12) -> Path:
+    model = small()
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        weight.external_data.add(key=key, value=value)
+    path = folder / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_reads_a_model_and_only_its_real_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "m.bin"
+    path.write_bytes(small().SerializeToString())
+    model = open_model(path)
+    assert model.path == path
+    assert model.folder is None
+    assert model.proto == small()
+    (only,) = graph_inputs(model.proto)
+    assert (only.name, only.shape, only.dtype) == ("x", (None, 3), np.float32)
+
+
+def test_old_genuine_model_lists_its_weights_among_the_inputs(shared: Path) -> None:
+    model = open_model(shared / "ultraface" / "version-RFB-320_without_postprocessing.onnx")
+    assert len(model.proto.graph.input) > 100
+    (only,) = graph_inputs(model.proto)
+    assert (only.name, only.shape, only.dtype) == ("input", (1, 3, 240, 320), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("elem_type", "dtype"),
+    [(TensorProto.UINT8, np.uint8), (TensorProto.BOOL, np.bool_), (TensorProto.BFLOAT16, np.float32)],
+)
+def test_input_types(elem_type: int, dtype: type) -> None:
+    model = small()
+    model.graph.input[0].type.tensor_type.elem_type = elem_type
+    assert graph_inputs(model)[0].dtype == dtype
+
+
+def test_inputs_that_cannot_be_fed() -> None:
+    model = small()
+    model.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [1])))
+    with pytest.raises(ModelError, match="'x' of the model is a sequence"):
+        graph_inputs(model)
+    model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(FLOAT, None))
+    with pytest.raises(ModelError, match="'x' of the model has no shape"):
+        graph_inputs(model)
+    model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT8E5M2, [1]))
+    with pytest.raises(ModelError, match="'x' of the model has element type"):
+        graph_inputs(model)
+
+
+def test_external_data_stay_on_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    model = open_model(external(tmp_path, "w.bin"))
+    assert model.folder == tmp_path
+    assert not model.proto.graph.initializer[0].raw_data
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "length", "message"),
+    [
+        ("../w.bin", 0, 12, "outside the model's own folder"),
+        ("/etc/hostname", 0, 12, "outside the model's own folder"),
+        ("a\\..\\..\\w.bin", 0, 12, "outside the model's own folder"),
+        ("C:\\w.bin", 0, 12, "outside the model's own folder"),
+        ("", 0, 12, "outside the model's own folder"),
+        ("absent.bin", 0, 12, "which is missing"),
+        ("w.bin", 4, 12, "which has 12; it is cut off"),
+        ("w.bin", 0, 1 << 60, "which has 12; it is cut off"),
+        ("w.bin", -1, 12, "cut off"),
+    ],
+)
+def test_external_data_in_bad_places(tmp_path: Path, location: str, offset: int, length: int, message: str) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(12))
+    with pytest.raises(ModelError, match=message) as caught:
+        open_model(external(tmp_path, location, offset, length))
+    assert "'w'" in str(caught.value)
+
+
+def test_external_data_hidden_in_a_body(tmp_path: Path) -> None:
+    inner = small()
+    inner.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    inner.graph.initializer[0].external_data.add(key="location", value="../../secret")
+    outer = small()
+    outer.graph.node.append(helper.make_node("If", ["x"], ["z"], then_branch=inner.graph, else_branch=small().graph))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(outer.SerializeToString())
+    with pytest.raises(ModelError, match="outside the model's own folder"):
+        open_model(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"isFloat: 1\n//out 0 s: 0.0", "is not an ONNX file"),
+        (b"import torch\nprint('hello')\n", "is not an ONNX file"),
+        (bytes(100), "is not an ONNX file"),
+        (b"\x1c\x00\x00\x00TFL3" + bytes(50), "TensorFlow Lite"),
+        (onnx.ModelProto(ir_version=8).SerializeToString(), "holds no graph"),
+        (onnx.ModelProto(ir_version=8, graph=onnx.GraphProto(name="g")).SerializeToString(), "holds no operators"),
+    ],
+)
+def test_what_is_no_model(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as caught:
+        open_model(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_cut_at_any_byte(tmp_path: Path) -> None:
+    whole = small().SerializeToString()
+    path = tmp_path / "m.onnx"
+    for end in range(1, len(whole)):
+        path.write_bytes(whole[:end])
+        try:
+            model = open_model(path)
+        except ModelError as error:
+            assert "\n" not in str(error)
+        else:
+            assert model.proto.graph.node  # only what follows the graph is gone
+
+
+def test_folder_missing_and_too_large(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is a folder"):
+        open_model(tmp_path)
+    with pytest.raises(ModelError, match="no such model file"):
+        open_model(tmp_path / "absent.onnx")
+    huge = tmp_path / "huge.onnx"
+    with open(huge, "wb") as file:
+        file.write(b"\x08\x08")
+        file.truncate(3 << 30)  # sparse: takes no room on the disk
+    with pytest.raises(ModelError, match="more than the 2 GiB"):
+        open_model(huge)
