@@ -1,0 +1,176 @@
+"""Demo: the whole loop on an embedded sample, in a folder of its own; no network, no files needed.
+
+A small net for handwritten digits was made sick on purpose: in front of two convolutions the channels are scaled
+apart, which changes nothing in float and is too much for INT8. The demo runs the commands you would type, in the
+folder it leaves behind, so that you can type them again.
+
+example:
+  sgsdump demo -o sgsdump_demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.model import Model
+
+HELP = "the whole loop on an embedded sample"
+SAMPLES = Path(__file__).parents[1] / "samples"
+INPUT, OUTPUT = "image", "prob"
+MEAN, STD = 127.0, 128.0
+INPUT_CONFIG = f"""\
+[INPUT_CONFIG]
+inputs = {INPUT};
+training_input_formats = GRAY;
+input_formats = GRAY;
+quantizations = TRUE;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
+std_value = 128;
+
+[OUTPUT_CONFIG]
+outputs = prob,logits;
+dequantizations = TRUE,TRUE;
+"""
+DEBUG_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, default=Path("sgsdump_demo"), help="folder (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.output import make_folder, set_aside
+
+    aside = set_aside(args.output)
+    if aside:
+        print(f"moved the older {args.output} aside to {aside}")
+    make_folder(args.output)
+    digits = _digits()
+    with _inside(args.output):
+        _lay_out(digits)
+        _type("calibrate -m digits.onnx -i pictures --input_config input_config.ini -o fixed.onnx")
+        models = _models()
+        answers = {kind: _answers(model, digits.images, raw=kind != "float") for kind, model in models.items()}
+        picked = _first_spoilt(answers, digits.labels)
+        _save_picture(Path("digit.png"), digits.images[picked])
+        _dump("simulate -m digits.onnx -t Float -i digit.png --input_config input_config.ini", "float.bin")
+        _dump("simulate -m fixed.onnx -t Fixed -i digit.png", "fixed.bin")
+        _type("compare fixed.bin float.bin")
+        _type("histogram float.bin log/tensor_min_max.txt")
+    print(f"\nAccuracy on {len(digits.labels)} digits")
+    for kind, found in answers.items():
+        print(f"  {kind:28} {(found == digits.labels).mean():.2f}")
+    print(f"Made sick on purpose: {', '.join(_planted(models['float']))}")
+    print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """uint8 [N, 8, 8] pictures; ``labels`` are the test pictures' digits."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    calibration: np.ndarray
+
+
+def _digits() -> Digits:
+    import numpy as np
+
+    with np.load(SAMPLES / "digits.npz", allow_pickle=False) as data:
+        return Digits(data["images"], data["labels"], data["calibration"])
+
+
+def _lay_out(digits: Digits) -> None:
+    """The files a user would have: model, configuration, calibration pictures."""
+    Path("digits.onnx").write_bytes((SAMPLES / "digits.onnx").read_bytes())
+    Path("input_config.ini").write_text(INPUT_CONFIG)
+    Path("DebugConfig.txt").write_text(DEBUG_CONFIG)
+    Path("pictures").mkdir()
+    for number, image in enumerate(digits.calibration):
+        _save_picture(Path("pictures") / f"{number:02}.png", image)
+
+
+def _models() -> dict[str, Model]:
+    """The float model, the fixed one just made, and one with every convolution at INT16 to hold it against."""
+    from sgsdump.calibration import make_fixed, simplify
+    from sgsdump.model import open_model
+    from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    model = simplify(open_model("digits.onnx"))
+    ranges = read_ranges("log/tensor_min_max.txt")
+    config = replace(input_config.read("input_config.ini"), conv_format="ALL_INT16")
+    return {
+        "float": model,
+        "fixed, INT8": open_model("fixed.onnx"),
+        "fixed, INT16 (ALL_INT16)": replace(model, proto=make_fixed(model, ranges, config).proto),
+    }
+
+
+def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
+    """The digit a model sees in each picture."""
+    import numpy as np
+
+    from sgsdump.executor import executors
+
+    runner = executors()["onnxruntime"](model, keep_sessions=True)
+    found = []
+    for image in images.astype(np.float32):
+        feed = {INPUT: (image if raw else (image - MEAN) / STD)[None, None].astype(np.float32)}
+        (layer,) = runner.run(feed, only={OUTPUT})
+        found.append(int(layer.array.argmax()))
+    return np.array(found)
+
+
+def _first_spoilt(answers: dict[str, np.ndarray], labels: np.ndarray) -> int:
+    """The first digit that float knows and INT8 does not."""
+    import numpy as np
+
+    return int(np.argmax((answers["float"] == labels) & (answers["fixed, INT8"] != labels)))
+
+
+def _planted(model: Model) -> list[str]:
+    return next(entry.value for entry in model.proto.metadata_props if entry.key == "planted").split(",")
+
+
+def _save_picture(path: Path, image: np.ndarray) -> None:
+    from PIL import Image
+
+    Image.fromarray(image).save(path)
+
+
+def _dump(command: str, name: str) -> None:
+    _type(command)
+    print(f"$ mv sigma_outtensor_dump.bin {name}")
+    Path("sigma_outtensor_dump.bin").rename(name)
+
+
+def _type(command: str) -> None:
+    """Run a command as a user would type it. Its errors end the demo."""
+    from sgsdump.cli import build_parser
+
+    print(f"\n$ sgsdump {command}")
+    args = build_parser().parse_args(command.split())
+    args.run(args)
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
