@@ -3,6 +3,9 @@ without ever holding them all.
 
 Each segment of about a dozen nodes is its own session with graph optimisation off. It is fed with the live values of
 earlier segments (no copy), all its outputs are marked, and each value is let go when no later node needs it.
+
+Half-precision models are the exception to "bit for bit": where onnxruntime has no float16 kernel it computes in float32
+and passes the unrounded value on to the next node of the same session, so the last bit depends on where the cuts are.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from sgsdump.executor import Layer, Progress, Skip
 from sgsdump.executors.feed import check_feed
 from sgsdump.executors.ort_value import from_array, lend, rank_of, to_array, type_proto, why_not
 from sgsdump.model import Model, graph_inputs
-from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes
+from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
 from sgsdump.passes.topology import called, inner_tensors, sorted_nodes
 
 FATAL = 4
@@ -108,9 +111,11 @@ class SegmentRunner:
         """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
         if not part.makes:
             return {}
+        absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
+        whole = without_reading(part, absent)
         try:
-            ready = self._session(part, {name: live[name].type for name in part.reads})
-            values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+            ready = self._session(whole, {name: live[name].type for name in whole.reads})
+            values = ready.session.run_with_ort_values(whole.makes, {name: live[name].value for name in whole.reads})
             types = {info.name: info.type for info in ready.session.get_outputs()}
         except REFUSALS as error:
             if len(part.nodes) == 1:

@@ -41,7 +41,7 @@ def type_proto(text: str, rank: int | None) -> TypeProto:
     if kind == "map":
         key, _, value = inner.partition(",")
         return onnx.helper.make_map_type_proto(_element_type(key), type_proto(value, None))
-    raise ValueError(f"unknown type {text}")
+    raise ModelError(f"the model makes a value of the type {text}, which cannot be handed on")
 
 
 def _element_type(word: str) -> int:

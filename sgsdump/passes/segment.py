@@ -67,6 +67,17 @@ def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
     return Segment(tuple(nodes), tuple(sorted(outside - weights)), tuple(sorted(outside & weights)), tuple(makes))
 
 
+def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segment:
+    """The segment making these absent optional values (name -> optional type) itself: they cannot be handed over."""
+    if not absent:
+        return part
+    from onnx import helper
+
+    makers = [helper.make_node("Optional", [], [n], type=kind.optional_type.elem_type) for n, kind in absent.items()]
+    reads = tuple(name for name in part.reads if name not in absent)
+    return Segment((*makers, *part.nodes), reads, part.weights, part.makes)
+
+
 def sub_model(
     proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
 ) -> bytes:
