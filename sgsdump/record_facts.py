@@ -41,24 +41,10 @@ def record_of(
     header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
 ) -> Record:
     """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
-    shape = header.shape
-    info = TensorInfo(
-        header.name,
-        shape,
-        dtype,
-        layout if shape is None or len(shape) == 4 else None,
-        _quant(header.type, header.scale, header.zero_point),
-        header.op_type,
-    )
-    return Record(
-        "in" if header.io == "in" else "out",
-        header.slot,
-        op_index,
-        header.op_type,
-        Tensor(info, load),
-        header.constant,
-        header.cut,
-    )
+    io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut, _ = header
+    known = layout if shape is None or len(shape) == 4 else None
+    info = TensorInfo(name, shape, dtype, known, _quant(word, scale, zero_point), op_type)
+    return Record("in" if io == "in" else "out", slot, op_index, op_type, Tensor(info, load), constant, cut)
 
 
 @lru_cache(maxsize=4096)
@@ -113,15 +99,19 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
     info = tensor.info
     transposed = _is_transposed(info, layout)
     if not is_float:
-        if info.dtype.kind == "f" and info.quant is not None and info.quant.dtype != info.dtype:
+        if info.quant is not None and info.quant.dtype not in (None, info.dtype):
             raise ValuesError(
-                f"tensor {info.name!r} is dequantised; an isFloat 0 dump holds integers: write it with is_float=True"
+                f"tensor {info.name!r} is stored as {info.dtype}, not as the {info.quant.dtype} it is quantised to; "
+                f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
             )
         array = tensor.stored() if transposed else tensor.raw()
     elif info.dtype.kind in "iu" and info.quant is not None and not record.constant:
         array = tensor.real()
+    elif info.dtype.kind in "cOSUMm":
+        raise ValuesError(f"tensor {info.name!r} is {info.dtype}, which a dump of float32 cannot hold")
     else:
-        array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
+        with np.errstate(over="ignore"):
+            array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
     if transposed:
         array = to_nhwc(array) if layout == NHWC else to_nchw(array)
     return np.ascontiguousarray(array).reshape(-1)

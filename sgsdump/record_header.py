@@ -51,6 +51,7 @@ _WORD = re.compile(rb"\S{0,64}")
 _VALUE = re.compile(rb"\n? *-?(?:\d{1,60}(?:\.\d{6})?|nan|inf), ")
 _NO_VALUE = re.compile(rb"\n{0,2}\};?\n")
 
+_WORDS_OF_LINES = {word.encode(): word for word in ("in", "out", "op_in", "op_out", "input")}
 _WORDS: dict[str, np.dtype] = {
     "float": np.dtype("<f4"),
     "SGS_U8": np.dtype(np.uint8),
@@ -93,12 +94,8 @@ def word_of(dtype: np.dtype) -> str | None:
     return _DTYPES.get(np.dtype(dtype))
 
 
-class Found(NamedTuple):
-    """A header, N of the size line behind it (None when there is no such line; perhaps negative), and its end."""
-
-    header: Header
-    size: int | None
-    end: int
+# A header, N of the size line behind it (None when there is no such line; perhaps negative), and where both end.
+Found = tuple[Header, int | None, int]
 
 
 def parse_header(data: Buffer, start: int = 0) -> Found | None:
@@ -115,15 +112,13 @@ def parse_header(data: Buffer, start: int = 0) -> Found | None:
     try:
         sizes = None if shape is None else _shape(shape)
         header = Header(
-            io.decode(),
+            _WORDS_OF_LINES[io],
             int(slot),
-            float(scale),
-            int(zero_point),
-            _decode(word),
-            _decode(name),
+            *_numbers(scale, zero_point, word),
+            name.decode("utf-8", "surrogateescape"),
             constant == b"1",
             sizes,
-            op.decode(),
+            _WORDS_OF_LINES[op],
             int(op_index),
             _decode(op_type),
             False,
@@ -131,7 +126,7 @@ def parse_header(data: Buffer, start: int = 0) -> Found | None:
         )
     except ValueError:
         return None
-    return Found(header, None if size is None else int(size), match.end())
+    return header, None if size is None else int(size), match.end()
 
 
 def format_header(header: Header) -> bytes:
@@ -236,7 +231,7 @@ def _parse_cut(data: Buffer, start: int) -> Found | None:
     )
     end = start + CUT_BYTES
     size = _SIZE.match(data, end)
-    return Found(header, int(size[1]), size.end()) if size else Found(header, None, end)
+    return (header, int(size[1]), size.end()) if size else (header, None, end)
 
 
 def _without_start_of(mark: bytes, text: bytes) -> bytes:
@@ -252,5 +247,11 @@ def _shape(text: bytes) -> tuple[int, ...]:
     return tuple(int(size) for size in text.replace(b",", b" ").split())
 
 
+@lru_cache(maxsize=4096)
+def _numbers(scale: bytes, zero_point: bytes, word: bytes) -> tuple[float, int, str]:
+    return float(scale), int(zero_point), _decode(word)
+
+
+@lru_cache(maxsize=4096)
 def _decode(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")

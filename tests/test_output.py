@@ -39,7 +39,7 @@ def test_where_no_file_can_be_is_told(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_full_disk_at_closing_time_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What still lies in the buffer when the block ends well must not be lost in silence."""
-    monkeypatch.setattr("sgsdump.output.open", lambda *_: Path("/dev/full").open("wb"), raising=False)
+    monkeypatch.setattr("sgsdump.output.open", lambda *_: Path("/dev/full").open("wb"), raising=False)  # noqa: SIM115
     with pytest.raises(OutputError, match="No space left"), replacing(tmp_path / "result") as file:
         file.write(b"a few bytes")
     assert not list(tmp_path.iterdir())

@@ -29,9 +29,8 @@ GENUINE = {
     b"op_out[11] TRANSPOSE = {\n": Header(
         "out", 0, 0.000239, 0, "SGS_S16", "215", False, (3, 1, 3, 197, 64), "op_out", 11, "TRANSPOSE", plain=True
     ),
-    b"//out 0 s: 0.000000 z: 0 type: float name: data bConstant:0 shape:[1, 20, 24, 3] dims:4\ninput[0] data = {\n": Header(
-        "out", 0, 0.0, 0, "float", "data", False, (1, 20, 24, 3), "input", 0, "data"
-    ),
+    b"//out 0 s: 0.000000 z: 0 type: float name: data bConstant:0 shape:[1, 20, 24, 3] dims:4\n"
+    b"input[0] data = {\n": Header("out", 0, 0.0, 0, "float", "data", False, (1, 20, 24, 3), "input", 0, "data"),
 }
 
 
@@ -78,8 +77,8 @@ def test_what_is_formatted_parses_back(name: str, millionths: int, shape: list[i
 def test_loose_headers_parse_but_are_not_called_plain() -> None:
     loose = b"//out 00 s: -0.0 z: -0 type: float name: x bConstant:0 shape:[1,02] dims:9\nop_in[007] A = {\n"
     found = parse_header(loose)
-    assert found is not None and not found.header.plain
-    assert (found.header.slot, found.header.shape, found.header.op_index) == (0, (1, 2), 7)
+    assert found is not None and not found[0].plain
+    assert (found[0].slot, found[0].shape, found[0].op_index) == (0, (1, 2), 7)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +107,9 @@ def test_a_cut_header_ends_at_255_bytes() -> None:
     lines = format_header(header)
     assert len(lines) == 255
     found = parse_header(lines + format_size(12))
-    assert found is not None and (found.size, found.end) == (12, 255 + len(format_size(12)))
-    assert found.header.cut and found.header.op_index is None
-    assert found.header.name == "n" * (255 - len("//in 0 s: 0.000000 z: 0 type: float name: "))
+    assert found is not None and found[1:] == (12, 255 + len(format_size(12)))
+    assert found[0].cut and found[0].op_index is None
+    assert found[0].name == "n" * (255 - len("//in 0 s: 0.000000 z: 0 type: float name: "))
 
 
 def test_endings() -> None:

@@ -100,40 +100,29 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
     place: Place | None = None
     while offset < total:
         before = place
-        place = _place(data, offset, number, path)
+        header, size, payload = parse_header(data, offset) or (None, None, 0)
+        if header is None or size is None:
+            raise _trouble(path, number, "", offset, "has no whole header")
+        end = payload + size
+        if not payload <= end <= total:
+            said = f"says it holds {size} bytes, {total - payload} are left in the file"
+            raise _trouble(path, number, header.name, offset, said)
+        ending = binary_ending(data, end, size)
+        if ending is None or (not ending and header.io == "in"):
+            raise _trouble(path, number, header.name, offset, f"does not end after its {size} bytes")
+        place = Place(header, offset, payload, size, ending)
         yield place
-        offset = place.payload + place.size + len(place.ending)
+        offset = end + len(ending)
+        if offset == total and (_continues(place) or (before and before.ending and not ending)):
+            raise _trouble(path, number, header.name, place.offset, "is the last one though its ending promises more")
         number += 1
-        if offset == total and (_continues(place) or (before and before.ending and not place.ending)):
-            raise FormatError(
-                f"{path} stops after record {number - 1} {place.header.name!r}, where its ending promises more; "
-                f"the file is cut off, dump it again"
-            )
     if place is None:
         raise FormatError(f"{path} holds no tensor; was the run that wrote it cut off?")
 
 
-def _place(data: Buffer, offset: int, number: int, path: Path) -> Place:
-    found = parse_header(data, offset)
-    if found is None or found.size is None:
-        raise FormatError(
-            f"{path}: record {number} at byte {offset} has no whole header; "
-            f"the file is cut off or damaged, dump it again"
-        )
-    header, size, payload = found.header, found.size, found.end
-    left = len(data) - payload
-    if not 0 <= size <= left:
-        raise FormatError(
-            f"{path}: record {number} {header.name!r} at byte {offset} says it holds {size} bytes, "
-            f"{left} are left in the file; it is cut off or damaged, dump it again"
-        )
-    ending = binary_ending(data, payload + size, size)
-    if ending is None or (not ending and header.io == "in"):
-        raise FormatError(
-            f"{path}: record {number} {header.name!r} at byte {offset} does not end after its {size} bytes; "
-            f"the file is cut off or damaged, dump it again"
-        )
-    return Place(header, offset, payload, size, ending)
+def _trouble(path: Path, number: int, name: str, offset: int, what: str) -> FormatError:
+    who = f"record {number} {name!r}" if name else f"record {number}"
+    return FormatError(f"{path}: {who} at byte {offset} {what}; the file is cut off or damaged, dump it again")
 
 
 def _continues(place: Place) -> bool:
@@ -150,22 +139,16 @@ def read(path: Path) -> Dump:
     places = list(walk(data, path))
     is_float = data[9:10] == b"1"
     indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
-    records = [
-        _record(data, place, index, is_float, number, path)
-        for number, (place, index) in enumerate(zip(places, indexes))
-    ]
+    records: list[Record] = []
+    for place, op_index in zip(places, indexes):
+        dtype = stored_dtype(place.header, is_float)
+        count, rest = divmod(place.size, dtype.itemsize)
+        if rest:
+            said = f"holds {place.size} bytes, not a whole number of {dtype}"
+            raise _trouble(path, len(records), place.header.name, place.offset, said)
+        load = partial(np.frombuffer, data, dtype, count, place.payload)
+        records.append(record_of(place.header, op_index, dtype, load))
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
-
-
-def _record(data: Buffer, place: Place, op_index: int, is_float: bool, number: int, path: Path) -> Record:
-    dtype = stored_dtype(place.header, is_float)
-    count, rest = divmod(place.size, dtype.itemsize)
-    if rest:
-        raise FormatError(
-            f"{path}: record {number} {place.header.name!r} at byte {place.offset} holds {place.size} bytes, "
-            f"not a whole number of {dtype}; the file is damaged, dump it again"
-        )
-    return record_of(place.header, op_index, dtype, partial(np.frombuffer, data, dtype, count, place.payload))
 
 
 def _variant(data: Buffer, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:

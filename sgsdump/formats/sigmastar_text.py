@@ -101,7 +101,7 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
     offset, number = head.end() if head else 0, 0
     while offset < len(data) or not number:
         found = parse_header(data, offset)
-        if found is None or (found.header.cut and not starts_rows(data, found.end)):
+        if found is None or (found[0].cut and not starts_rows(data, found[2])):
             raise FormatError(
                 f"{path}: record {number} at byte {offset} has no whole header; "
                 f"the file is cut off or damaged, dump it again"
