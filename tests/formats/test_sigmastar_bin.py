@@ -19,8 +19,6 @@ from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.formats.sigmastar_bin import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant, read, walk, write
 from sgsdump.tensor import TensorInfo
 
-ENDING_WORDS = {"long": "group", "short": "short", "none": "none"}
-
 
 class TestConformance(Conformance):
     format = "sigmastar_bin"
@@ -382,6 +380,26 @@ def test_whatever_opens_is_saved_byte_for_byte(tmp_path_factory: Any, data: Any)
         return
     save_dump(dump, path.with_name("again"))
     assert path.with_name("again").read_bytes() == bytes(content)
+
+
+def test_a_hostile_size_is_refused_and_a_huge_sparse_payload_costs_nothing(tmp_path: Path) -> None:
+    """Facts are eager, values lazy: three gigabytes are mapped, not read."""
+    path = tmp_path / "huge.bin"
+    size = 3 << 30
+    with path.open("wb") as file:
+        file.write(SOUND + b"//buffer data size: %d\n" % size)
+        start = file.tell()
+        try:
+            file.truncate(start + size)
+        except OSError as error:
+            pytest.skip(f"no sparse file of {size} bytes here: {error}")
+        file.seek(0, 2)
+        file.write(b"\n};\n")
+    raw = open_dump(path)["conv1"].raw()
+    assert raw.size == size // 4 and raw[-1] == 0
+    path.write_bytes(SOUND + b"//buffer data size: %d\n" % size + b"1234")
+    with pytest.raises(FormatError, match="4 are left"):
+        open_dump(path)
 
 
 def test_reading_twice_says_the_same(shared: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from formats.conformance import Conformance, facts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
+from sgsdump import Quant, Record, Tensor, open_dump, save_dump
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.formats.sigmastar_text import FRAMEWORK, LAYER, SIM, TFLITE, TextVariant, write
 
@@ -251,8 +251,3 @@ def test_any_records_survive(tmp_path_factory: Any, data: Any) -> None:
             np.testing.assert_array_equal(found, expected)
     save_dump(dump, path.with_name("again"))
     assert path.with_name("again").read_bytes() == path.read_bytes()
-
-
-def test_names_of_the_dumps_stay(shared: Path) -> None:
-    dump: Dump = open_dump(simulator_files(shared)["tiny_float_c_string"])
-    assert "prob" in dump and dump["prob"].real().size == 5
