@@ -120,7 +120,10 @@ def _from_range(lo: float, hi: float, header: Quant) -> Quant:
     low, high = np.float32(min(lo, 0.0)), np.float32(max(hi, 0.0))
     if dtype == np.uint8:
         scale = (high - low) / np.float32(255)
-        return replace(header, scale=float(scale), zero_point=round(float(-low / scale)) if scale else 0, exact=True)
+        zero = float(-low / scale) if scale else 0.0
+        # six decimals of a range do not tell which way a half was rounded; the header does
+        halfway = abs(zero - header.zero_point) < 0.501
+        return replace(header, scale=float(scale), zero_point=header.zero_point if halfway else round(zero), exact=True)
     scale = max(-low, high) / np.float32(np.iinfo(dtype).max)
     return replace(header, scale=float(scale), zero_point=0, exact=True)
 
