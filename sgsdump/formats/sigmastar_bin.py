@@ -46,7 +46,6 @@ from sgsdump.record_header import (
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
 
-
 Group = tuple[str, int]
 
 
@@ -204,6 +203,10 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant) -> tuple[Group | None, int]:
     """Write a record but for a ``group`` ending, which is the caller's; returns its group, None when it has its end."""
+    if variant.ending == "none" and record.io == "in":
+        raise OutputError(
+            f"cannot write input {record.name!r}: a dump in the ONNX and Caffe dumpers' form holds outputs only"
+        )
     header = format_header(header_of(record, variant.shaped, variant.is_float))
     payload = payload_of(record, variant.is_float)
     size = payload.nbytes

@@ -297,6 +297,12 @@ def test_damage_is_told_in_one_line(tmp_path: Path, body: bytes) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_the_dumpers_form_holds_outputs_only(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="outputs only"):
+        write([Record("in", 0, 0, "A", Tensor.of("x", np.zeros(1, np.float32)))], tmp_path / "dump", FRAMEWORK)
+    assert not list(tmp_path.iterdir())
+
+
 def test_names_that_no_header_can_hold_are_refused(tmp_path: Path) -> None:
     for name in ("two\nlines", "\ud800"):
         with pytest.raises(OutputError, match="cannot write tensor"):
