@@ -20,11 +20,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     Missing parent folders are not made. Raises OutputError when the file cannot be opened, written or renamed.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     if path.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
         raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     try:
         with open(partial, "wb") as file:
             yield file
@@ -44,7 +44,6 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     make_folder(partial)
     try:
         yield partial
