@@ -42,9 +42,9 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     An existing ``path`` is set aside only then. Raises OutputError when something cannot be written.
     """
     path = Path(path)
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     if path.exists() and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     make_folder(partial)
     try:
         yield partial
