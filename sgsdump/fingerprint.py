@@ -65,7 +65,7 @@ def find_matches(
         owners, probes = _probe_all(group, places)
         for key in sizes[size]:
             values, own = targets[key]
-            nearest = _nearest(_views(values, places), owners, probes)
+            nearest = _nearest(_views(values, places), owners, probes, own)
             best = _best(values, [group[i] for i in nearest], own, agreement)
             if best is not None:
                 found[key] = best
@@ -105,10 +105,10 @@ def _views(values: Values, places: np.ndarray) -> list[np.ndarray]:
     return probed
 
 
-def _nearest(wanted: list[np.ndarray], owners: np.ndarray, probes: np.ndarray) -> list[int]:
-    """Numbers of the tensors whose probes are nearest, none that is off by more than half."""
+def _nearest(wanted: list[np.ndarray], owners: np.ndarray, probes: np.ndarray, own: float) -> list[int]:
+    """Numbers of the tensors whose probes are nearest, none off by more than half of what the namesake is off by."""
     with np.errstate(all="ignore"):
         distance = np.min([np.abs(probes - view).sum(1) for view in wanted], axis=0)
-        near = np.flatnonzero(distance <= 0.5 * np.abs(wanted[0]).sum())
+        near = np.flatnonzero(distance <= 0.5 * min(1.0, own) * np.abs(wanted[0]).sum())
     order = near[np.argsort(distance[near], kind="stable")]
     return list(dict.fromkeys(owners[order].tolist()))[:NEAREST]
