@@ -55,11 +55,14 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
     state.pair_cut()
     order = {id(r): i for i, r in enumerate(benchmark.records)}
     pairs = sorted(state.pairs, key=lambda p: order[id(p.benchmark)])
-    return Alignment(
-        tuple(pairs),
-        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, benchmark, "benchmark")) for r in state.sample),
-        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, sample, "sample")) for r in state.benchmark),
-    )
+    only = [
+        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, others, side)) for r in left)
+        for left, others, side in (
+            (state.sample, _by_name(benchmark), "benchmark"),
+            (state.benchmark, _by_name(sample), "sample"),
+        )
+    ]
+    return Alignment(tuple(pairs), *only)
 
 
 def compared(dump: Dump, inputs: bool = False) -> list[Record]:
@@ -138,9 +141,16 @@ def _may_be(a: Record, b: Record) -> bool:
     return (a.cut and b.name.startswith(a.name)) or (b.cut and a.name.startswith(b.name))
 
 
-def _absent(record: Record, other: Dump, side: str) -> str:
+def _by_name(dump: Dump) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in dump.records:
+        found[normalised(record.name)].append(record)
+    return found
+
+
+def _absent(record: Record, others: dict[str, list[Record]], side: str) -> str:
     """Why nothing in the other dump goes with a record."""
-    same = [r for r in other.records if normalised(r.name) == normalised(record.name)]
+    same = others.get(normalised(record.name), [])
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant} - {record.slot})
     if record.io == "out" and slots:
         return f"the {side} has it only as output {_list(slots)}, not {record.slot}"

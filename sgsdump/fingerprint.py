@@ -9,8 +9,9 @@ are compared in full.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -62,11 +63,13 @@ def find_matches(
     found: dict[int, Match] = {}
     for size, group in groups.items():
         places = np.random.default_rng(size).integers(0, size, PROBES)
-        owners, probes = _probe_all(group, places)
-        for key in sizes[size]:
+        keys = sizes[size]
+        pool_probes = _probe_all([values for _, values in group], places)
+        target_probes = _probe_all([targets[key][0] for key in keys], places)
+        near = _nearest(target_probes, pool_probes, [targets[key][1] for key in keys])
+        for key, numbers in zip(keys, near):
             values, own = targets[key]
-            nearest = _nearest(_views(values, places), owners, probes, own)
-            best = _best(values, [group[i] for i in nearest], own, agreement)
+            best = _best(values, [group[number] for number in numbers], own, agreement)
             if best is not None:
                 found[key] = best
     return found
@@ -86,29 +89,34 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
     return best
 
 
-def _probe_all(group: list[tuple[Record, Values]], places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One row of probed values for each tensor and layout, and the number of the tensor each row is of."""
+def _probe_all(tensors: list[Values], places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One row of probed values for each tensor as it lies and, when it is 4-D, in the other layouts; and the number
+    of the tensor each row is of, ascending."""
     owners, rows = [], []
-    for number, (_, values) in enumerate(group):
-        views = _views(values, places)
-        owners += [number] * len(views)
-        rows += views
+    for number, values in enumerate(tensors):
+        array = values.array
+        for view in (array, to_nchw(array), to_nhwc(array)) if array.ndim == 4 else (array,):
+            picked = view[np.unravel_index(places, view.shape)]
+            owners.append(number)
+            rows.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
     return np.array(owners), np.stack(rows)
 
 
-def _views(values: Values, places: np.ndarray) -> list[np.ndarray]:
-    """The probed values of a tensor as it lies and, when it is 4-D, in the other layouts."""
-    array, probed = values.array, []
-    for view in (array, to_nchw(array), to_nhwc(array)) if array.ndim == 4 else (array,):
-        picked = view[np.unravel_index(places, view.shape)]
-        probed.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
-    return probed
-
-
-def _nearest(wanted: list[np.ndarray], owners: np.ndarray, probes: np.ndarray, own: float) -> list[int]:
-    """Numbers of the tensors whose probes are nearest, none off by more than half of what the namesake is off by."""
-    with np.errstate(all="ignore"):
-        distance = np.min([np.abs(probes - view).sum(1) for view in wanted], axis=0)
-        near = np.flatnonzero(distance <= 0.5 * min(1.0, own) * np.abs(wanted[0]).sum())
-    order = near[np.argsort(distance[near], kind="stable")]
-    return list(dict.fromkeys(owners[order].tolist()))[:NEAREST]
+def _nearest(
+    targets: tuple[np.ndarray, np.ndarray], pool: tuple[np.ndarray, np.ndarray], own: list[float]
+) -> Iterator[list[int]]:
+    """For each target the numbers of the pool's tensors whose probes are nearest, none that is off by more than half
+    of what the target's namesake is off by (and none by more than half)."""
+    pool_owners, pool_rows = pool
+    pool_norms = (pool_rows**2).sum(1)
+    borders = np.searchsorted(targets[0], np.arange(len(own) + 1))
+    for number, (first, last) in enumerate(pairwise(borders)):
+        rows = targets[1][first:last]
+        with np.errstate(all="ignore"):
+            norms = (rows**2).sum(1)
+            # |p - t|² by one matrix product for all rows; its rounding is far below the limit
+            squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
+            distance = np.fmin.reduce(squares, axis=1)
+            near = np.flatnonzero(distance <= (0.5 * min(1.0, own[number])) ** 2)
+        order = near[np.argsort(distance[near], kind="stable")]
+        yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
