@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         if path:
             _write(path, reports()[name](found, shown))
     table = reports()["sdk_table"](found, shown)
-    print(table, reports()["verdict"](found, shown), sep="\n" if table else "", end="")
+    verdict = reports()["verdict"](found, shown)
+    print(_printable(f"{table}\n{verdict}" if table else verdict), end="")
     if not found.rows:
         raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not found.passes(given) else 0
@@ -70,6 +71,12 @@ def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were
         file.write(text.encode("utf-8", "surrogateescape"))
+
+
+def _printable(text: str) -> str:
+    """The text with what the terminal cannot show (names in another encoding) as escapes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _size(path: Path) -> int:

@@ -34,7 +34,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],
         "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
     }
-    return json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
 
 
 def _facts(record: Record) -> dict[str, Any]:

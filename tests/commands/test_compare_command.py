@@ -84,6 +84,15 @@ def test_progress_of_big_dumps_goes_to_standard_error(dumps, capsys, monkeypatch
     assert "/2 [" in captured.err and captured.out == plain.out
 
 
+def test_names_in_another_encoding_are_escaped(tmp_path, capsys):
+    path, table = tmp_path / "a.bin", tmp_path / "a.csv"
+    sgsdump.save_dump([Tensor.of("x\udcff\u4e2d", np.ones(4, np.float32))], path)
+    assert main(["compare", str(path), str(path), "--csv", str(table), "--json", str(tmp_path / "a.json")]) == 0
+    assert "x\\udcff\u4e2d" in capsys.readouterr().out
+    assert b"x\xff" in table.read_bytes()
+    assert json.loads((tmp_path / "a.json").read_text())["rows"][0]["name"] == "x\udcff\u4e2d"
+
+
 def test_no_layer_in_common_is_one_line(dumps, capsys):
     assert main(["compare", dumps["alien"], dumps["same"]]) == 2
     captured = capsys.readouterr()
