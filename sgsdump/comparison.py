@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from sgsdump.thresholds import DOCUMENTED, Thresholds
 from sgsdump.twins import find_twins
 
 Progress = Callable[[Iterable, int], Iterable]
+JUMP_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,14 @@ class Comparison:
         return max(self.alike or self.rows, key=lambda row: (row.error, -row.cos), default=None)
 
     @property
-    def jump(self) -> Row | None:
-        """The row whose error rises most over the layers that feed it; None when none rises."""
-        row = max(self.alike, key=lambda row: row.rise, default=None)
-        return row if row is not None and row.rise > 0 else None
+    def jumps(self) -> tuple[Row, ...]:
+        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first.
+
+        Rises below a tenth of the steepest finite one are left out.
+        """
+        rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
+        steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
+        return tuple(row for row in rising if row.rise >= JUMP_SHARE * steepest)
 
     def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
         """The rows past the thresholds, suspects apart."""

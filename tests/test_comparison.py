@@ -73,7 +73,7 @@ def test_rise_follows_the_data_flow_not_the_order():
     rows = {row.name: row for row in comparison.rows}
     assert rows["c"].sources == ("a",) and rows["d"].sources == ("b", "c")
     assert rows["c"].rise == pytest.approx(0.01, abs=1e-5) and rows["d"].rise == pytest.approx(0.01, abs=1e-5)
-    assert comparison.jump.name == "b" and comparison.worst.name == "d"
+    assert comparison.jumps[0].name == "b" and comparison.worst.name == "d"
 
 
 def test_rise_looks_through_layers_that_were_fused_away_and_falls_back_to_the_row_before():

@@ -17,13 +17,13 @@ from sgsdump.thresholds import Thresholds
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
-    worst, jump = comparison.worst, comparison.jump
+    worst = comparison.worst
     document = {
         "thresholds": asdict(thresholds),
         "verdict": {
             "worst": worst.name if worst else None,
             "past_thresholds": [row.name for row in comparison.past(thresholds)],
-            "rises_most": jump.name if jump else None,
+            "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
         "rows": [asdict(row) | {"within": row.passes(thresholds)} for row in comparison.rows],

@@ -9,6 +9,8 @@ from sgsdump.report import remark
 from sgsdump.row import Row
 from sgsdump.thresholds import Thresholds
 
+MOST_JUMPS = 3
+
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
     return "".join(f"{line}\n" for line in _lines(comparison, thresholds))
@@ -25,9 +27,10 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
-    jump = comparison.jump
-    if jump is not None:
-        yield f"RMSE rises most at: {_label(jump)}, {_rise(jump, comparison)}."
+    jumps = comparison.jumps[:MOST_JUMPS]
+    if jumps:
+        yield "RMSE rises most at:"
+    yield from (f"  {_label(row)}, {_rise(row, comparison)}" for row in jumps)
     yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite])
     yield from _list("Same name, another tensor (left out of the lines above)", list(comparison.suspects))
     missing = [(f.pair.benchmark.name, f.reason) for f in comparison.failed]
