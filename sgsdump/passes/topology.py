@@ -59,8 +59,8 @@ def sorted_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
     Raises ModelError when the graph has a cycle, a tensor made twice, or a tensor that nothing makes.
     """
-    makers = _makers(graph)
     given = weight_names(graph) | {info.name for info in graph.input}
+    makers = _makers(graph, given)
     waits: list[int] = []
     users: dict[int, list[int]] = {}
     for index, node in enumerate(graph.node):
@@ -79,10 +79,12 @@ def sorted_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     return [graph.node[index] for index in order]
 
 
-def _makers(graph: onnx.GraphProto) -> dict[str, int]:
+def _makers(graph: onnx.GraphProto, given: set[str]) -> dict[str, int]:
     makers: dict[str, int] = {}
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
+            if name in given:
+                raise ModelError(f"{called(node)} makes the tensor {name!r}, which is an input or weight already")
             if name in makers:
                 raise ModelError(f"two nodes of the model make the tensor {name!r}; {called(node)} is the second")
             makers[name] = index

@@ -71,6 +71,8 @@ def test_broken_graphs() -> None:
         sorted_nodes(graph([node("Relu", ["x"], "z"), node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b")]))
     with pytest.raises(ModelError, match=r"node 'a' .Relu. needs the tensor 'ghost', which nothing"):
         sorted_nodes(graph([node("Relu", ["ghost"], "a")]))
+    with pytest.raises(ModelError, match="makes the tensor 'x', which is an input or weight already"):
+        sorted_nodes(graph([node("Relu", ["x"], "x")]))
     with pytest.raises(ModelError, match="make the tensor 'a'"):
         sorted_nodes(graph([node("Relu", ["x"], "a"), node("Neg", ["x"], "a")]))
 
