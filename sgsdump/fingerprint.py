@@ -65,7 +65,9 @@ def find_matches(
         places = np.random.default_rng(size).integers(0, size, PROBES)
         keys = sizes[size]
         pool_probes = _probe_all([values for _, values in group], places)
-        target_probes = _probe_all([targets[key][0] for key in keys], places)
+        # turning one side is enough where every tensor that could be turned is on that side
+        turned = any(values.array.ndim != 4 for _, values in group)
+        target_probes = _probe_all([targets[key][0] for key in keys], places, turned)
         near = _nearest(target_probes, pool_probes, [targets[key][1] for key in keys])
         for key, numbers in zip(keys, near):
             values, own = targets[key]
@@ -89,13 +91,13 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
     return best
 
 
-def _probe_all(tensors: list[Values], places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One row of probed values for each tensor as it lies and, when it is 4-D, in the other layouts; and the number
+def _probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """One row of probed values for each tensor as it lies and, with ``turned``, when it is 4-D, in the other layouts; and the number
     of the tensor each row is of, ascending."""
     owners, rows = [], []
     for number, values in enumerate(tensors):
         array = values.array
-        for view in (array, to_nchw(array), to_nhwc(array)) if array.ndim == 4 else (array,):
+        for view in (array, to_nchw(array), to_nhwc(array)) if turned and array.ndim == 4 else (array,):
             picked = view[np.unravel_index(places, view.shape)]
             owners.append(number)
             rows.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
