@@ -248,12 +248,12 @@ def test_bfloat16_and_four_bits() -> None:
         node("Cast", ["x"], "bf", to=TensorProto.BFLOAT16),
         node("Cast", ["bf"], "back", to=FLOAT),
         node("QuantizeLinear", ["x", "scale", "zero"], "q4"),
-        node("Cast", ["q4"], "q", to=FLOAT),
+        node("DequantizeLinear", ["q4", "unit"], "q"),
         node("QuantizeLinear", ["x", "scale", "uzero"], "u4"),
-        node("Cast", ["u4"], "u", to=FLOAT),
+        node("DequantizeLinear", ["u4", "unit"], "u"),
         node("Cast", ["x"], "f8", to=TensorProto.FLOAT8E5M2),
     ]
-    model = as_model(nodes, [value("x", shape=(7,))], {"scale": np.float32(0.5)})
+    model = as_model(nodes, [value("x", shape=(7,))], {"scale": np.float32(0.5), "unit": np.float32(1)})
     model.proto.graph.initializer.append(helper.make_tensor("zero", TensorProto.INT4, [], [-1]))
     model.proto.graph.initializer.append(helper.make_tensor("uzero", TensorProto.UINT4, [], [3]))
     x = np.array([1.1, -3.7, 0, 5.3, np.inf, -0.2, np.nan], np.float32)
