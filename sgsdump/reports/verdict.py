@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from sgsdump.comparison import Comparison
@@ -10,6 +11,7 @@ from sgsdump.row import Row
 from sgsdump.thresholds import Thresholds
 
 MOST_JUMPS = 3
+WIDTH = 110
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -37,7 +39,23 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     missing += [(u.record.name, u.reason) for u in comparison.only_in_benchmark + comparison.only_in_sample]
     if missing:
         yield f"Not compared: {len(missing)}"
-    yield from (f"  {name}: {reason}" for name, reason in missing)
+    yield from _by_reason(missing)
+
+
+def _by_reason(missing: list[tuple[str, str]]) -> Iterator[str]:
+    """Every name under its reason; a reason that many share is said once."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in missing:
+        groups.setdefault(reason, []).append(name)
+    for reason, names in groups.items():
+        if len(names) == 1:
+            yield f"  {names[0]}: {reason}"
+            continue
+        yield f"  {reason} ({len(names)}):"
+        yield from textwrap.wrap(
+            ", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
 
 
 def _list(title: str, rows: list[Row]) -> Iterator[str]:
