@@ -92,8 +92,8 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
 
 
 def _probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """One row of probed values for each tensor as it lies and, with ``turned``, when it is 4-D, in the other layouts; and the number
-    of the tensor each row is of, ascending."""
+    """One row of probed values for each tensor as it lies and, with ``turned``, in the other layouts when it is 4-D;
+    returned behind the number of the tensor each row is of, ascending."""
     owners, rows = [], []
     for number, values in enumerate(tensors):
         array = values.array
