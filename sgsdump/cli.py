@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sgsdump import __version__
 from sgsdump.commands import COMMANDS
@@ -43,14 +43,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    return exit_status("sgsdump", lambda: args.run(args))
+
+
+def exit_status(program: str, run: Callable[[], int]) -> int:
+    """What ``run`` returns; 2 and one line on standard error for what a user can cause."""
     try:
-        return args.run(args)
+        return run()
     except SgsdumpError as error:
-        print(f"sgsdump: error: {error}", file=sys.stderr)
+        print(f"{program}: error: {error}", file=sys.stderr)
     except BrokenPipeError:
         sys.stderr.close()
     except KeyboardInterrupt:
-        print("sgsdump: stopped", file=sys.stderr)
+        print(f"{program}: stopped", file=sys.stderr)
     except MemoryError:
-        print("sgsdump: error: out of memory; try a smaller batch or a smaller model", file=sys.stderr)
+        print(f"{program}: error: out of memory; try a smaller batch or a smaller model", file=sys.stderr)
     return 2
