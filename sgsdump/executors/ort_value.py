@@ -115,15 +115,16 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
         return value.numpy()
     shape = tuple(value.shape())
     if kind == TensorProto.BFLOAT16:
-        return (_raw(value).view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    raw = _raw(value)
+        return (
+            (_raw(value, 2 * math.prod(shape)).view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+        )
+    raw = _raw(value, (math.prod(shape) + 1) // 2)
     halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)[: math.prod(shape)].reshape(shape)
     if kind == TensorProto.UINT4:
         return halves
     return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
 
 
-def _raw(value: Any) -> np.ndarray:
-    """A copy of the tensor's bytes."""
-    count = value.tensor_size_in_bytes()
+def _raw(value: Any, count: int) -> np.ndarray:
+    """A copy of the tensor's ``count`` bytes."""
     return np.frombuffer(ctypes.string_at(value.data_ptr(), count), np.uint8) if count else np.empty(0, np.uint8)
