@@ -23,7 +23,7 @@ setup(
         "matplotlib>=3.7",
         "tqdm>=4.65",
         "onnx>=1.16",
-        "onnxruntime>=1.18",
+        "onnxruntime>=1.21",
         "Pillow>=10",
         "protobuf>=4.25",
         "threadpoolctl>=3.2",

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgsdump.model import weight_names
+
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 @dataclass(frozen=True)
@@ -83,23 +85,23 @@ def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     return default
 
 
-def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The bodies an If, Loop or Scan node holds."""
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """The sub-graphs a node carries: branches of If, bodies of Loop and Scan."""
     for item in node.attribute:
-        yield from _bodies(item)
+        if item.HasField("g"):
+            yield item.g
+        yield from item.graphs
 
 
 def captured(node: NodeProto) -> list[str]:
     """Outer names that a node's bodies read, in order of first use."""
     names: dict[str, None] = {}
-    for body in subgraphs(node):
-        own = {i.name for i in body.input} | {t.name for t in body.initializer}
-        own |= {o for inner in body.node for o in inner.output}
-        for inner in body.node:
-            for name in [*inner.input, *captured(inner)]:
-                if name and name not in own:
-                    names[name] = None
-        names.update(dict.fromkeys(o.name for o in body.output if o.name not in own))
+    for body in bodies(node):
+        own = {info.name for info in body.input} | weight_names(body)
+        own |= {output for inner in body.node for output in inner.output}
+        used = [name for inner in body.node for name in (*inner.input, *captured(inner))]
+        used += [info.name for info in body.output]
+        names.update(dict.fromkeys(name for name in used if name and name not in own))
     return list(names)
 
 
@@ -111,12 +113,3 @@ def drop_unused_constants(proto: ModelProto) -> None:
         for index in range(len(field) - 1, -1, -1):
             if field[index].name in graph.constants and field[index].name not in used:
                 del field[index]
-
-
-def _bodies(item: AttributeProto) -> Iterator[GraphProto]:
-    from onnx import AttributeProto
-
-    if item.type == AttributeProto.GRAPH:
-        yield item.g
-    elif item.type == AttributeProto.GRAPHS:
-        yield from item.graphs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.graph import Graph, attribute, subgraphs
+from sgsdump.graph import Graph, attribute, bodies
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -66,7 +66,7 @@ def _evaluate(
         return {node.output[0]: np.array(shape[attribute(node, "start", 0) : stop], np.int64)}
     if node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "QuantizeLinear"):
         return None
-    if node.domain not in ("", "ai.onnx") or any(subgraphs(node)):
+    if node.domain not in ("", "ai.onnx") or any(bodies(node)):
         return None
     if not all(name in known for name in node.input if name):
         return None

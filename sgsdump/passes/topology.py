@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
+from sgsdump.graph import bodies, captured
 from sgsdump.model import weight_names
 
 if TYPE_CHECKING:
@@ -21,29 +22,9 @@ def called(node: onnx.NodeProto) -> str:
     return f"the {operator} node that makes {next(filter(None, node.output), 'nothing')!r}"
 
 
-def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The sub-graphs a node carries: branches of If, bodies of Loop and Scan."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
 def needs(node: onnx.NodeProto) -> set[str]:
     """Names of everything a node reads: its own inputs and the outer values that its bodies capture."""
-    found = {name for name in node.input if name}
-    for body in bodies(node):
-        found |= _captured(body)
-    return found
-
-
-def _captured(body: onnx.GraphProto) -> set[str]:
-    own = {info.name for info in body.input} | weight_names(body)
-    used = {info.name for info in body.output if info.name}
-    for node in body.node:
-        own.update(node.output)
-        used |= needs(node)
-    return used - own
+    return {name for name in (*node.input, *captured(node)) if name}
 
 
 def inner_tensors(node: onnx.NodeProto) -> Iterator[str]:
