@@ -7,13 +7,14 @@ examples:
   sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
   sgsdump dump --model_file net.onnx -i pictures/ --input_config input_config.ini -o out.bin
   sgsdump dump --model_file net.onnx -i a.npy,b.npy -n a.py,b.py
+  sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py --dump_bin False
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from sgsdump.dump import Record
     from sgsdump.executor import Layer
+    from sgsdump.inputs import Feed
+    from sgsdump.model import Model
+    from sgsdump.sidecars.input_config import InputConfig
 
 HELP = "every layer of a model into one dump"
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
@@ -33,38 +37,96 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", metavar="INI", help="input_config.ini, for the built-in preprocess")
     parser.add_argument(
+        "--dump_bin",
+        choices=["True", "False"],
+        default="True",
+        help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT.bin", help=f"dump to write (default: {DEFAULT_OUTPUT})"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.executor import executors
-    from sgsdump.formats import sigmastar_bin
-    from sgsdump.inputs import expand, feeds
-    from sgsdump.model import graph_inputs, open_model
-    from sgsdump.output import make_folder
-    from sgsdump.progress import counter
+    from sgsdump.model import open_model
     from sgsdump.sidecars import input_config
 
-    model = open_model(args.model_file)
-    specs = graph_inputs(model.proto)
     config = input_config.read(args.input_config) if args.input_config else None
-    runs = feeds(args.image, args.preprocess, specs, config)
-    targets = output_paths(args.output or DEFAULT_OUTPUT, [files[0] for files in expand(args.image, len(specs))])
+    text = args.dump_bin == "False"
+    output = args.output or DEFAULT_OUTPUT.with_suffix(".txt" if text else ".bin")
+    dump_all(open_model(args.model_file), args.image, args.preprocess, config, output, text=text)
+    return 0
+
+
+def dump_all(
+    model: Model,
+    image: str,
+    preprocess: str | None,
+    config: InputConfig | None,
+    output: Path,
+    *,
+    text: bool = False,
+    caffe: bool = False,
+    own_outputs_first: bool = False,
+) -> None:
+    """Dump every input in turn and print what was written. The folder of the SDK's default output is made.
+
+    text               values printed, in ``output`` and one file per tensor in NHWC/ and NCHW/ beside it.
+    caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
+    own_outputs_first  in the order of onnx_dump_data.py.
+    """
+    from sgsdump import listing
+    from sgsdump.executor import executors
+    from sgsdump.inputs import expand, feeds
+    from sgsdump.model import graph_inputs
+    from sgsdump.output import make_folder
+    from sgsdump.progress import counter
+
+    specs = graph_inputs(model.proto)
+    runs = feeds(image, preprocess, specs, config)
+    targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
     runner = executors()["onnxruntime"](model, keep_sessions=len(targets) > 1)
+    outputs = [info.name for info in model.proto.graph.output]
     for target, (label, feed) in zip(targets, runs):
-        if args.output is None:
-            make_folder(DEFAULT_OUTPUT.parent)
+        if output.parent == DEFAULT_OUTPUT.parent:
+            make_folder(output.parent)
         tally = Tally()
         with counter(f"dump {label}", "layer") as progress:
             layers = runner.run(feed, progress=progress)
-            sigmastar_bin.write(records(layers, tally), target, sigmastar_bin.FRAMEWORK)
+            if own_outputs_first:
+                layers = listing.own_outputs_first(runner, feed, outputs, progress)
+            _write(layers, feed, target, tally, target.stem.removeprefix(output.stem), text, caffe)
         print(f"{target}: {tally.tensors} tensors, {target.stat().st_size:,} bytes")
         for name, what in tally.not_finite.items():
             print(f"not finite: {name}: {what}")
     for skip in runner.skipped.values():
         print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
-    return 0
+
+
+def _write(
+    layers: Iterator[Layer], feed: Feed, target: Path, tally: Tally, suffix: str, text: bool, caffe: bool
+) -> None:
+    """Write one run; ``suffix`` is what tells its files from another picture's."""
+    from itertools import chain
+
+    from sgsdump.dump import open_dump
+    from sgsdump.executor import Layer
+    from sgsdump.formats import sigmastar_bin
+    from sgsdump.layer_files import write_shapes, write_text
+
+    fed = [Layer(name, name, "", array) for name, array in feed.items()]
+    inputs = list(records(fed[:1] if caffe else fed, Tally()))
+    if caffe:
+        # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
+        layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
+    stream = records(layers, tally)
+    if text:
+        folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
+        write_text(stream, target, inputs, caffe, folders)
+    else:
+        sigmastar_bin.write(stream, target, sigmastar_bin.FRAMEWORK)
+    if caffe:
+        write_shapes([*inputs, *open_dump(target).records], target.with_name(f"shape{suffix}.txt"))
 
 
 @dataclass
