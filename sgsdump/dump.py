@@ -102,7 +102,8 @@ def open_dump(path: str | Path) -> Dump:
             return format.read(path)
     if not head and path.is_file():
         raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
-    raise FormatError(f"{path} is not a dump of a known format ({', '.join(formats())})")
+    what = "is a folder, not a dump" if path.is_dir() else "is not a dump of a known format"
+    raise FormatError(f"{path} {what} (known: {', '.join(formats())})")
 
 
 def save_dump(dump: Dump | Iterable[Tensor | Record], path: str | Path, format: str | None = None) -> None:

@@ -105,6 +105,11 @@ def captured(node: NodeProto) -> list[str]:
     return list(names)
 
 
+def needs(node: NodeProto) -> set[str]:
+    """Names of everything a node reads: its own inputs and the outer values that its bodies capture."""
+    return {name for name in (*node.input, *captured(node)) if name}
+
+
 def drop_unused_constants(proto: ModelProto) -> None:
     """Remove initializers (and the graph inputs older models list for them) that nothing reads any more, in place."""
     graph = Graph(proto)

@@ -1,1 +1,4 @@
-"""Graph passes, imported by name from their own modules: topology (order, needs), segment (cut, sub-model)."""
+"""Graph passes, imported by name from their own modules.
+
+topology (sort the nodes), segment (cut, sub-model), fold_constants, fold_batchnorm, quantise (the fixed model).
+"""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.graph import needs
 from sgsdump.model import weight_names
-from sgsdump.passes.topology import needs
 
 if TYPE_CHECKING:
     import onnx

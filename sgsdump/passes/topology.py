@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
-from sgsdump.graph import bodies, captured
+from sgsdump.graph import bodies, needs
 from sgsdump.model import weight_names
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ def called(node: onnx.NodeProto) -> str:
     if node.name:
         return f"node {node.name!r} ({operator})"
     return f"the {operator} node that makes {next(filter(None, node.output), 'nothing')!r}"
-
-
-def needs(node: onnx.NodeProto) -> set[str]:
-    """Names of everything a node reads: its own inputs and the outer values that its bodies capture."""
-    return {name for name in (*node.input, *captured(node)) if name}
 
 
 def inner_tensors(node: onnx.NodeProto) -> Iterator[str]:

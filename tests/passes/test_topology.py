@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import ModelError
-from sgsdump.passes.topology import called, inner_tensors, needs, sorted_nodes
+from sgsdump.graph import needs
+from sgsdump.passes.topology import called, inner_tensors, sorted_nodes
 
 FLOAT = TensorProto.FLOAT
 

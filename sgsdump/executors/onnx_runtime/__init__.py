@@ -21,8 +21,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
 from sgsdump.executor import Layer, Progress, Skip
-from sgsdump.executors.feed import check_feed
-from sgsdump.executors.ort_value import from_array, lend, rank_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.ort_value import from_array, lend, rank_of, to_array, type_proto, why_not
+from sgsdump.feed import check_feed
 from sgsdump.model import Model, graph_inputs
 from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
 from sgsdump.passes.topology import called, inner_tensors, sorted_nodes
