@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from sgsdump import __version__
 from sgsdump.commands import COMMANDS
@@ -52,6 +53,14 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
         return run()
     except SgsdumpError as error:
         print(f"{program}: error: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("sgsdump"):
+            raise
+        root = Path(__file__).parents[1]
+        print(
+            f"{program}: error: {error.name} is not installed; install what sgsdump needs: pip install {root}",
+            file=sys.stderr,
+        )
     except BrokenPipeError:
         sys.stderr.close()
     except KeyboardInterrupt:

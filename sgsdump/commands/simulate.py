@@ -12,10 +12,14 @@ examples:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sgsdump.model import Model
     from sgsdump.sidecars.debug_config import DebugConfig
+    from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.simulation import Simulation
 
 HELP = "run one picture through a float or fixed model, dump its layers"
@@ -30,43 +34,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.model import open_model
+    from sgsdump.sidecars import input_config
+
+    config = input_config.read(args.input_config) if args.input_config else None
+    for _ in simulate_all(open_model(args.model), args.type, args.image, args.preprocess, config):
+        pass
+    return 0
+
+
+def simulate_all(
+    model: Model,
+    kind: str,
+    image: str,
+    preprocess: str | None,
+    config: InputConfig | None = None,
+    folder: Path | str = ".",
+) -> Iterator[tuple[str, Simulation]]:
+    """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give what came of it.
+
+    kind    ``Float``, ``Fixed`` or ``Offline``.
+    config  for a float model's built-in preprocess; a fixed model remembers its own.
+    Raises ModelError when ``kind`` is not what the model is.
+    """
     from sgsdump.calibration import simplify
     from sgsdump.errors import ConfigError, ModelError
     from sgsdump.inputs import expand, feeds
-    from sgsdump.model import graph_inputs, open_model
+    from sgsdump.model import graph_inputs
     from sgsdump.progress import counter
-    from sgsdump.sidecars import debug_config, input_config
+    from sgsdump.sidecars import debug_config
     from sgsdump.simulation import fixed_config, is_fixed, simulate
 
-    if args.type == "Offline":
+    if kind == "Offline":
         raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
-    debug = debug_config.read() or debug_config.DebugConfig()
-    model = open_model(args.model)
-    if args.type == "Float":
+    debug = debug_config.read(folder) or debug_config.DebugConfig()
+    if kind == "Float":
         model = simplify(model)
-    if is_fixed(model) != (args.type == "Fixed"):
+    if is_fixed(model) != (kind == "Fixed"):
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
-        raise ModelError(f"{args.model} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
+        raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
     specs = graph_inputs(model.proto)
-    count = len(expand(args.image, len(specs)))
+    count = len(expand(image, len(specs)))
     if count > 1 and debug.dump_tensor and not debug.do_not_recover:
         raise ConfigError(
-            f"{args.image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
+            f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
         )
-    if args.type == "Fixed":
+    if kind == "Fixed":
         config = fixed_config(model)
-    else:
-        config = input_config.read(args.input_config) if args.input_config else None
-    raw = args.type == "Fixed" and config is not None
-    for label, feed in feeds(args.image, args.preprocess, specs, config, normalised=not raw):
+    raw = kind == "Fixed" and config is not None
+    for label, feed in feeds(image, preprocess, specs, config, normalised=not raw):
         with counter("simulate", "layer") as progress:
             simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, progress)
-            _dump(simulation, debug, is_float=args.type == "Float" or debug.dequant_fixed)
+            _dump(simulation, debug, is_float=kind == "Float" or debug.dequant_fixed)
         _sum_up(label, simulation)
+        yield label, simulation
     if not debug.dump_tensor:
         print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
-    return 0
 
 
 def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:

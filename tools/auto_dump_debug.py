@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""What auto_dump_debug.sh runs: compare two dumps, or simulate a float and a fixed model and compare these.
+
+auto_dump_debug.sh SDK_DIR sample.bin benchmark.bin
+auto_dump_debug.sh SDK_DIR FLOAT_MODEL FIXED_MODEL IMAGE LABEL Classification|Detection|Unknown PREPROCESS.py
+
+The sample is the dump under test (the fixed model), the benchmark the reference (the float or original model). The
+report goes into Undefined_BENCHMARK_DumpDebug_out; an older one is renamed. SDK_DIR and LABEL are not looked into.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump import Comparison
+
+CATEGORIES = ("Classification", "Detection", "Unknown")
+DUMP = "sigma_outtensor_dump.bin"
+FLOAT_CONFIG = "dumpTensor\neliminateGarbage\npath=.\n"
+FIXED_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    given = sys.argv[1:] if argv is None else list(argv)
+    if {"-h", "--help"} & set(given):
+        print(__doc__, end="")
+        return 0
+    return exit_status("auto_dump_debug.sh", lambda: run(given))
+
+
+def run(given: Sequence[str]) -> int:
+    from sgsdump.errors import ConfigError
+
+    if len(given) == 3:
+        return compare_dumps(*map(Path, given[1:]))
+    if len(given) == 7:
+        return compare_models(*given[1:4], *given[5:])
+    raise ConfigError(f"{len(given)} arguments given, it takes 3 or 7; see --help")
+
+
+def compare_dumps(sample: Path, benchmark: Path) -> int:
+    from sgsdump import compare, open_dump
+    from sgsdump.debug_out import new_folder
+    from sgsdump.errors import ConfigError
+
+    for path in (sample, benchmark):
+        if path.suffix != ".bin":
+            raise ConfigError(f"{path}: the name of a dump must end in .bin; rename it")
+    found = compare(open_dump(sample), open_dump(benchmark))
+    return report(found, benchmark.name, new_folder(benchmark.name))
+
+
+def compare_models(float_model: str, fixed_model: str, image: str, category: str, preprocess: str) -> int:
+    from sgsdump import compare, open_dump
+    from sgsdump.debug_out import new_folder
+    from sgsdump.errors import ConfigError
+
+    if category not in CATEGORIES:
+        raise ConfigError(f"category {category!r}: it is one of {', '.join(CATEGORIES)}")
+    name = Path(float_model).name
+    with TemporaryDirectory(dir=Path.cwd(), prefix=".DumpDebug_") as made:
+        work = Path(made)
+        simulate(float_model, "Float", image, preprocess, work / "float", FLOAT_CONFIG)
+        simulate(fixed_model, "Fixed", image, preprocess, work / "fixed", FIXED_CONFIG)
+        found = compare(open_dump(work / "fixed" / DUMP), open_dump(work / "float" / DUMP))
+        folder = new_folder(name, category)
+        for kind in ("float", "fixed"):
+            (work / kind).rename(folder / kind)
+    return report(found, name, folder)
+
+
+def simulate(model: str, kind: str, image: str, preprocess: str, folder: Path, config: str) -> None:
+    """Let the simulator write its dump into ``folder`` as the DebugConfig.txt there says."""
+    from sgsdump.commands.simulate import simulate_all
+    from sgsdump.model import open_model
+
+    folder.mkdir()
+    (folder / "DebugConfig.txt").write_text(config)
+    for _ in simulate_all(open_model(model), kind, image, preprocess, folder=folder):
+        pass
+
+
+def report(found: Comparison, name: str, folder: Path) -> int:
+    """Print the layers and what was not compared; write the log. 2 when nothing could be compared."""
+    from sgsdump.debug_out import write_log
+    from sgsdump.report import reports
+    from sgsdump.thresholds import DOCUMENTED
+
+    log = write_log(found, name, folder)
+    print(log.read_text(encoding="utf-8", errors="replace"), reports()["verdict"](found, DOCUMENTED), sep="", end="")
+    print(f"Report: {log}")
+    return 0 if found.rows else 2
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Compare the layers of two dumps, inputs too, as the SDK's dump_debug.py does.
+
+dump_debug.py fixed.bin float.bin            a line of MSE, COS and RMSE for every tensor that both hold
+dump_debug.py fixed.bin float.bin TENSOR     that line, and the values side by side in ./fixed.txt and ./float.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("fixed", type=Path, metavar="fixed.bin", help="the dump under test")
+    parser.add_argument("float", type=Path, metavar="float.bin", help="the dump to hold it against")
+    parser.add_argument("tensor", nargs="?", help="name of one tensor")
+    args = parser.parse_args(argv)
+    return exit_status("dump_debug.py", lambda: run(args))
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.comparison import compare
+    from sgsdump.dump import open_dump
+    from sgsdump.reports.dump_debug_lines import lines
+    from sgsdump.value_table import write_pair
+
+    fixed, floats = open_dump(args.fixed), open_dump(args.float)
+    if args.tensor is not None:
+        fixed, floats = write_pair(args.tensor, (fixed, Path("fixed.txt")), (floats, Path("float.txt")))
+    found = compare(fixed, floats, inputs=True)
+    print(*lines(found, fixed), sep="\n")
+    for left in found.failed:
+        print(f"dump_debug.py: not compared: {left.pair.sample.name}: {left.reason}", file=sys.stderr)
+    for alone in (*found.only_in_sample, *found.only_in_benchmark):
+        print(f"dump_debug.py: not compared: {alone.record.name}: {alone.reason}", file=sys.stderr)
+    return 0 if found.rows else 2
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""Draw every layer's values against its calibrated range into ./Histograms, as the SDK's histogram.py does.
+
+histogram.py DUMP TENSOR_MIN_MAX      the dump binary or text, the ranges as text, JSON or pickle
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import main as sgsdump
+
+    return sgsdump(["histogram", *(sys.argv[1:] if argv is None else argv)])
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
