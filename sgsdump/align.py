@@ -2,14 +2,15 @@
 
 The key is name and output slot, as in the SDK's auto_dump_debug.sh; the operator's index is ignored, because dumps
 number differently. Exact names go first, then names as that script writes them into folder names (``normalised``),
-then names whose header was cut, by their beginning. Constants are never paired: a fixed model stores them as integers
-in the hardware's order. Nothing is dropped: what has no partner says why.
+then names whose header was cut, by their beginning. Pairs that a name map or the values made (``Given``) come before
+all names. Constants are never paired: a fixed model stores them as integers in the hardware's order. Nothing is
+dropped: what has no partner says why.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from sgsdump.dump import Dump, Record
@@ -17,7 +18,7 @@ from sgsdump.dump import Dump, Record
 
 @dataclass(frozen=True)
 class Pair:
-    """Two records of one tensor; ``how`` is ``name``, ``normalised name`` or ``cut name``."""
+    """Two records of one tensor; ``how`` is ``name``, ``normalised name``, ``cut name``, ``map`` or ``value``."""
 
     sample: Record
     benchmark: Record
@@ -34,6 +35,19 @@ class Unpaired:
 
 
 @dataclass(frozen=True)
+class Given:
+    """What is settled before names are looked at; records are known by their ``id``.
+
+    apart     records that no name may pair, and why.
+    reasons   why a record has no partner, should no name find one.
+    """
+
+    pairs: tuple[Pair, ...] = ()
+    apart: Mapping[int, str] = field(default_factory=dict)
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Alignment:
     """Pairs in the benchmark's file order, and what is left on either side in its own."""
 
@@ -47,21 +61,32 @@ def normalised(name: str) -> str:
     return (name.split(maxsplit=1) or [""])[0].replace("/", "_").replace(":", "")
 
 
-def align(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
+def align(sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | None = None) -> Alignment:
     """Pair the output records of two dumps; with ``inputs`` the networks' variable inputs too."""
-    state = _State(compared(sample, inputs), compared(benchmark, inputs))
+    given = given or Given()
+    state = _State(compared(sample, inputs), compared(benchmark, inputs), list(given.pairs))
+    apart = state.set_apart(given.apart)
     state.pair_by("name", lambda r: (r.io, _slot(r), r.name))
     state.pair_by("normalised name", lambda r: (r.io, _slot(r), normalised(r.name)))
     state.pair_cut()
-    order = {id(r): i for i, r in enumerate(benchmark.records)}
+    order = {id(r): i for dump in (sample, benchmark) for i, r in enumerate(dump.records)}
     pairs = sorted(state.pairs, key=lambda p: order[id(p.benchmark)])
-    only = [
-        tuple(Unpaired(r, state.why.get(id(r)) or _absent(r, others, side)) for r in left)
-        for left, others, side in (
-            (state.sample, _by_name(benchmark), "benchmark"),
-            (state.benchmark, _by_name(sample), "sample"),
+    partners = {id(r): p for p in given.pairs for r in (p.sample, p.benchmark)}
+
+    def reason(record: Record, others: dict[str, list[Record]], side: str) -> str:
+        known = given.apart.get(id(record)) or state.why.get(id(record))
+        return (
+            known
+            or _taken(record, others, side, partners)
+            or given.reasons.get(id(record))
+            or _absent(record, others, side)
         )
-    ]
+
+    left_over = (
+        (sorted(state.sample + apart[0], key=lambda r: order[id(r)]), _by_name(benchmark), "benchmark"),
+        (sorted(state.benchmark + apart[1], key=lambda r: order[id(r)]), _by_name(sample), "sample"),
+    )
+    only = [tuple(Unpaired(r, reason(r, others, side)) for r in left) for left, others, side in left_over]
     return Alignment(tuple(pairs), *only)
 
 
@@ -87,6 +112,14 @@ class _State:
     pairs: list[Pair] = field(default_factory=list)
     why: dict[int, str] = field(default_factory=dict)
     done_names: set[tuple[str, str]] = field(default_factory=set)
+
+    def set_apart(self, apart: Mapping[int, str]) -> tuple[list[Record], list[Record]]:
+        """Take what is paired already and what no name may pair out; returns the latter, of either dump."""
+        kept = [r for r in self.sample if id(r) in apart], [r for r in self.benchmark if id(r) in apart]
+        self.sample = [r for r in self.sample if id(r) not in apart]
+        self.benchmark = [r for r in self.benchmark if id(r) not in apart]
+        self._drop_paired()
+        return kept
 
     def take(self, a: Record, b: Record, how: str, note: str = "") -> None:
         self.pairs.append(Pair(a, b, how, note))
@@ -146,6 +179,16 @@ def _by_name(dump: Dump) -> dict[str, list[Record]]:
     for record in dump.records:
         found[normalised(record.name)].append(record)
     return found
+
+
+def _taken(record: Record, others: dict[str, list[Record]], side: str, partners: Mapping[int, Pair]) -> str:
+    """That the other dump's tensor of this name is another one, where a map or the values said so."""
+    for other in others.get(normalised(record.name), []):
+        pair = partners.get(id(other))
+        if pair is not None and other.io == record.io and _slot(other) == _slot(record):
+            partner = pair.sample if pair.benchmark is other else pair.benchmark
+            return f"the {side}'s {other.name!r} is another tensor: paired by {pair.how} with {partner.name!r}"
+    return ""
 
 
 def _absent(record: Record, others: dict[str, list[Record]], side: str) -> str:

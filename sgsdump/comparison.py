@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.align import Pair, Unpaired, align
+from sgsdump.align import Given, Pair, Unpaired, align
 from sgsdump.dataflow import with_rises
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
+from sgsdump.name_map import pairs_by_map
+from sgsdump.net_facts import with_layouts
 from sgsdump.orientation import measure, without_overallocation
 from sgsdump.real_values import RealValues
 from sgsdump.row import Failed, Row, row_of
+from sgsdump.same_values import pairs_by_value
+from sgsdump.sidecars.parse_net import ParseNet
 from sgsdump.thresholds import DOCUMENTED, Thresholds
 from sgsdump.twins import find_twins
 
@@ -74,19 +78,27 @@ def compare(
     *,
     inputs: bool = False,
     ranges: Ranges | None = None,
+    net: ParseNet | None = None,
+    name_map: Mapping[str, str] | None = None,
+    match_by_value: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only (with ``inputs`` the network's inputs too).
 
     ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
+    net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
+    name_map  benchmark name -> sample name, for pairs that names do not make.
+    match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
     threads   how many tensors are compared at once; None is one per core.
     progress  wraps the stream of finished pairs: ``progress(stream, total)``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     """
-    alignment = align(sample, benchmark, inputs)
-    ours, theirs = RealValues(sample, ranges), RealValues(benchmark, ranges)
+    if net is not None:
+        sample, benchmark = with_layouts(sample, net), with_layouts(benchmark, net)
+    given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
+    ours, theirs = RealValues(sample, ranges, net), RealValues(benchmark, ranges, net)
 
     def one(pair: Pair) -> Row | Failed:
         try:
@@ -101,6 +113,9 @@ def compare(
         return row_of(pair, sums, "; ".join(filter(None, [*notes, turned])))
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
+        if match_by_value:
+            given = pairs_by_value(ours, theirs, inputs, given, pool.map)
+        alignment = align(sample, benchmark, inputs, given)
         stream: Iterable[Row | Failed] = pool.map(one, alignment.pairs)
         done = list(progress(stream, len(alignment.pairs)) if progress else stream)
         twins = find_twins(alignment.pairs, done, ours, theirs, inputs)

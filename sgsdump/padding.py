@@ -1,16 +1,23 @@
-"""The hardware's padded buffers, as the fixed simulator dumps them when eliminateGarbage is off.
+"""Integer buffers as the SDK's fixed simulator dumps them when eliminateGarbage is off, written and read.
 
-Channels (the innermost dimension) go up to a multiple of 16 bytes, the whole up to a multiple of 64 bytes; a picture
-input takes four bytes per pixel, its packed bytes first. Source: formats reference §1.5. The hardware leaves
-leftovers in the padding; we write zeros.
+Channels (the innermost dimension) go up to a multiple of A = 16 bytes / item size, to Cp; the whole goes up to a
+multiple of 64 bytes. Order NHWC is [N][H][W][Cp], order NHWX is [N][Cp/A][H][W][A] (blocks of channels outside H and
+W, in spite of the name; the same as NHWC when C <= A). A picture input takes four bytes per pixel: RGB and BGR its
+packed bytes first, RGBA and BGRA pixel by pixel. Constants go up to 32 bytes (int32 ones to 64), each row of a bias
+padded by itself. Source: formats reference §1.5. The hardware leaves leftovers in the padding; we write zeros.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 PIXEL_BYTES = 16
 BUFFER_BYTES = 64
+CONSTANT_BYTES = 32
+PICTURE_VALUES = 4
 
 
 def pad_channels(array: np.ndarray) -> np.ndarray:
@@ -28,6 +35,68 @@ def pad_picture(array: np.ndarray) -> np.ndarray:
     pixels = array.size // array.shape[-1]
     flat = array.reshape(-1)
     return _rounded_up(np.pad(flat, (0, max(0, pixels * 4 - flat.size))))
+
+
+def padded_sizes(order: str, shape: Sequence[int], itemsize: int, constant: bool = False) -> tuple[int, ...]:
+    """The sizes, in values, that a padded buffer of this order and shape may have; none for an unknown order."""
+    if order not in UNPAD or (order == "NHWX" and len(shape) != 4):
+        return ()
+    channels = PICTURE_VALUES if order in _PICTURES else _padded_channels(shape, itemsize)
+    values = math.prod(shape[:-1]) * channels
+    steps = (CONSTANT_BYTES, BUFFER_BYTES) if constant else (BUFFER_BYTES,)
+    return tuple(-(-values * itemsize // step) * step // itemsize for step in steps)
+
+
+def is_row_major(order: str, shape: Sequence[int], itemsize: int) -> bool:
+    """True when a buffer of this order without any padding lies as NHWC does."""
+    if order != "NHWX":
+        return order in UNPAD
+    return len(shape) == 4 and (shape[3] <= PIXEL_BYTES // itemsize or shape[1] * shape[2] == 1)
+
+
+def _unpad_nhwc(flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    rows, channels = math.prod(shape[:-1]), _padded_channels(shape, flat.itemsize)
+    return flat[: rows * channels].reshape(*shape[:-1], channels)[..., : shape[-1] if shape else 1]
+
+
+def _unpad_nhwx(flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    n, h, w, c = shape
+    block, channels = PIXEL_BYTES // flat.itemsize, _padded_channels(shape, flat.itemsize)
+    blocks = flat[: n * h * w * channels].reshape(n, channels // block, h, w, block)
+    return blocks.transpose(0, 2, 3, 1, 4).reshape(n, h, w, channels)[..., :c]
+
+
+def _unpad_packed(flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    return flat[: math.prod(shape)].reshape(shape)
+
+
+def _unpad_pixels(flat: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    pixels = math.prod(shape[:-1])
+    return flat[: pixels * PICTURE_VALUES].reshape(*shape[:-1], PICTURE_VALUES)[..., : shape[-1]]
+
+
+UNPAD: dict[str, Callable[[np.ndarray, Sequence[int]], np.ndarray]] = {
+    "NHWC": _unpad_nhwc,
+    "NHWX": _unpad_nhwx,
+    "RGB": _unpad_packed,
+    "BGR": _unpad_packed,
+    "RGBA": _unpad_pixels,
+    "BGRA": _unpad_pixels,
+}
+_PICTURES = {"RGB", "BGR", "RGBA", "BGRA"}
+
+
+def unpad(flat: np.ndarray, order: str, shape: Sequence[int]) -> np.ndarray:
+    """The values of a flat padded buffer, contiguous in ``shape`` (NHWC when 4-D).
+
+    order is a key of ``UNPAD``; ``flat`` has one of ``padded_sizes``.
+    """
+    return np.ascontiguousarray(UNPAD[order](flat, shape)).reshape(shape)
+
+
+def _padded_channels(shape: Sequence[int], itemsize: int) -> int:
+    step = PIXEL_BYTES // itemsize
+    return -(-(shape[-1] if shape else 1) // step) * step
 
 
 def _rounded_up(flat: np.ndarray) -> np.ndarray:

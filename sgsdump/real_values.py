@@ -9,19 +9,25 @@ from sgsdump.align import compared
 from sgsdump.dequantise import Ranges, true_scales, values_of
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.net_facts import scales_of
+from sgsdump.sidecars.parse_net import ParseNet
 from sgsdump.sums import Values
 from sgsdump.tensor import Quant
 
 
 class RealValues:
-    """A dump's values as real numbers, with the scales that the ranges give."""
+    """A dump's values as real numbers, with the scales that a parse_net text or the ranges give, the former first."""
 
-    def __init__(self, dump: Dump, ranges: Ranges | None):
+    def __init__(self, dump: Dump, ranges: Ranges | None, net: ParseNet | None = None):
         self.dump = dump
         self._scales: dict[str, Quant] = {}
         self._refused: dict[str, str] = {}
         if ranges is not None:
             self._scales, self._refused = true_scales(dump, ranges)
+        if net is not None:
+            found, refused = scales_of(dump, net)
+            self._refused = {n: r for n, r in {**self._refused, **refused}.items() if n not in found | self._scales}
+            self._scales |= found
 
     def of(self, record: Record) -> Values:
         """The values of a record. Raises ValuesError when they are integers of unknown scale."""

@@ -38,8 +38,9 @@ def remark(row: Row) -> str:
         )
     if row.twin:
         said.append(str(row.twin))
-    if row.paired == "normalised name":
-        said.append(f"paired with {row.sample_name!r} of the sample")
+    if row.sample_name != row.name and row.paired != "cut name":
+        by = f" by {row.paired}" if row.paired in ("map", "value") else ""
+        said.append(f"paired{by} with {row.sample_name!r} of the sample")
     if row.note:
         said.append(row.note)
     return "; ".join(said)

@@ -8,6 +8,9 @@ examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor_min_max log/tensor_min_max.txt
+  sgsdump compare padded.bin float.bin --parse_net parse_net.txt
+  sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
+  sgsdump compare fixed.bin onnx.bin --name-map names.json
 """
 
 from __future__ import annotations
@@ -16,6 +19,11 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.comparison import Comparison
+    from sgsdump.dump import Dump
 
 HELP = "compare two dumps layer by layer"
 BIG = 64 << 20  # bytes in both files from which a progress bar helps
@@ -31,6 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensor_min_max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
     )
+    parser.add_argument(
+        "--parse_net",
+        type=Path,
+        metavar="FILE",
+        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument(
+        "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
+    )
+    parser.add_argument(
+        "--name-map", type=Path, metavar="FILE", help='JSON that says how to pair: {"benchmark name": "sample name"}'
+    )
+    parser.add_argument(
+        "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
 
@@ -40,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dump import open_dump
     from sgsdump.errors import ValuesError
     from sgsdump.report import reports
+    from sgsdump.sidecars import name_map, parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.thresholds import DOCUMENTED, Thresholds
 
@@ -47,8 +71,19 @@ def run(args: argparse.Namespace) -> int:
     shown = given or DOCUMENTED
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
     sample, benchmark = open_dump(args.sample), open_dump(args.benchmark)
+    names = name_map.read(args.name_map) if args.name_map else None
+    net = parse_net.read(args.parse_net) if args.parse_net else None
     big = sum(_size(path) for path in (args.sample, args.benchmark)) >= BIG
-    found = compare(sample, benchmark, inputs=args.inputs, ranges=ranges, progress=_bar if big else None)
+    found = compare(
+        sample,
+        benchmark,
+        inputs=args.inputs,
+        ranges=ranges,
+        net=net,
+        name_map=names,
+        match_by_value=args.match_by_value,
+        progress=_bar if big else None,
+    )
     if not found.rows and not found.failed:
         raise ValuesError(
             f"no layer in common: {args.sample} has {len(sample)} outputs, {args.benchmark} has {len(benchmark)}, "
@@ -57,12 +92,27 @@ def run(args: argparse.Namespace) -> int:
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
             _write(path, reports()[name](found, shown))
+    said = _write_names(args.write_name_map, found, sample, benchmark) if args.write_name_map else ""
     table = reports()["sdk_table"](found, shown)
     verdict = reports()["verdict"](found, shown)
-    print(_printable(f"{table}\n{verdict}" if table else verdict), end="")
+    print(_printable((f"{table}\n{verdict}" if table else verdict) + said), end="")
     if not found.rows:
         raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not found.passes(given) else 0
+
+
+def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:
+    from sgsdump.name_map import names_of
+    from sgsdump.sidecars import name_map
+
+    pairs = [(row.sample_name, row.name) for row in found.rows]
+    pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in found.failed]
+    names, left_out = names_of(pairs, sample, benchmark)
+    name_map.write(names, path)
+    said = f"Name map {path}: {len(names)} pairs whose names differ.\n"
+    for sample_name, benchmark_name in left_out:
+        said += f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump\n"
+    return said
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ An existing folder is moved aside under its date. Constants are not drawn.
 examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
   sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
+  sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse_net parse_net.txt
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, binary or text")
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
     parser.add_argument(
+        "--parse_net",
+        type=Path,
+        metavar="FILE",
+        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
     )
 
@@ -33,10 +40,12 @@ def run(args: argparse.Namespace) -> int:
 
     from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
     from sgsdump.dump import open_dump
+    from sgsdump.net_facts import with_layouts, with_scales
     from sgsdump.output import replacing_folder
     from sgsdump.reports.contact_sheet import save_contact_sheets
     from sgsdump.reports.histogram_png import save_histogram
     from sgsdump.reports.histogram_summary import summary_lines
+    from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     _refuse_folder_in_use(args.output, (args.dump, args.ranges, Path.cwd()))
@@ -44,6 +53,9 @@ def run(args: argparse.Namespace) -> int:
     if not ranges:
         raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
     dump = open_dump(args.dump)
+    if args.parse_net:
+        net = parse_net.read(args.parse_net)
+        dump = with_scales(with_layouts(dump, net), net)
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)
     if not pairs:

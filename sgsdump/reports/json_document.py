@@ -28,7 +28,8 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         },
         "rows": [asdict(row) | {"within": row.passes(thresholds)} for row in comparison.rows],
         "failed": [
-            _facts(failed.pair.benchmark) | {"sample_name": failed.pair.sample.name, "reason": failed.reason}
+            _facts(failed.pair.benchmark)
+            | {"sample_name": failed.pair.sample.name, "paired": failed.pair.how, "reason": failed.reason}
             for failed in comparison.failed
         ],
         "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 from sgsdump.comparison import Comparison
@@ -21,6 +22,9 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
+    ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
+    if ways["map"] or ways["value"]:
+        yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
     worst = comparison.worst
     if worst is not None:
         yield f"Worst layer: {_numbers(worst)}" if worst.error else "Worst layer: none, all values are equal."

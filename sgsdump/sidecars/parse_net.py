@@ -1,0 +1,122 @@
+"""parse_net text: what the SDK's ``bin/parse_net fixed.sim`` prints, one line for every tensor of the fixed model.
+
+::
+
+    |   |   |--> Tensor[12] type(3):UINT8 buffer: 12  (const buffer: 0      size: 1920 : buf: 0x..) bVar: 32
+        shape(len:4  1   10  12  10    ) Quant:{Max: 4.386048, Min: 0.000000, Scaler: 0.017200, zeroP: 0}
+        ddr_type: IPU_U8_NHWX name(relu1) EvrId(3) ExtFlag(16)                              (all in one line)
+
+Shapes are NHWC. ``na`` stands for a number there is none of; numbers per channel are printed without anything between
+them, the first four only, so they are lost. ``size`` is not read: at the network's ends it is not the buffer's.
+The rest of the text is skipped, and so is a line that is cut off: parse_net aborts on float models after the list.
+Source: formats reference §1.5, seen on the SDK's own output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import FormatError
+from sgsdump.sidecar import decode, read_bytes
+
+_LINE = re.compile(
+    r"Tensor\[\s*\d+\s*\]\s+type\(\d+\):\s*(?P<type>\S+) .*?shape\(len:\s*(?P<rank>\d+)(?P<shape>[\s\d]*)\)\s+"
+    r"Quant:\{Max: (?P<max>[^,]*), Min: (?P<min>[^,]*), Scaler: (?P<scale>[^,]*), zeroP: (?P<zero>[^}]*)\} "
+    r"ddr_type: (?P<ddr>\S+) name\((?P<name>.*)\) EvrId\("
+)
+_NUMBER = re.compile(r"-?\d+(?:\.\d{6})?")
+_LONGEST_LINE = 1 << 16
+_DTYPES = {
+    "UINT8": np.uint8,
+    "INT8": np.int8,
+    "UINT16": np.uint16,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FLOAT32": np.float32,
+}
+
+
+@dataclass(frozen=True)
+class NetTensor:
+    """One tensor of the fixed model.
+
+    type_name, dtype   the element type's word, and the type itself (None for a word we do not know).
+    shape              NHWC when it has four dimensions.
+    ddr_type           element type and order in memory: ``IPU_U8_NHWC``, ``IPU_S16_NHWX``, ``RGB``, ``RGBA`` …
+    low high scale     of the whole tensor, to six decimals; None for ``na`` and for one per channel.
+    """
+
+    name: str
+    type_name: str
+    dtype: np.dtype | None
+    shape: tuple[int, ...]
+    ddr_type: str
+    low: float | None
+    high: float | None
+    scale: float | None
+    zero_point: int | None
+
+    @property
+    def order(self) -> str:
+        """The order in memory alone, the last word of ``ddr_type``: ``NHWC``, ``NHWX``, ``KB`` (filters), ``RGB`` …"""
+        return self.ddr_type.rpartition("_")[2]
+
+
+@dataclass(frozen=True)
+class ParseNet:
+    """The tensors by name; ``ambiguous`` are names that several different tensors bear, not in ``tensors``."""
+
+    path: Path
+    tensors: Mapping[str, NetTensor]
+    ambiguous: frozenset[str] = frozenset()
+
+
+def read(path: Path | str) -> ParseNet:
+    """All tensors of a parse_net text. Raises FormatError when it holds none, ConfigError when it cannot be read."""
+    path = Path(path)
+    tensors: dict[str, NetTensor] = {}
+    ambiguous: set[str] = set()
+    for tensor in _tensors(decode(read_bytes(path), path)):
+        if tensors.setdefault(tensor.name, tensor) != tensor:
+            ambiguous.add(tensor.name)
+    if not tensors:
+        raise FormatError(
+            f"{path} is not the text that parse_net prints: no line in it lists a tensor; "
+            f"save what 'bin/parse_net fixed.sim' of the SDK prints"
+        )
+    return ParseNet(path, {n: t for n, t in tensors.items() if n not in ambiguous}, frozenset(ambiguous))
+
+
+def _tensors(text: str) -> Iterator[NetTensor]:
+    for line in text.split("\n"):
+        start = line.find("Tensor[")
+        match = _LINE.match(line, start) if start >= 0 and len(line) <= _LONGEST_LINE else None
+        if match is None:
+            continue
+        shape = tuple(int(number[:18]) for number in match["shape"].split())
+        if str(len(shape)) != match["rank"]:
+            continue
+        word = match["type"]
+        zero = _number(match["zero"])
+        yield NetTensor(
+            name=match["name"],
+            type_name=word,
+            dtype=np.dtype(_DTYPES[word]) if word in _DTYPES else None,
+            shape=shape,
+            ddr_type=match["ddr"],
+            low=_number(match["min"]),
+            high=_number(match["max"]),
+            scale=_number(match["scale"]),
+            zero_point=None if zero is None else int(zero),
+        )
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if _NUMBER.fullmatch(text) and len(text) < 40 else None
