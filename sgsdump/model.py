@@ -28,20 +28,28 @@ class Model:
     proto    the graph; weights kept in external data files are not in it.
     path     the file it was read from, or that it stands for in messages.
     folder   where its external data files lie; None when it has none.
+    blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
+    overwritten  tensors that an in-place layer of the framework wrote over.
     """
 
     proto: onnx.ModelProto
     path: Path
     folder: Path | None = None
+    blobs: frozenset[str] | None = None
+    overwritten: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class ModelReader:
-    """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError."""
+    """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError.
+
+    Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
+    """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path], Model]
+    read: Callable[..., Model]
+    takes_weights: bool = False
 
 
 def model_readers() -> Family:
@@ -51,8 +59,8 @@ def model_readers() -> Family:
     return MODELS
 
 
-def open_model(path: str | Path) -> Model:
-    """Read a model of any known framework, recognised by its content.
+def open_model(path: str | Path, weights: str | Path | None = None) -> Model:
+    """Read a model of any known framework, recognised by its content; ``weights`` is a Caffe model's .caffemodel.
 
     Raises ModelError, one line, when the file is missing, empty, damaged or of no known kind.
     """
@@ -60,6 +68,10 @@ def open_model(path: str | Path) -> Model:
     head = _head(path)
     for reader in model_readers().values():
         if reader.recognises(path, head):
+            if reader.takes_weights:
+                return reader.read(path, Path(weights) if weights else None)
+            if weights:
+                raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
             return reader.read(path)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(model_readers())})")
 

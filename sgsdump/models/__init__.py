@@ -2,4 +2,10 @@
 
 from sgsdump.family import Family
 
-MODELS = Family("model reader", {"onnx": "sgsdump.models.onnx_file:READER"})
+MODELS = Family(
+    "model reader",
+    {
+        "caffe": "sgsdump.models.caffe:READER",
+        "onnx": "sgsdump.models.onnx_file:READER",
+    },
+)

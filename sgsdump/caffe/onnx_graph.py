@@ -1,0 +1,158 @@
+"""A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs under the same names.
+
+A layer that writes in place makes a new tensor. The last one bears the blob's name, as pycaffe shows it; the ones
+before are named after their layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.caffe.layers import LAYERS, POST_PROCESSING
+from sgsdump.caffe.net import Layer, Net
+from sgsdump.caffe.piece import INT_MAX, Piece, Shape, Value
+from sgsdump.caffe.weights import Weights
+from sgsdump.errors import ModelError
+from sgsdump.family import hint
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+OPSET = 13
+
+
+@dataclass(eq=False)
+class OnnxNet:
+    """``blobs``: the tensors pycaffe would show, inputs included. ``overwritten``: what in-place layers hid."""
+
+    proto: ModelProto
+    blobs: frozenset[str]
+    overwritten: frozenset[str]
+
+
+@dataclass(eq=False)
+class _Graph:
+    """What grows while the layers are read in order; ``current`` is what each blob stands for by now."""
+
+    current: dict[str, Value]
+    nodes: list[NodeProto] = field(default_factory=list)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+
+def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
+    """Raises ModelError for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle."""
+    names = _tensor_names(net)
+    graph = _Graph({name: Value(name, shape) for name, shape in net.inputs.items()})
+    for name, shape in net.inputs.items():
+        _check_size(f"{net.path}: input {name!r}", shape)
+    for layer, tops in zip(net.layers, names):
+        _add(net, layer, tops, weights, graph)
+    blobs = {*net.inputs, *(value.name for value in graph.current.values())}
+    overwritten = {name for tops in names for name in tops} - blobs
+    return OnnxNet(_proto(net, graph), frozenset(blobs), frozenset(overwritten))
+
+
+def _tensor_names(net: Net) -> list[tuple[str, ...]]:
+    """For each layer the tensor names of its tops."""
+    left = Counter(top for layer in net.layers for top in layer.tops)
+    taken = {*net.inputs, *left}
+    names = []
+    for layer in net.layers:
+        tops = []
+        for top in layer.tops:
+            left[top] -= 1
+            name = top
+            if left[top] or top in net.inputs:
+                name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
+            while name in taken and name != top:
+                name += "'"
+            taken.add(name)
+            tops.append(name)
+        names.append(tuple(tops))
+    return names
+
+
+def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None, graph: _Graph) -> None:
+    _check_type(layer)
+    for bottom in layer.bottoms:
+        if bottom not in graph.current:
+            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {_who_makes(net, bottom)}")
+    for index, top in enumerate(layer.tops):
+        if top in graph.current and layer.bottoms[index : index + 1] != (top,):
+            raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
+    piece = Piece(layer, tuple(graph.current[bottom] for bottom in layer.bottoms), tops, weights)
+    try:
+        values = LAYERS[layer.type](piece)
+    except (ValueError, IndexError, ArithmeticError) as error:
+        raise ModelError(f"{layer.where} has parameters that do not fit its inputs: {error}") from error
+    for top, value in zip(layer.tops, values):
+        _check_size(layer.where, value.shape)
+        graph.current[top] = value
+        graph.shapes[value.name] = value.shape
+    for name in piece.constants:
+        if name in graph.constants:
+            raise ModelError(f"{layer.where}: another layer has the same name; weights are found by it, so rename one")
+    graph.nodes.extend(piece.nodes)
+    graph.constants.update(piece.constants)
+
+
+def _check_type(layer: Layer) -> None:
+    if layer.type in POST_PROCESSING:
+        bottoms = ", ".join(layer.bottoms)
+        raise ModelError(
+            f"{layer.where} is post-processing, which has no tensors to compare; cut the net above it: delete it and "
+            f"what follows it from the prototxt, so that {bottoms or 'its bottoms'} are outputs"
+        )
+    if layer.type not in LAYERS:
+        near = hint(layer.type, LAYERS)
+        raise ModelError(f"{layer.where} is of a type that is not known{near}")
+
+
+def _who_makes(net: Net, blob: str) -> str:
+    later = next((layer for layer in net.layers if blob in layer.tops), None)
+    if later is None:
+        return "which nothing makes"
+    return f"which only {later.name!r} makes, further down; the net has a cycle or its layers are out of order"
+
+
+def _check_size(where: str, shape: Shape) -> None:
+    if any(size <= 0 for size in shape):
+        raise ModelError(f"{where} gives a blob of shape {list(shape)}; every size must be 1 or more")
+    if math.prod(shape) > INT_MAX:
+        raise ModelError(
+            f"{where} gives a blob of shape {list(shape)}, more than the 2^31 numbers a Caffe blob can hold"
+        )
+
+
+def _proto(net: Net, graph: _Graph) -> ModelProto:
+    from onnx import TensorProto, helper, numpy_helper
+
+    def info(name: str, shape: Shape) -> object:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    read = {name for node in graph.nodes for name in node.input}
+    shapes: Mapping[str, Shape] = graph.shapes
+    made = {name for node in graph.nodes for name in node.output}
+    outputs = [name for name in shapes if name not in read and name in made]
+    if not outputs:
+        raise ModelError(f"{net.path} computes nothing: every blob is read again")
+    return helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            net.path.stem,
+            [info(name, shape) for name, shape in net.inputs.items()],
+            [info(name, shapes[name]) for name in outputs],
+            [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in graph.constants.items()],
+            value_info=[info(name, shape) for name, shape in shapes.items() if name not in outputs],
+        ),
+        producer_name="sgsdump",
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=8,
+    )
