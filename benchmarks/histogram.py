@@ -20,7 +20,7 @@ from sgsdump.distribution import Distribution, distributions
 from sgsdump.dump import Dump, Record
 from sgsdump.reports.contact_sheet import save_contact_sheets
 from sgsdump.reports.histogram_png import save_histogram
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 from sgsdump.tensor import Tensor
 
 

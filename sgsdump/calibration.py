@@ -24,7 +24,7 @@ from sgsdump.passes.quantise import Picture, quantise
 from sgsdump.passes.topology import sorted_nodes
 from sgsdump.quant_plan import Choice, QuantPlan, plan
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -110,16 +110,13 @@ def make_fixed(
     config = config or InputConfig(())
     _check_names(model, config)
     proto = fold_batchnorm(model.proto) if fuse else model.proto
-    bounds = {name: (range.low, range.high) for name, range in ranges.items()}
-    for entry in config.inputs:
-        if not entry.quantised:
-            bounds.pop(entry.name, None)
-    graph = Graph(proto)
-    if not set(bounds) & set(graph.producer):
+    float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
+    ranges = {name: found for name, found in ranges.items() if name not in float_inputs}
+    if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
-    pictures = {e.name: _picture(model, e) for e in config.inputs if e.is_picture and e.name in bounds}
+    pictures = {e.name: _picture(model, e) for e in config.inputs if e.is_picture and e.name in ranges}
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
-    decided = plan(proto, bounds, choice, pictures, fuse)
+    decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(o.name for o in config.outputs if not o.dequantised)
     notes = {"inputs": [asdict(entry) for entry in config.inputs]}
     return FixedModel(quantise(proto, decided, pictures, integer, notes), decided)

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from sgsdump.dump import Dump, Record
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 from sgsdump.sums import Values
 from sgsdump.tensor import Quant, Tensor, dequantise
 

@@ -18,7 +18,7 @@ from sgsdump.align import normalised
 from sgsdump.dequantise import true_scales
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 from sgsdump.stats import Stats, central_span, count_outside, histogram, summarise
 from sgsdump.tensor import Quant, Tensor, dequantise
 

@@ -6,7 +6,7 @@ The rules are those of the SDK's fixed simulator (formats reference §1.4, check
 * operators that only move values (max pooling, reshape, transpose, concat …) share one domain with their operands:
   one type, one range (the union; the inputs of a Concat take its output's);
 * the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
-* weights have as many bits as the convolution's input;
+* weights have as many bits as the convolution's input, one scale per tensor or per output channel;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
 * sigmoid puts out INT16 with scale 1/32767, softmax with 1/32768, a softmax input's range includes -10;
@@ -26,6 +26,7 @@ from sgsdump.family import hint
 from sgsdump.fusion import Operator, is_convolution, is_depthwise, operators
 from sgsdump.graph import Graph, attribute
 from sgsdump.tensor import Quant
+from sgsdump.tensor_range import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -39,8 +40,8 @@ UINT8 = np.dtype(np.uint8)
 INT8 = np.dtype(np.int8)
 INT16 = np.dtype(np.int16)
 SOFTMAX_INPUT_MIN = -10.0
-
-Bounds = Mapping[str, tuple[float, float]]
+# Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
+TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Choice:
     """Which convolutions get INT16 inputs and weights: the words of ``[CONV_CONFIG]``.
 
     input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
-    further convolutions to raise. per_channel gives weights one scale per output channel (levels above L1).
+    further convolutions to raise. per_channel gives weights whose range is not per channel already one scale per
+    output channel (levels above L1).
     """
 
     input_format: str = "ALL_UINT8"
@@ -69,44 +71,97 @@ class QuantPlan:
     weights: dict[str, Quant]
 
 
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What of a plan depends on the graph alone: made once, decided on many times.
+
+    domain        tensor name -> its domain's representative.
+    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
+    pictures      graph inputs that are pictures (always UINT8).
+    """
+
+    graph: Graph
+    operators: tuple[Operator, ...]
+    domain: Mapping[str, str]
+    first_inputs: Mapping[str, tuple[NodeProto, ...]]
+    pictures: frozenset[str]
+
+    @property
+    def stored(self) -> list[str]:
+        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
+        return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
+
+    @property
+    def picture_domains(self) -> set[str]:
+        return {self.domain[name] for name in self.pictures}
+
+
+def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order."""
+    graph = Graph(proto)
+    ops = tuple(operators(graph, fuse))
+    first_inputs: dict[str, tuple[NodeProto, ...]] = {}
+    for node in graph.nodes:
+        if is_convolution(graph, node):
+            first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
+    return Analysis(graph, ops, _domains(ops), first_inputs, frozenset(pictures))
+
+
 def plan(
     proto: ModelProto,
-    bounds: Bounds,
+    ranges: Mapping[str, Range],
     choice: Choice = Choice(),
     pictures: Iterable[str] = (),
     fuse: bool = True,
 ) -> QuantPlan:
-    """Decide types, scales and zero points of a float model.
+    """``decide`` on a model that is analysed for this one plan."""
+    return decide(analyse(proto, pictures, fuse), ranges, choice)
 
-    bounds     calibrated (min, max) of every float tensor, by name.
-    pictures   graph inputs that are pictures (always UINT8).
+
+def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Choice()) -> QuantPlan:
+    """Types, scales and zero points of a float model.
+
+    ranges  calibrated range of every float tensor and, where they shall not be plain max|w|, of the weights: one
+            value or one per output channel.
     Raises ConfigError when ``choice`` names a tensor that is no convolution's first input.
     """
-    graph = Graph(proto)
-    ops = operators(graph, fuse)
-    domain = _domains(ops)
-    stored = [*graph.inputs, *(name for op in ops for name in op.outputs)]
-    wide = _int16_domains(graph, ops, domain, choice, frozenset(pictures))
-    ranges = _domain_ranges(ops, domain, {name: bounds[name] for name in stored if name in bounds})
-    tensors = {n: _quant(ranges[domain[n]], domain[n] in wide) for n in stored if domain[n] in ranges}
-    _apply_fixed_scales(ops, domain, ranges, tensors)
+    graph, domain = analysis.graph, analysis.domain
+    wide = _int16_domains(analysis, choice)
+    bounds = _domain_bounds(analysis, ranges)
+    tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
+    _apply_fixed_scales(analysis, bounds, tensors)
     weights = {
-        node.output[0]: weight_quant(graph, node, INT16 if tensors[node.input[0]].dtype == INT16 else INT8, choice)
-        for node in graph.nodes
-        if is_convolution(graph, node) and node.input[0] in tensors
+        node.output[0]: weight_quant(
+            graph, node, INT16 if tensors[name].dtype == INT16 else INT8, ranges.get(node.input[1]), choice.per_channel
+        )
+        for name, nodes in analysis.first_inputs.items()
+        if name in tensors
+        for node in nodes
     }
-    return QuantPlan(tuple(ops), tensors, weights)
+    return QuantPlan(analysis.operators, tensors, weights)
 
 
-def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, choice: Choice) -> Quant:
-    """Symmetric weights: scale = max|w| / 127 or 32767, one per tensor, or one per output channel."""
-    weight = np.abs(graph.value(node.input[1]).astype(np.float64))
+def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, found: Range | None, per_channel: bool) -> Quant:
+    """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
+
+    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it.
+    """
+    limit = np.iinfo(dtype).max
     axis = output_axis(graph, node)
-    top = weight.max(axis=tuple(i for i in range(weight.ndim) if i != axis)) if choice.per_channel else weight.max()
-    scale = np.where(top > 0, top, 1.0) / np.iinfo(dtype).max
-    if choice.per_channel:
-        return Quant(dtype, scale.astype(np.float32), 0, axis, exact=True)
-    return Quant(dtype, float(scale), 0, exact=True)
+    channels = graph.constants[node.input[1]].dims[axis]
+    if found is not None and found.min.size == channels and (per_channel or channels > 1):
+        top = np.maximum(np.abs(found.min), np.abs(found.max))
+    elif found is not None and not per_channel:
+        top = np.array([max(abs(found.low), abs(found.high))])
+    else:
+        weight = np.abs(graph.value(node.input[1]).astype(np.float64))
+        other = tuple(i for i in range(weight.ndim) if i != axis)
+        top = weight.max(axis=other) if per_channel else weight.max().reshape(1)
+    scale = top / limit
+    scale = np.where(scale >= TINIEST_SCALE, scale, 1.0)
+    if scale.size == 1 and not per_channel:
+        return Quant(dtype, float(scale[0]), 0, exact=True)
+    return Quant(dtype, scale.astype(np.float32), 0, axis, exact=True)
 
 
 def output_axis(graph: Graph, node: NodeProto) -> int:
@@ -114,15 +169,6 @@ def output_axis(graph: Graph, node: NodeProto) -> int:
     if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
         return 0
     return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
-
-
-def convolution_inputs(graph: Graph) -> dict[str, list[NodeProto]]:
-    """First input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold."""
-    found: dict[str, list[NodeProto]] = {}
-    for node in graph.nodes:
-        if is_convolution(graph, node):
-            found.setdefault(node.input[0], []).append(node)
-    return found
 
 
 class _Domains(dict):
@@ -150,46 +196,47 @@ def _domains(ops: Iterable[Operator]) -> _Domains:
     return domain
 
 
-def _int16_domains(
-    graph: Graph, ops: Iterable[Operator], domain: _Domains, choice: Choice, pictures: frozenset[str]
-) -> set[str]:
+def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
     """Domains of type INT16: those no convolution reads, and the raised ones."""
-    first_inputs = convolution_inputs(graph)
+    domain, first_inputs = analysis.domain, analysis.first_inputs
     for name in choice.tensors:
         if name not in first_inputs:
             raise ConfigError(
                 f"tensor_arrays names {name!r}, which is no convolution's first input{hint(name, first_inputs)}"
             )
-        if domain[name] in {domain[p] for p in pictures}:
+        if domain[name] in analysis.picture_domains:
             raise ConfigError(f"tensor_arrays names {name!r}: the picture input cannot be raised to INT16")
     raised = {domain[name] for name in choice.tensors}
     for name, readers in first_inputs.items():
-        depthwise = [is_depthwise(graph, node) for node in readers]
+        depthwise = [is_depthwise(analysis.graph, node) for node in readers]
         if (
             choice.input_format == "ALL_INT16"
             or (choice.input_format == "CONV2D_INT16" and not all(depthwise))
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
             raised.add(domain[name])
-    raised -= {domain[name] for name in pictures}
-    narrow = {domain[name] for name in [*first_inputs, *pictures]} - raised
-    every = {domain[name] for op in ops for name in (*op.inputs, *op.outputs)}
+    raised -= analysis.picture_domains
+    narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
+    every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
     return every - narrow
 
 
-def _domain_ranges(ops: Iterable[Operator], domain: _Domains, bounds: Bounds) -> dict[str, tuple[float, float]]:
-    given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in bounds}
-    ranges: dict[str, tuple[float, float]] = {}
-    for name, (lo, hi) in bounds.items():
-        if name in given:
+def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
+    """(min, max) by domain: the union of its tensors' ranges."""
+    ops, domain = analysis.operators, analysis.domain
+    given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in ranges}
+    bounds: dict[str, tuple[float, float]] = {}
+    for name in analysis.stored:
+        if name in given or name not in ranges:
             continue
-        low, high = ranges.get(domain[name], (lo, hi))
-        ranges[domain[name]] = (min(lo, low), max(hi, high))
+        lo, hi = ranges[name].low, ranges[name].high
+        low, high = bounds.get(domain[name], (lo, hi))
+        bounds[domain[name]] = (min(lo, low), max(hi, high))
     for op in ops:
-        if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in ranges:
-            low, high = ranges[domain[op.inputs[0]]]
-            ranges[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
-    return ranges
+        if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in bounds:
+            low, high = bounds[domain[op.inputs[0]]]
+            bounds[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
+    return bounds
 
 
 def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
@@ -199,31 +246,34 @@ def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
 def uint8_quant(lo: float, hi: float) -> Quant:
     """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
     lo, hi = min(lo, 0.0), max(hi, 0.0)
-    scale = (hi - lo) / 255 if hi > lo else 1.0
+    scale = (hi - lo) / 255
+    if scale < TINIEST_SCALE:
+        return Quant(UINT8, 1.0, 0, exact=True)
     return Quant(UINT8, scale, round(-lo / scale), exact=True)
 
 
 def int16_quant(lo: float, hi: float) -> Quant:
     """Symmetric: scale = max(|lo|, |hi|) / 32767."""
-    top = max(abs(lo), abs(hi))
-    return Quant(INT16, (top or 32767.0) / 32767, 0, exact=True)
+    scale = max(abs(lo), abs(hi)) / 32767
+    return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
 
 
 def _apply_fixed_scales(
-    ops: Iterable[Operator], domain: _Domains, ranges: Mapping[str, tuple[float, float]], tensors: dict[str, Quant]
+    analysis: Analysis, bounds: Mapping[str, tuple[float, float]], tensors: dict[str, Quant]
 ) -> None:
     """Operators whose INT16 scale does not come from the range, in execution order (average pools inherit)."""
+    domain = analysis.domain
 
     def give(name: str, scale: float) -> None:
         for member in tensors:
             if domain[member] == domain[name]:
                 tensors[member] = Quant(INT16, scale, 0, exact=True)
 
-    for op in ops:
+    for op in analysis.operators:
         name = op.outputs[0] if op.outputs else ""
         if name not in tensors or tensors[name].dtype != INT16:
             continue
-        lo, hi = ranges[domain[name]]
+        lo, hi = bounds[domain[name]]
         unit = max(abs(lo), abs(hi)) <= 1.0
         if op.last.op_type == "Sigmoid" and unit:
             give(name, 1 / 32767)

@@ -8,7 +8,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump.calibration import make_fixed, measure_ranges, serialise, simplify
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 
 
 def feeds(count):

@@ -8,7 +8,7 @@ import pytest
 from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ValuesError
-from sgsdump.sidecars.tensor_min_max import Range
+from sgsdump.tensor_range import Range
 from sgsdump.tensor import Quant, Tensor
 
 

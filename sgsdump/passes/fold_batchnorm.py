@@ -29,15 +29,20 @@ def fold_batchnorm(proto: ModelProto) -> ModelProto:
         if conv is None or not _foldable(graph, conv, norm):
             continue
         weight, bias = _folded(graph, conv, norm)
-        names = [f"{conv.input[1]}#folded:{norm.output[0]}", f"{norm.output[0]}#bias"]
-        result.graph.initializer.extend(
-            numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in zip(names, (weight, bias))
-        )
+        names = [_own_name(graph, conv.input[1], norm), f"{norm.output[0]}#bias"]
+        for name, array in zip(names, (weight, bias)):
+            folded = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            (graph.constants[name] if name in graph.constants else result.graph.initializer.add()).CopyFrom(folded)
         conv.input[1:] = names
         conv.output[0] = norm.output[0]
         result.graph.node.remove(norm)
     drop_unused_constants(result)
     return result
+
+
+def _own_name(graph: Graph, weight: str, norm: NodeProto) -> str:
+    """Folded weights keep their name unless another node reads the unfolded ones."""
+    return weight if len(graph.consumers[weight]) == 1 else f"{weight}#folded:{norm.output[0]}"
 
 
 def _foldable(graph: Graph, conv: NodeProto, norm: NodeProto) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,40 +24,13 @@ from sgsdump import plain_pickle
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.output import replacing
 from sgsdump.sidecar import TEXT_LIMIT, printable, read_bytes
+from sgsdump.tensor_range import Range
 
 # pickles may carry the weights as arrays
 PICKLE_LIMIT = 1 << 30
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
-
-
-@dataclass(frozen=True, eq=False)
-class Range:
-    """``min`` and ``max``: float64 arrays of one value per tensor or C per channel; ``bit``: 8, 16 … or None."""
-
-    min: np.ndarray
-    max: np.ndarray
-    bit: int | None = None
-
-    @classmethod
-    def of(cls, low: float, high: float, bit: int | None = None) -> Range:
-        """The range of a whole tensor."""
-        return cls(np.array([low], np.float64), np.array([high], np.float64), bit)
-
-    def same(self, other: Range) -> bool:
-        """Equal numbers and bits."""
-        return np.array_equal(self.min, other.min) and np.array_equal(self.max, other.max) and self.bit == other.bit
-
-    @property
-    def low(self) -> float:
-        """The smallest min of all channels."""
-        return float(self.min.min())
-
-    @property
-    def high(self) -> float:
-        """The largest max of all channels."""
-        return float(self.max.max())
 
 
 def read_ranges(path: Path | str) -> dict[str, Range]:

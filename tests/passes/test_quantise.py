@@ -7,6 +7,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.passes.quantise import Picture, fixed_facts, quantise
 from sgsdump.quant_plan import Choice, plan, uint8_quant
+from sgsdump.tensor_range import Range
 
 PICTURE = {"data": Picture((127.0,) * 3, (128.0,) * 3)}
 
@@ -17,7 +18,7 @@ def bounds_of(net, feeds):
         for name, array in run_all(net.proto, feed).items():
             lo, hi = seen.get(name, (np.inf, -np.inf))
             seen[name] = (min(lo, float(array.min())), max(hi, float(array.max())))
-    return seen
+    return {name: Range.of(*bounds) for name, bounds in seen.items()}
 
 
 def picture_feed(seed):
@@ -60,7 +61,7 @@ def test_fused_tensors_are_not_stored():
 
 def test_the_picture_input_takes_raw_bytes():
     net = residual_net()
-    decided = plan(net.proto, {"data": (-127 / 128, 1.0)} | bounds_of(net, []), pictures=["data"])
+    decided = plan(net.proto, bounds_of(net, []), pictures=["data"])
     decided.tensors["data"] = uint8_quant(-127 / 128, 1.0)
     made = run_all(quantise(net.proto, decided, PICTURE), {"data": picture_feed(3)})
     np.testing.assert_array_equal(made["data#stored"], picture_feed(3).astype(np.uint8))
@@ -71,7 +72,7 @@ def test_channels_with_their_own_mean_and_std_are_mapped_to_stored_integers():
     mean, std = np.array([104.0, 117.0, 123.0]), np.array([58.0, 60.0, 62.0])
     raw = picture_feed(4)
     real = (raw - mean.reshape(1, 3, 1, 1)) / std.reshape(1, 3, 1, 1)
-    bounds = bounds_of(net, []) | {"data": (float(real.min()), float(real.max()))}
+    bounds = bounds_of(net, []) | {"data": Range.of(float(real.min()), float(real.max()))}
     decided = plan(net.proto, bounds, pictures=["data"])
     made = run_all(quantise(net.proto, decided, {"data": Picture(tuple(mean), tuple(std))}), {"data": raw})
     assert np.abs(made["data#real"] - real).max() <= 1.1 * decided.tensors["data"].scale
