@@ -10,18 +10,17 @@ report goes into Undefined_BENCHMARK_DumpDebug_out; an older one is renamed. SDK
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump import Comparison
+    from sgsdump.model import Model
 
 CATEGORIES = ("Classification", "Detection", "Unknown")
-DUMP = "sigma_outtensor_dump.bin"
 FLOAT_CONFIG = "dumpTensor\neliminateGarbage\npath=.\n"
 FIXED_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
 
@@ -62,30 +61,32 @@ def compare_models(float_model: str, fixed_model: str, image: str, category: str
     from sgsdump import compare, open_dump
     from sgsdump.debug_out import new_folder
     from sgsdump.errors import ConfigError
+    from sgsdump.model import open_model
 
     if category not in CATEGORIES:
         raise ConfigError(f"category {category!r}: it is one of {', '.join(CATEGORIES)}")
+    models = [(open_model(float_model), "Float", FLOAT_CONFIG), (open_model(fixed_model), "Fixed", FIXED_CONFIG)]
     name = Path(float_model).name
-    with TemporaryDirectory(dir=Path.cwd(), prefix=".DumpDebug_") as made:
-        work = Path(made)
-        simulate(float_model, "Float", image, preprocess, work / "float", FLOAT_CONFIG)
-        simulate(fixed_model, "Fixed", image, preprocess, work / "fixed", FIXED_CONFIG)
-        found = compare(open_dump(work / "fixed" / DUMP), open_dump(work / "float" / DUMP))
-        folder = new_folder(name, category)
-        for kind in ("float", "fixed"):
-            (work / kind).rename(folder / kind)
+    folder = new_folder(name, category)
+    try:
+        benchmark, sample = [simulate(*model, image, preprocess, folder) for model in models]
+        found = compare(open_dump(sample), open_dump(benchmark))
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
     return report(found, name, folder)
 
 
-def simulate(model: str, kind: str, image: str, preprocess: str, folder: Path, config: str) -> None:
-    """Let the simulator write its dump into ``folder`` as the DebugConfig.txt there says."""
+def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, folder: Path) -> Path:
+    """The dump that the simulator leaves in a folder of its own, as the DebugConfig.txt there says."""
     from sgsdump.commands.simulate import simulate_all
-    from sgsdump.model import open_model
 
-    folder.mkdir()
-    (folder / "DebugConfig.txt").write_text(config)
-    for _ in simulate_all(open_model(model), kind, image, preprocess, folder=folder):
+    work = folder / kind.lower()
+    work.mkdir()
+    (work / "DebugConfig.txt").write_text(config)
+    for _ in simulate_all(model, kind, image, preprocess, folder=work):
         pass
+    return work / "sigma_outtensor_dump.bin"
 
 
 def report(found: Comparison, name: str, folder: Path) -> int:

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Run pictures through a float or fixed model, as the SDK's simulator.py does.
+
+simulator.py -i image -m model -c Classification|Detection|Unknown -t Float|Fixed -n preprocess.py [-l label]
+
+DebugConfig.txt in the current folder switches the dump on. Classification prints the five best classes of the first
+output (-l: their names, one a line); Unknown and Detection write all outputs to output/unknown_MODEL_IMAGE.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    return exit_status("simulator.py", lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    from sgsdump.commands.simulate import simulate_all
+    from sgsdump.model import open_model
+    from sgsdump.sdk_options import NoEffect, accept, notes
+    from sgsdump.sidecars import input_config
+    from sgsdump.unknown_output import write_outputs
+
+    no_effect = [
+        NoEffect(("--skip_garbage",), "outputs are never padded here", value=False),
+        NoEffect(("--dump_rawdata",), "the dump and output/ have the values", value=False),
+        NoEffect(("--num_process",), "pictures run one after another"),
+        NoEffect(("--draw_result",), "boxes are not decoded"),
+        NoEffect(("--continue_run",), "every run begins anew", value=False),
+        NoEffect(("--save_input",), "the dump has the input", value=False),
+        NoEffect(("--tool",), "there is no other simulator to start"),
+        NoEffect(("--soc_version",), "there is one simulation for all chips"),
+    ]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
+    parser.add_argument("-m", "--model", required=True, help="float model, or the fixed model calibrator.py made")
+    parser.add_argument("-l", "--label", help="names of the classes, one a line")
+    parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"])
+    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"])
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
+    accept(parser, no_effect)
+    args = parser.parse_args(argv)
+    for note in notes(args, no_effect):
+        print(f"simulator.py: {note}", file=sys.stderr)
+    names = read_labels(args.label) if args.label and args.category == "Classification" else []
+    config = input_config.read(args.input_config) if args.input_config else None
+    model = open_model(args.model)
+    for label, simulation in simulate_all(model, args.type, args.image, args.preprocess, config):
+        ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]
+        outputs = {name: simulation.outputs[name] for name in ordered}
+        if args.category == "Classification" and outputs:
+            print_best(label, outputs[ordered[0]], names)
+        else:
+            print(f"{write_outputs(outputs, model.path, label)}: {len(outputs)} outputs")
+    return 0
+
+
+def read_labels(path: str) -> list[str]:
+    from sgsdump.errors import ConfigError
+
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read the label file {path}: {error.strerror}") from error
+
+
+def print_best(label: str, scores: np.ndarray, names: Sequence[str]) -> None:
+    """Print the five best classes of one picture: place, class, name and score."""
+    flat = scores.reshape(-1)
+    for place, index in enumerate(flat.argsort(kind="stable")[::-1][:5].tolist(), 1):
+        name = f" {names[index]}" if index < len(names) else ""
+        print(f"{label}: {place}. class {index}{name}, score {flat[index]:f}")
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
