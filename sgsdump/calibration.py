@@ -47,9 +47,13 @@ def simplify(model: Model) -> Model:
 
 
 def measure_ranges(
-    model: Model, feeds: Iterable[Feed], progress: Callable[[int, int], None] | None = None
+    model: Model,
+    feeds: Iterable[Feed],
+    fuse: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Range]:
-    """Running min and max over all feeds of every float tensor, constants included, in graph order.
+    """Running min and max over all feeds of every float tensor of a simplified model, in graph order, and of its
+    constants as the fixed model stores them (with ``fuse`` after folding BatchNormalization).
 
     feeds     (label, {input: array}) one at a time; memory does not grow with their number.
     progress  called with (tensors done, tensors in all) of the current feed.
@@ -79,10 +83,11 @@ def measure_ranges(
             see(layer.name, layer.array, label)
     if label is None:
         raise InputError("there is no picture to calibrate with")
-    graph = Graph(model.proto)
-    for name in graph.constants:
-        see(name, graph.value(name), "the model's own weights")
-    return {name: Range.of(low[name], high[name]) for name in _graph_order(graph) if name in low}
+    deployed = Graph(fold_batchnorm(model.proto) if fuse else model.proto)
+    for name in deployed.constants:
+        see(name, deployed.value(name), "the model's own weights")
+    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *deployed.constants])
+    return {name: Range.of(low[name], high[name]) for name in order if name in low}
 
 
 @dataclass(frozen=True, eq=False)

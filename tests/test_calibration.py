@@ -95,10 +95,14 @@ def test_batchnorm_is_fused_unless_every_layer_shall_stay_visible():
         node("Relu", ["bn"], "r"),
     ]
     simple = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["r"]))
-    ranges = measure_ranges(simple, feeds(2))
+    ranges, visible = (measure_ranges(simple, feeds(2), fuse=fuse) for fuse in (True, False))
     plain = InputConfig((ModelInput("data", "RGB", "RGB"),))
-    assert set(make_fixed(simple, ranges, plain).plan.tensors) == {"data", "r"}
-    assert set(make_fixed(simple, ranges, plain, fuse=False).plan.tensors) == {"data", "c", "bn", "r"}
+    fixed = make_fixed(simple, ranges, plain)
+    assert set(fixed.plan.tensors) == {"data", "r"}
+    gain = constants["gamma"] / np.sqrt(constants["var"] + 1e-5)
+    top = (np.abs(constants["c.w"]) * np.abs(gain).reshape(-1, 1, 1, 1)).max()
+    assert fixed.plan.weights["bn"].scale == pytest.approx(top / 127, rel=1e-5)
+    assert set(make_fixed(simple, visible, plain, fuse=False).plan.tensors) == {"data", "c", "bn", "r"}
 
 
 def test_an_input_that_is_not_quantised_stays_float():

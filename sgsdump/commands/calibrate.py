@@ -19,7 +19,8 @@ HELP = "pictures + float model -> fixed model and tensor ranges"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", required=True, help="float model (ONNX)")
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
     parser.add_argument("-i", "--image", required=True, help="picture, folder, list file, .npy, or random[:SEED]")
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     debug = debug_config.read() or debug_config.DebugConfig()
     config = input_config.read(args.input_config)
-    model = open_model(args.model)
+    model = open_model(args.model, args.weight_file)
     specs = graph_inputs(model.proto)
     runs = feeds(args.image, args.preprocess, specs, config)
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
@@ -47,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
     with replacing(target) as file:
         simple = calibration.simplify(model)
         total = len(expand(args.image, len(specs)))
-        ranges = calibration.measure_ranges(simple, counted(runs, "calibrate", "picture", total))
-        fixed = calibration.make_fixed(simple, ranges, config, fuse=not debug.disable_domain_fuse_ops)
+        fuse = not debug.disable_domain_fuse_ops
+        ranges = calibration.measure_ranges(simple, counted(runs, "calibrate", "picture", total), fuse)
+        fixed = calibration.make_fixed(simple, ranges, config, fuse)
         file.write(calibration.serialise(fixed.proto))
     aside = set_aside(Path("log"))
     log = make_folder(Path("log")) / ("tensor_min_max.json" if args.json else "tensor_min_max.txt")
