@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Dump every layer of a TFLite model into ./dumpData, as the SDK's tflite_dump_data.py does.
+
+The file is dumpData/tflite_outtensor_dump.bin, also for --dump_bin False, which prints the values.
+Needs LiteRT: pip install 'sgsdump[tflite]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model_file", required=True, type=Path, help="TFLite model")
+    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
+    parser.add_argument("--dump_bin", choices=["True", "False"], default="True", help="binary or text (%(default)s)")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s) with get_image, one per input, by commas")
+    args = parser.parse_args(argv)
+    return exit_status("tflite_dump_data.py", lambda: run(args))
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.dump import output_paths
+    from sgsdump.formats import sigmastar_bin, sigmastar_text
+    from sgsdump.inputs import expand, feeds
+    from sgsdump.output import make_folder
+    from sgsdump.tflite_run import TfliteRun
+
+    model = TfliteRun(args.model_file)
+    runs = feeds(args.image, args.preprocess, model.inputs)
+    files = [names[0] for names in expand(args.image, len(model.inputs))]
+    folder = make_folder(Path("dumpData"))
+    for target, (_, feed) in zip(output_paths(folder / "tflite_outtensor_dump.bin", files), runs):
+        if args.dump_bin == "True":
+            sigmastar_bin.write(model.records(feed), target, sigmastar_bin.TFLITE)
+        else:
+            sigmastar_text.write(model.records(feed), target, sigmastar_text.TFLITE)
+        print(f"{target}: {target.stat().st_size:,} bytes")
+    for name, reason in model.skipped.items():
+        print(f"not dumped: {name}: {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
