@@ -22,7 +22,7 @@ from sgsdump.dequantise import Ranges, true_scales
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.layout import NHWC
-from sgsdump.padding import is_row_major, padded_sizes, unpad
+from sgsdump.padding import BUFFER_BYTES, is_row_major, padded_sizes, unpad
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.sidecars.tensor_min_max import Range
 from sgsdump.tensor import Quant, Tensor, TensorInfo
@@ -34,8 +34,8 @@ def with_layouts(dump: Dump, net: ParseNet) -> Dump:
     """The dump with the shapes of parse_net, its integer buffers unpadded when they are read.
 
     A tensor whose buffer fits neither its padded nor its plain size, or whose order in memory is not known, raises
-    ValuesError when it is read. Tensors that parse_net does not list, floats of another size and float constants stay
-    as they are. Raises ConfigError when it lists none of a dump of integers.
+    ValuesError when it is read. Tensors that parse_net does not list or whose type we do not know, floats of another
+    size and float constants stay as they are. Raises ConfigError when it lists none of a dump of integers.
     """
     known = [(record, _listed(record, net)) for record in dump.records]
     integers = [record for record in dump.records if record.tensor.info.dtype.kind in "iu"]
@@ -114,17 +114,24 @@ def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padd
         return tensor if facts is None or record.constant else _shaped_floats(tensor, facts)
     if record.name in net.ambiguous:
         return Tensor(info, partial(_refuse, f"{net.path.name} lists different tensors of the name {record.name!r}"))
-    if facts is None:
+    if facts is None or (info.quant is not None and info.quant.dtype is None):
         return tensor
-    if info.shape not in (None, facts.shape):
+    if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
         shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
         return Tensor(info, partial(_refuse, f"tensor {record.name!r} has {shapes}; are they of one model?"))
     if record.constant and facts.order == "KB":
         return Tensor(info, partial(_filter, tensor, facts))
-    return Tensor(_in_shape(info, facts), partial(_values, tensor, facts, record.constant, padded))
+    shaped = _in_shape(info, facts)
+    return Tensor(shaped, lambda: _values(tensor, facts, record.constant, padded).reshape(shaped.shape or ()))
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    return [length for length in shape if length != 1]
 
 
 def _in_shape(info: TensorInfo, facts: NetTensor) -> TensorInfo:
+    if info.shape is not None:
+        return info
     return replace(info, shape=facts.shape, layout=NHWC if len(facts.shape) == 4 else None)
 
 
@@ -185,9 +192,12 @@ def _is_padded(known: list[tuple[Record, NetTensor | None]]) -> bool | None:
         if facts is None or record.constant or record.tensor.info.dtype.kind not in "iu":
             continue
         size, count = _size(record.tensor), math.prod(facts.shape)
-        sizes = padded_sizes(facts.order, facts.shape, record.tensor.info.dtype.itemsize)
-        if (size == count) != (size in sizes):
-            said.add(size != count)
+        itemsize = record.tensor.info.dtype.itemsize
+        fits_padded = size in padded_sizes(facts.order, facts.shape, itemsize)
+        if size == count and not fits_padded and size * itemsize % BUFFER_BYTES:
+            said.add(False)
+        elif size != count and fits_padded:
+            said.add(True)
     return said.pop() if len(said) == 1 else None
 
 

@@ -15,6 +15,9 @@ STARTS = {
     "input_config": b"[INPUT_CONFIG]\ninputs='a',b;\ntraining_input_formats=RGB,GRAY\n"
     b"input_formats=RGB,GRAY\nmean=1:2:3,4\n",
     "tensor_min_max": b"Name:a, min: -1.0, max: 2.0;\n",
+    "parse_net": b"| |--> Tensor[1 ] type(7):INT16 buffer: 22  (const buffer: 0 size: 10 : buf: (nil)) bVar: 248 "
+    b"shape(len:2  2 5  ) Quant:{Max: 0.5, Min: na, Scaler: 0.1, zeroP: 0} ddr_type: IPU_S16_NHWC name(p) EvrId(1)\n",
+    "name_map": b'{"a": "b", "c": "d"}',
     "input_text": b"Input_shape=3, 4\n1.5, 2e3, nan, \n",
 }
 JSON = json.dumps([{"name": "a", "min": [1, 2.5], "max": [None, True], "bit": 8}]).encode()
