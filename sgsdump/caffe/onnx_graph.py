@@ -16,13 +16,13 @@ import numpy as np
 
 from sgsdump.caffe.layers import LAYERS, POST_PROCESSING
 from sgsdump.caffe.net import Layer, Net
-from sgsdump.caffe.piece import INT_MAX, Piece, Shape, Value
+from sgsdump.caffe.piece import INT_MAX, Names, Piece, Shape, Value
 from sgsdump.caffe.weights import Weights
 from sgsdump.errors import ModelError
 from sgsdump.family import hint
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 OPSET = 13
 
@@ -41,6 +41,7 @@ class _Graph:
     """What grows while the layers are read in order; ``current`` is what each blob stands for by now."""
 
     current: dict[str, Value]
+    names: tuple[Names, Names] = field(default_factory=lambda: (Names(), Names()))
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
@@ -52,6 +53,8 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
     graph = _Graph({name: Value(name, shape) for name, shape in net.inputs.items()})
     for name, shape in net.inputs.items():
         _check_size(f"{net.path}: input {name!r}", shape)
+    graph.names[0].taken.update(net.inputs, *names)
+    _check_weight_names(net, weights)
     for layer, tops in zip(net.layers, names):
         _add(net, layer, tops, weights, graph)
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
@@ -62,7 +65,7 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
 def _tensor_names(net: Net) -> list[tuple[str, ...]]:
     """For each layer the tensor names of its tops."""
     left = Counter(top for layer in net.layers for top in layer.tops)
-    taken = {*net.inputs, *left}
+    taken = Names({*net.inputs, *left})
     names = []
     for layer in net.layers:
         tops = []
@@ -70,11 +73,8 @@ def _tensor_names(net: Net) -> list[tuple[str, ...]]:
             left[top] -= 1
             name = top
             if left[top] or top in net.inputs:
-                name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
-            while name in taken and name != top:
-                name += "'"
-            taken.add(name)
-            tops.append(name)
+                name = layer.name if layer.name not in taken.taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
+            tops.append(name if name == top else taken.fresh(name))
         names.append(tuple(tops))
     return names
 
@@ -87,7 +87,7 @@ def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None,
     for index, top in enumerate(layer.tops):
         if top in graph.current and layer.bottoms[index : index + 1] != (top,):
             raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
-    piece = Piece(layer, tuple(graph.current[bottom] for bottom in layer.bottoms), tops, weights)
+    piece = Piece(layer, tuple(graph.current[bottom] for bottom in layer.bottoms), tops, weights, graph.names)
     try:
         values = LAYERS[layer.type](piece)
     except (ValueError, IndexError, ArithmeticError) as error:
@@ -96,11 +96,15 @@ def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None,
         _check_size(layer.where, value.shape)
         graph.current[top] = value
         graph.shapes[value.name] = value.shape
-    for name in piece.constants:
-        if name in graph.constants:
-            raise ModelError(f"{layer.where}: another layer has the same name; weights are found by it, so rename one")
     graph.nodes.extend(piece.nodes)
     graph.constants.update(piece.constants)
+
+
+def _check_weight_names(net: Net, weights: Weights | None) -> None:
+    names = Counter(layer.name for layer in net.layers)
+    for layer in net.layers:
+        if weights and names[layer.name] > 1 and weights.blobs.get(layer.name):
+            raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
 
 
 def _check_type(layer: Layer) -> None:
@@ -134,7 +138,7 @@ def _check_size(where: str, shape: Shape) -> None:
 def _proto(net: Net, graph: _Graph) -> ModelProto:
     from onnx import TensorProto, helper, numpy_helper
 
-    def info(name: str, shape: Shape) -> object:
+    def info(name: str, shape: Shape) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     read = {name for node in graph.nodes for name in node.input}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,12 +30,27 @@ class Value:
     shape: Shape
 
 
+class Names:
+    """Names that are in use in a graph, and new ones that are not."""
+
+    def __init__(self, taken: Iterable[str] = ()):
+        self.taken = set(taken)
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted``, with as many ' behind it as make it a name of its own."""
+        while wanted in self.taken:
+            wanted += "'"
+        self.taken.add(wanted)
+        return wanted
+
+
 @dataclass(eq=False)
 class Piece:
     """One layer on its way to ONNX.
 
     inputs   the tensors its bottoms stand for at this point of the net.
     tops     the tensor names its tops get.
+    names    the names of tensors and of nodes that the graph has so far.
     nodes, constants   what the layer function has written so far.
     """
 
@@ -42,6 +58,7 @@ class Piece:
     inputs: tuple[Value, ...]
     tops: tuple[str, ...]
     weights: Weights | None
+    names: tuple[Names, Names]
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -87,33 +104,35 @@ class Piece:
             self.fail(f"needs a {what} of shape {list(shape)}; {self._file()} has one of shape {list(given)}")
         return blob.values.reshape(shape)
 
-    def blob_count(self) -> int:
-        """How many blobs the caffemodel has for this layer."""
-        return len(self._blobs())
-
     def constant(self, name: str, array: np.ndarray) -> str:
         """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
-        self.constants[f"{self.layer.name}_{name}"] = array
-        return f"{self.layer.name}_{name}"
+        name = self.names[0].fresh(f"{self.layer.name}_{name}")
+        self.constants[name] = array
+        return name
+
+    def inner(self, what: str) -> str:
+        """The name of a tensor inside the layer, which no dump shows."""
+        return self.names[0].fresh(f"{self.layer.name}/{what}")
 
     def node(self, op_type: str, *operands: str | Value | np.ndarray, to: str | None = None, **attributes: Any) -> str:
-        """Add a node and give its output's name: ``to``, or an inner name that no dump shows.
+        """Add a node and give its output's name: ``to``, or an inner one. Arrays become constants.
 
-        Arrays become constants.
+        The node that makes a top has the layer's name.
         """
         from onnx import helper
 
-        output = to or f"{self.layer.name}/{op_type}_{len(self.nodes)}"
-        inputs = [self._operand(operand, f"{len(self.nodes)}_{i}") for i, operand in enumerate(operands)]
-        if op_type == "Cast":
+        output = to or self.inner(op_type.lower())
+        inputs = [self._operand(operand) for operand in operands]
+        name = self.names[1].fresh(self.layer.name if output in self.tops else output)
+        if "to_type" in attributes:  # Cast's attribute is called ``to``, as our own argument is
             attributes["to"] = attributes.pop("to_type")
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=self.layer.name, **attributes))
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=name, **attributes))
         return output
 
-    def _operand(self, operand: str | Value | np.ndarray, suffix: str) -> str:
+    def _operand(self, operand: str | Value | np.ndarray) -> str:
         if isinstance(operand, Value):
             return operand.name
-        return operand if isinstance(operand, str) else self.constant(f"const{suffix}", np.asarray(operand))
+        return operand if isinstance(operand, str) else self.constant("const", np.asarray(operand))
 
     def _blobs(self) -> Any:
         if self.weights is None:

@@ -74,13 +74,12 @@ def arg_max(piece: Piece) -> list[Value]:
         piece.node("Identity", chosen, to=piece.tops[0])
         return [Value(piece.tops[0], (*shape[:axis], param.top_k, *shape[axis + 1 :]))]
     # [N, top_k] -> [N, 1, top_k], or [N, 2, top_k] with the values behind the places.
-    rows = [piece.node("Unsqueeze", name, np.array([1], np.int64)) for name in (places, values)]
+    row = np.array([1], np.int64)
     if param.out_max_val:
+        rows = [piece.node("Unsqueeze", name, row) for name in (places, values)]
         piece.node("Concat", *rows, to=piece.tops[0], axis=1)
     else:
-        piece.nodes.pop()
-        piece.constants.popitem()
-        piece.nodes[-1].output[0] = piece.tops[0]
+        piece.node("Unsqueeze", places, row, to=piece.tops[0])
     return [Value(piece.tops[0], (shape[0], 1 + param.out_max_val, param.top_k))]
 
 
@@ -89,7 +88,7 @@ def _largest(piece: Piece, source: Value | str, axis: int, size: int, count: int
     ends = [np.array([number], np.int64) for number in (-1, -INT_MAX - 1, axis, -1)]
     backwards = piece.node("Slice", source, *ends)
     values = piece.node("TopK", backwards, np.array([count], np.int64), axis=axis, largest=1, sorted=1)
-    places = f"{piece.layer.name}/places"
+    places = piece.inner("places")
     piece.nodes[-1].output.append(places)
     forwards = piece.node("Sub", np.array(size - 1, np.int64), places)
     return values, piece.node("Cast", forwards, to_type=FLOAT)

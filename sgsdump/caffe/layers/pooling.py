@@ -121,7 +121,7 @@ def _maximum(piece: Piece, rows: Axis, columns: Axis, pads: list[int], shape: tu
     )
     values = [Value(name, shape) for name in piece.tops]
     if len(values) == 2:
-        indices = f"{piece.layer.name}/indices"
+        indices = piece.inner("indices")
         piece.nodes[-1].output.append(indices)
         # ONNX counts through the whole tensor, Caffe inside each channel.
         inside = piece.node("Mod", indices, np.array(rows.size * columns.size, np.int64))

@@ -30,7 +30,7 @@ def interp(piece: Piece) -> list[Value]:
 
 
 def upsample(piece: Piece) -> list[Value]:
-    """One bottom: every number repeated. Two: each number goes where the mask of the pooling before says, 0 elsewhere."""
+    """One bottom: every number repeated. Two: each number goes where the mask of a pooling before says, among zeros."""
     piece.expect(1, 2)
     _check_picture(piece)
     param = piece.message.upsample_param
