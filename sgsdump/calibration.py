@@ -46,6 +46,11 @@ def simplify(model: Model) -> Model:
     return replace(model, proto=fold_constants(ordered), folder=None)
 
 
+def deployed(model: Model, fuse: bool = True) -> ModelProto:
+    """The float model as the hardware computes it: BatchNormalization folded, unless every layer stays visible."""
+    return fold_batchnorm(model.proto) if fuse else model.proto
+
+
 def measure_ranges(
     model: Model,
     feeds: Iterable[Feed],
@@ -83,10 +88,10 @@ def measure_ranges(
             see(layer.name, layer.array, label)
     if label is None:
         raise InputError("there is no picture to calibrate with")
-    deployed = Graph(fold_batchnorm(model.proto) if fuse else model.proto)
-    for name in deployed.constants:
-        see(name, deployed.value(name), "the model's own weights")
-    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *deployed.constants])
+    own = Graph(deployed(model, fuse))
+    for name in own.constants:
+        see(name, own.value(name), "the model's own weights")
+    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
     return {name: Range.of(low[name], high[name]) for name in order if name in low}
 
 
@@ -114,12 +119,12 @@ def make_fixed(
     """
     config = config or InputConfig(())
     _check_names(model, config)
-    proto = fold_batchnorm(model.proto) if fuse else model.proto
+    proto = deployed(model, fuse)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
     ranges = {name: found for name, found in ranges.items() if name not in float_inputs}
     if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
-    pictures = {e.name: _picture(model, e) for e in config.inputs if e.is_picture and e.name in ranges}
+    pictures = pictures_of(model, config, ranges)
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(o.name for o in config.outputs if not o.dequantised)
@@ -162,6 +167,12 @@ def _check_names(model: Model, config: InputConfig) -> None:
         for name in given:
             if name not in known:
                 raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(known)}")
+
+
+def pictures_of(model: Model, config: InputConfig, ranges: Mapping[str, Range]) -> dict[str, Picture]:
+    """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
+    no picture's."""
+    return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
 
 
 def _picture(model: Model, entry: ModelInput) -> Picture:

@@ -63,3 +63,10 @@ def executors() -> Family:
     from sgsdump.executors import EXECUTORS
 
     return EXECUTORS
+
+
+def whole_graphs() -> Family:
+    """The table of executors that run a whole graph in one go: name -> a class to load serialised ONNX with."""
+    from sgsdump.executors import WHOLE_GRAPHS
+
+    return WHOLE_GRAPHS

@@ -3,3 +3,4 @@
 from sgsdump.family import Family
 
 EXECUTORS = Family("executor", {"onnxruntime": "sgsdump.executors.onnx_runtime:SegmentRunner"})
+WHOLE_GRAPHS = Family("whole-graph executor", {"onnxruntime": "sgsdump.executors.whole_graph:WholeGraph"})

@@ -86,6 +86,23 @@ def fixed_facts(proto: ModelProto) -> dict[str, Any] | None:
     return None
 
 
+def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
+    """The integers of a weight: round(w / scale) within the symmetric limits of its type."""
+    limit = np.iinfo(quant.dtype).max  # type: ignore[type-var]
+    return np.clip(np.round(weight / _along(quant, weight.ndim, np.float64)), -limit, limit).astype(quant.dtype)
+
+
+def fake_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
+    """The float32 values a stored weight means."""
+    return store_weight(weight, quant).astype(np.float32) * _along(quant, weight.ndim, np.float32)
+
+
+def _along(quant: Quant, ndim: int, dtype: type) -> np.ndarray:
+    """The scale shaped to multiply a weight of ``ndim`` dimensions."""
+    scale: np.ndarray = np.asarray(quant.scale, dtype)
+    return scale if quant.axis is None else scale.reshape([-1 if i == quant.axis else 1 for i in range(ndim)])
+
+
 class _Writer:
     """Collects the nodes and constants of the fixed model while the operators pass by in order."""
 
@@ -146,12 +163,7 @@ class _Writer:
         quant = self.plan.weights[node.output[0]]
         name = f"{node.input[1]}#{quant.dtype}" + (f":{node.output[0]}" if self._shared(node.input[1]) else "")
         self.weights[node.output[0]] = name
-        array = self.graph.value(node.input[1])
-        scale = np.asarray(quant.scale, np.float64)
-        if quant.axis is not None:
-            scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(array.ndim)])
-        limit = np.iinfo(quant.dtype).max
-        stored = np.clip(np.round(array / scale), -limit, limit).astype(quant.dtype)
+        stored = store_weight(self.graph.value(node.input[1]), quant)
         self.dequantise(self.constant(name, stored), quant, f"{name}#real")
         self.weight_facts[name] = {
             "name": node.input[1],
@@ -206,6 +218,7 @@ class _Writer:
             "version": 1,
             "tensors": self.tensors,
             "weights": self.weight_facts,
+            "convolutions": self.weights,
             "operators": [self._operator_facts(op) for op in self.plan.operators],
         }
 

@@ -1,0 +1,43 @@
+"""onnxruntime, one session for the whole graph: only chosen outputs, as fast as it goes, again and again.
+
+For trying many quant plans: the graph never changes, the inputs do. Several threads may run one session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from sgsdump.errors import ModelError
+
+FATAL = 4
+
+
+class WholeGraph:
+    """A session over ``model`` (serialised ONNX). Raises ModelError when onnxruntime will not load it."""
+
+    def __init__(self, model: bytes, threads: int = 0):
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.intra_op_num_threads = threads
+        options.log_severity_level = FATAL
+        # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        try:
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ModelError(f"onnxruntime cannot load the graph: {str(error).splitlines()[0]}") from error
+
+    def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """The outputs by name; values of ``feed`` are arrays, or what ``hold`` gave."""
+        held = {name: value if isinstance(value, ort.OrtValue) else self.hold(value) for name, value in feed.items()}
+        values = self._session.run_with_ort_values(list(outputs), held)
+        return {name: value.numpy() for name, value in zip(outputs, values)}
+
+    @staticmethod
+    def hold(array: np.ndarray) -> ort.OrtValue:
+        """An array kept where onnxruntime reads it, for inputs that are fed many times."""
+        return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
