@@ -74,12 +74,13 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | No
     partners = {id(r): p for p in given.pairs for r in (p.sample, p.benchmark)}
 
     def reason(record: Record, others: dict[str, list[Record]], side: str) -> str:
-        known = given.apart.get(id(record)) or state.why.get(id(record))
         return (
-            known
+            given.apart.get(id(record))
+            or state.why.get(id(record))
             or _taken(record, others, side, partners)
+            or _elsewhere(record, others, side)
             or given.reasons.get(id(record))
-            or _absent(record, others, side)
+            or f"no {record.io}put of this name in the {side}"
         )
 
     left_over = (
@@ -191,15 +192,15 @@ def _taken(record: Record, others: dict[str, list[Record]], side: str, partners:
     return ""
 
 
-def _absent(record: Record, others: dict[str, list[Record]], side: str) -> str:
-    """Why nothing in the other dump goes with a record."""
+def _elsewhere(record: Record, others: dict[str, list[Record]], side: str) -> str:
+    """That the other dump has the name, but not as what it could be paired with."""
     same = others.get(normalised(record.name), [])
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant} - {record.slot})
     if record.io == "out" and slots:
         return f"the {side} has it only as output {_list(slots)}, not {record.slot}"
     if same:
         return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
-    return f"no {record.io}put of this name in the {side}"
+    return ""
 
 
 def _list(items: list) -> str:

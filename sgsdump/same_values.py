@@ -54,7 +54,8 @@ def pairs_by_value(
     """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
     given = given or Given()
     unclear: dict[int, str] = {}
-    sample, benchmark = (_held(side, inputs, given, unclear, run) for side in (ours, theirs))
+    sample = _held(ours, inputs, given, run, "benchmark", unclear)
+    benchmark = _held(theirs, inputs, given, run, "sample", unclear)
     sizes = sample.keys() & benchmark.keys()
     tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample[size], benchmark[size])]
     errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
@@ -69,20 +70,24 @@ def pairs_by_value(
     return Given((*given.pairs, *pairs), given.apart, reasons)
 
 
-def _held(side: RealValues, inputs: bool, given: Given, unclear: dict[int, str], run: Mapper) -> dict[int, list[Held]]:
+def _held(
+    own: RealValues, inputs: bool, given: Given, run: Mapper, side: str, unclear: dict[int, str]
+) -> dict[int, list[Held]]:
     """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    free = [(record, values) for record, values in side.readable(inputs) if id(record) not in settled]
+    free = [(record, values) for record, values in own.readable(inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
     for place, ((record, values), stats) in enumerate(zip(free, run(lambda item: _summary(item[1]), free))):
         if stats.count < SMALLEST:
-            unclear[id(record)] = f"its {stats.count} values are too few to find it by, and its name is not there"
+            why = "too few values to be found by them"
         elif stats.finite < stats.count:
-            unclear[id(record)] = "it holds NaN or Inf, so its values do not tell it, and its name is not there"
+            why = "NaN or Inf among its values, so they do not tell it"
         elif stats.min == stats.max:
-            unclear[id(record)] = "all its values are equal, so they do not tell it, and its name is not there"
+            why = "one value throughout, which does not tell it"
         else:
             groups[stats.count].append(Held(place, record, values, stats))
+            continue
+        unclear[id(record)] = f"no {record.io}put of this name in the {side}, and {why}"
     return groups
 
 
@@ -156,4 +161,4 @@ def _why(item: Held, equal: dict[tuple[int, int], tuple[float, Held, Held]], sid
     others = [b if a is item else a for _, a, b in equal.values() if a is item or b is item]
     if others:
         return f"it holds the values of {others[0].record.name!r} of the {side}, which is paired already"
-    return f"no tensor of the {side} holds its values, and none that is left has its name"
+    return f"no {item.record.io}put of this name in the {side}, and none that holds its values"
