@@ -1,10 +1,17 @@
 """What every test may use: the genuine files beside the checkout, where they are present."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+# No test asserts on time, so no deadlines; CI tries the same examples each time, so that it can be believed.
+settings.register_profile("people", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "people")
 
 
 @pytest.fixture(scope="session")
