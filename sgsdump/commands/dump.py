@@ -8,6 +8,10 @@ examples:
   sgsdump dump --model_file net.onnx -i pictures/ --input_config input_config.ini -o out.bin
   sgsdump dump --model_file net.onnx -i a.npy,b.npy -n a.py,b.py
   sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py --dump_bin False
+  sgsdump dump --model_file net.prototxt --weight_file net.caffemodel -i cat.jpg -n preprocess.py
+
+Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
+in place has its last value. --every_layer adds the values that were written over, under their layers' names.
 """
 
 from __future__ import annotations
@@ -29,10 +33,14 @@ if TYPE_CHECKING:
 
 HELP = "every layer of a model into one dump"
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
+CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model_file", required=True, metavar="MODEL", help="float model (ONNX)")
+    parser.add_argument(
+        "-m", "--model_file", required=True, metavar="MODEL", help="float model: ONNX, or Caffe's .prototxt"
+    )
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
     parser.add_argument("-i", "--image", required=True, help="picture, folder, list file, .npy, or random[:SEED]")
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", metavar="INI", help="input_config.ini, for the built-in preprocess")
@@ -42,8 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="True",
         help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
     )
+    parser.add_argument("--every_layer", action="store_true", help="Caffe: also what in-place layers wrote over")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT.bin", help=f"dump to write (default: {DEFAULT_OUTPUT})"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT.bin",
+        help=f"dump to write (default: {DEFAULT_OUTPUT}; of a Caffe model {CAFFE_OUTPUT})",
     )
 
 
@@ -53,8 +66,11 @@ def run(args: argparse.Namespace) -> int:
 
     config = input_config.read(args.input_config) if args.input_config else None
     text = args.dump_bin == "False"
-    output = args.output or DEFAULT_OUTPUT.with_suffix(".txt" if text else ".bin")
-    dump_all(open_model(args.model_file), args.image, args.preprocess, config, output, text=text)
+    model = open_model(args.model_file, args.weight_file)
+    caffe = model.blobs is not None
+    output = args.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
+    every = args.every_layer
+    dump_all(model, args.image, args.preprocess, config, output, text=text, caffe=caffe, every_layer=every)
     return 0
 
 
@@ -68,12 +84,14 @@ def dump_all(
     text: bool = False,
     caffe: bool = False,
     own_outputs_first: bool = False,
+    every_layer: bool = False,
 ) -> None:
     """Dump every input in turn and print what was written. The folder of the SDK's default output is made.
 
     text               values printed, in ``output`` and one file per tensor in NHWC/ and NCHW/ beside it.
     caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
     own_outputs_first  in the order of onnx_dump_data.py.
+    every_layer        of a model with in-place layers also the tensors they wrote over.
     """
     from sgsdump import listing
     from sgsdump.executor import executors
@@ -87,12 +105,13 @@ def dump_all(
     targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
     runner = executors()["onnxruntime"](model, keep_sessions=len(targets) > 1)
     outputs = [info.name for info in model.proto.graph.output]
+    shown = model.blobs | model.overwritten if model.blobs and every_layer else model.blobs
     for target, (label, feed) in zip(targets, runs):
         if output.parent == DEFAULT_OUTPUT.parent:
             make_folder(output.parent)
         tally = Tally()
         with counter(f"dump {label}", "layer") as progress:
-            layers = runner.run(feed, progress=progress)
+            layers = runner.run(feed, shown, progress)
             if own_outputs_first:
                 layers = listing.own_outputs_first(runner, feed, outputs, progress)
             _write(layers, feed, target, tally, target.stem.removeprefix(output.stem), text, caffe)
