@@ -34,7 +34,8 @@ def run(argv: Sequence[str]) -> int:
     ]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model")
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
     parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L1", help="only L1 is here")
@@ -45,7 +46,9 @@ def run(argv: Sequence[str]) -> int:
     for note in notes(args, no_effect) + level:
         print(f"calibrator.py: {note}", file=sys.stderr)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(target(args))]
-    return sgsdump(["calibrate", *given, *(["-n", args.preprocess] if args.preprocess else [])])
+    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+        given += [option, value] if value else []
+    return sgsdump(["calibrate", *given])
 
 
 def target(args: argparse.Namespace) -> Path:

@@ -34,7 +34,8 @@ def run(argv: Sequence[str]) -> int:
     ]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model")
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
     parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L1", help="only L1 is here")
@@ -48,7 +49,9 @@ def run(argv: Sequence[str]) -> int:
     if args.quant_file:
         raise ConfigError("--quant_file cannot be imported; name the INT16 layers in input_config.ini, [CONV_CONFIG]")
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(target(args))]
-    return sgsdump(["calibrate", *given, *(["-n", args.preprocess] if args.preprocess else [])])
+    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+        given += [option, value] if value else []
+    return sgsdump(["calibrate", *given])
 
 
 def target(args: argparse.Namespace) -> Path:

@@ -26,8 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    from sgsdump.commands.simulate import simulate_all
-    from sgsdump.model import open_model
+    from sgsdump.commands.simulate import open_as, simulate_all
     from sgsdump.sdk_options import NoEffect, accept, notes
     from sgsdump.sidecars import input_config
     from sgsdump.unknown_output import write_outputs
@@ -45,6 +44,7 @@ def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model, or the fixed model calibrator.py made")
+    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-l", "--label", help="names of the classes, one a line")
     parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"])
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"])
@@ -56,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"simulator.py: {note}", file=sys.stderr)
     names = read_labels(args.label) if args.label and args.category == "Classification" else []
     config = input_config.read(args.input_config) if args.input_config else None
-    model = open_model(args.model)
+    model = open_as(args.type, args.model, args.weight_file)
     for label, simulation in simulate_all(model, args.type, args.image, args.preprocess, config):
         ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]
         outputs = {name: simulation.outputs[name] for name in ordered}

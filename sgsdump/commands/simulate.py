@@ -26,7 +26,10 @@ HELP = "run one picture through a float or fixed model, dump its layers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", required=True, help="float model, or the fixed model calibrate made (ONNX)")
+    parser.add_argument(
+        "-m", "--model", required=True, help="float model (ONNX, .prototxt) or the fixed one of calibrate"
+    )
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
     parser.add_argument("-i", "--image", required=True, help="picture, .npy, Input_shape= text, or random[:SEED]")
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
@@ -34,13 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.model import open_model
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
-    for _ in simulate_all(open_model(args.model), args.type, args.image, args.preprocess, config):
+    model = open_as(args.type, args.model, args.weight_file)
+    for _ in simulate_all(model, args.type, args.image, args.preprocess, config):
         pass
     return 0
+
+
+def open_as(kind: str, path: str, weights: str | None = None) -> Model:
+    """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at."""
+    from sgsdump.errors import ModelError
+    from sgsdump.model import open_model
+
+    if kind == "Offline":
+        raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
+    return open_model(path, weights)
 
 
 def simulate_all(
@@ -53,7 +66,7 @@ def simulate_all(
 ) -> Iterator[tuple[str, Simulation]]:
     """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give what came of it.
 
-    kind    ``Float``, ``Fixed`` or ``Offline``.
+    kind    ``Float`` or ``Fixed``.
     config  for a float model's built-in preprocess; a fixed model remembers its own.
     Raises ModelError when ``kind`` is not what the model is.
     """
@@ -65,8 +78,6 @@ def simulate_all(
     from sgsdump.sidecars import debug_config
     from sgsdump.simulation import fixed_config, is_fixed, simulate
 
-    if kind == "Offline":
-        raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
     debug = debug_config.read(folder) or debug_config.DebugConfig()
     if kind == "Float":
         model = simplify(model)

@@ -1,0 +1,343 @@
+"""Each door is run as the SDK's manual shows it: as a program, by its path, from a work folder of the user's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+from small_nets import node, residual_net
+
+from sgsdump import Dump, Record, Tensor, open_dump, save_dump
+from sgsdump.formats import sigmastar_bin
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+DOORS = sorted(path.name for path in TOOLS.iterdir() if path.is_file() and os.access(path, os.X_OK))
+PREPROCESS = """
+import numpy as np
+from PIL import Image
+
+def get_image(img_path, resizeH=8, resizeW=8, norm=True, nchw=False):
+    pixels = np.asarray(Image.open(img_path).convert("RGB").resize((resizeW, resizeH)), np.float32)
+    if norm:
+        pixels = (pixels - 127) / 128
+    return (pixels.transpose(2, 0, 1) if nchw else pixels)[None]
+"""
+INPUT_CONFIG = """
+[INPUT_CONFIG]
+inputs = data;
+training_input_formats = RGB;
+input_formats = RGB;
+quantizations = TRUE;
+mean = 127:127:127;
+std_value = 128;
+[OUTPUT_CONFIG]
+outputs = prob;
+dequantizations = TRUE;
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The user's folder: net_float.onnx (outputs prob, cat and sig), img.bmp, pre.py, input_config.ini."""
+    proto = residual_net().proto
+    proto.graph.node.append(node("Concat", ["c3", "sig"], "cat", axis=1))
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("cat", "sig"))
+    (tmp_path / "three.onnx").write_bytes(onnx.shape_inference.infer_shapes(proto).SerializeToString())
+    (tmp_path / "net_float.onnx").write_bytes(residual_net().proto.SerializeToString())
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "img.bmp")
+    (tmp_path / "pre.py").write_text(PREPROCESS)
+    (tmp_path / "input_config.ini").write_text(INPUT_CONFIG)
+    return tmp_path
+
+
+def door(work: Path, *words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [str(TOOLS / str(words[0])), *map(str, words[1:])]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, **(env or {})}
+    return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def succeeds(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
+    done = door(work, *words, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fails(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
+    """The one line a door says when it ends with status 2."""
+    done = door(work, *words, env=env)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_onnx_dump_data(work: Path) -> None:
+    words = "--model_file three.onnx --image ./img.bmp --dump_bin True -n pre.py".split()
+    succeeds(work, "onnx_dump_data.py", *words)
+    assert [path.name for path in (work / "dumpData").iterdir()] == ["onnx_NHWC_outtensor_dump.bin"]
+    dump = open_dump(work / "dumpData/onnx_NHWC_outtensor_dump.bin")
+    assert dump.variant == sigmastar_bin.FRAMEWORK
+    inner = ["c1", "r1", "c2", "add", "r2", "pool", "c3", "gap", "flat", "fc"]
+    assert [record.name for record in dump.records] == ["cat", "sig", *inner, "prob"]
+    assert [record.op_index for record in dump.records] == list(range(13))
+    words[words.index("True")] = "False"
+    succeeds(work, "onnx_dump_data.py", *words)
+    text = open_dump(work / "dumpData/onnx_NHWC_outtensor_dump.txt")
+    for record, printed in zip(dump.records, text.records, strict=True):
+        assert (record.name, record.op_type, record.tensor.info) == (printed.name, printed.op_type, printed.tensor.info)
+        assert np.abs(record.tensor.real() - printed.tensor.real()).max() <= 5.1e-7
+    for layout, data, cat in (("NHWC", "(1, 8, 8, 3)", "(1, 4, 4, 12)"), ("NCHW", "(1, 3, 8, 8)", "(1, 12, 4, 4)")):
+        files = {path.name for path in (work / "dumpData" / layout).iterdir()}
+        assert len(files) == 14
+        assert {f"data#{data}", f"cat#{cat}", "prob#(1, 5)"} <= files
+        lines = (work / "dumpData" / layout / f"data#{data}").read_text().splitlines()
+        assert lines[1] == "input[0] data = {"
+
+
+def test_onnx_dump_data_of_several_pictures(work: Path) -> None:
+    Image.new("RGB", (8, 8)).save(work / "black.bmp")
+    (work / "list.txt").write_text("img.bmp\nblack.bmp\n")
+    words = "--model_file net_float.onnx --image list.txt --dump_bin False -n pre.py".split()
+    succeeds(work, "onnx_dump_data.py", *words)
+    stem = "onnx_NHWC_outtensor_dump"
+    files = {"NHWC_img", "NCHW_img", "NHWC_black", "NCHW_black", f"{stem}_img.txt", f"{stem}_black.txt"}
+    assert {path.name for path in (work / "dumpData").iterdir()} == files
+
+
+def test_onnx_dump_data_equals_the_genuine_dump(work: Path, shared: Path) -> None:
+    folder = shared / "sigmastar"
+    words = ["--model_file", folder / "model/tiny.onnx", "-i", folder / "model/in_norm.txt", "--dump_bin", "True"]
+    succeeds(work, "onnx_dump_data.py", *words)
+    genuine = open_dump(folder / "reference_dumps/onnx/dump_bin_True/onnx_NHWC_outtensor_dump.bin")
+    ours = open_dump(work / "dumpData/onnx_NHWC_outtensor_dump.bin")
+    same_dump(ours, genuine, 1e-5)
+
+
+def test_caffe_dump_data_equals_the_genuine_dump(work: Path, shared: Path) -> None:
+    folder = shared / "sigmastar"
+    model = ["--model_file", folder / "model/tiny.prototxt", "--weight_file", folder / "model/tiny.caffemodel"]
+    for binary in ("True", "False"):
+        words = [*model, "--i", folder / "model/in_norm.txt", "--dump_bin", binary]
+        succeeds(work, "caffe_dump_data.py", *words)
+    genuine = folder / "reference_dumps/caffe"
+    same_dump(
+        open_dump(work / "dumpData/caffe_NHWC_outtensor_dump.bin"),
+        open_dump(genuine / "dump_bin_True/caffe_NHWC_outtensor_dump.bin"),
+        1e-4,  # the genuine values come from another runtime
+    )
+    assert (work / "dumpData/shape.txt").read_bytes() == (genuine / "dump_bin_True/shape.txt").read_bytes()
+    for file in (genuine / "dump_bin_False").rglob("*"):
+        ours = work / "dumpData" / file.relative_to(genuine / "dump_bin_False")
+        if file.is_file() and file.name != "shape.txt":
+            same_dump(open_dump(ours), open_dump(file), 1e-4)
+
+
+def same_dump(ours: Dump, genuine: Dump, tolerance: float) -> None:
+    """Everything but the values is equal; these are to ``tolerance`` of each tensor's maximum."""
+    assert ours.variant == genuine.variant
+    for record, other in zip(ours.records, genuine.records, strict=True):
+        assert (record.io, record.slot, record.op_index, record.op_type) == (
+            other.io,
+            other.slot,
+            other.op_index,
+            other.op_type,
+        )
+        assert record.tensor.info == other.tensor.info
+        values = other.tensor.real()
+        assert np.abs(record.tensor.real() - values).max() <= tolerance * np.abs(values).max()
+
+
+def test_tflite_dump_data(work: Path, shared: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="the extra tflite is not installed")
+    folder = shared / "sigmastar"
+    for binary in ("True", "False"):
+        words = ["-m", folder / "model/tiny.tflite", "-i", folder / "model/in_norm.txt", "--dump_bin", binary]
+        succeeds(work, "tflite_dump_data.py", *words)
+        name = "tflite_outtensor_dump.bin"
+        genuine = open_dump(folder / "reference_dumps/tflite" / f"dump_bin_{binary}" / name)
+        same_dump(open_dump(work / "dumpData" / name), genuine, 5e-6)
+
+
+def test_tflite_dump_data_without_litert(work: Path) -> None:
+    (work / "ai_edge_litert.py").write_text("raise ImportError('absent')")
+    said = fails(work, "tflite_dump_data.py", "-m", "m.tflite", "-i", "img.bmp", env={"PYTHONPATH": str(work)})
+    assert "pip install 'sgsdump[tflite]'" in said
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "report"),
+    [
+        ("dumps/tiny_fixed_a_elim_dequant", "dumps/tiny_float_a_full", "fixed_vs_float"),
+        ("newstyle/fixed_new.bin", "newstyle/float_new.bin", "newstyle"),
+    ],
+)
+def test_auto_dump_debug_prints_the_genuine_report(
+    work: Path, shared: Path, sample: str, benchmark: str, report: str
+) -> None:
+    for place, name in ((sample, "sample.bin"), (benchmark, "benchmark.bin")):
+        file = shared / "sigmastar" / place
+        (work / name).symlink_to(file / "sigma_outtensor_dump.bin" if file.is_dir() else file)
+    shown = succeeds(work, "auto_dump_debug.sh", "SGS_IPU_SDK", work / "sample.bin", work / "benchmark.bin")
+    genuine = (shared / "sigmastar/compare_reports" / report / "doAnalyzeRmse_run.log").read_text().splitlines()
+    out = work / "Undefined_benchmark.bin_DumpDebug_out"
+    log = (out / "benchmark.bin_doAnalyzeRmse_run.log").read_text().splitlines()
+    assert log == [f"{out.resolve()}/genCompareLayer", *genuine[1:]]
+    assert shown.splitlines()[: len(log)] == log
+    assert "conv1" in shown.split("Not compared")[1]
+
+
+def test_auto_dump_debug_keeps_the_older_report(work: Path) -> None:
+    for name in ("sample.bin", "benchmark.bin"):
+        save_dump([Tensor.of("a", np.ones(4, np.float32))], work / name)
+    for _ in range(3):
+        succeeds(work, "auto_dump_debug.sh", "SDK", "sample.bin", "benchmark.bin")
+    assert len(list(work.glob("Undefined_benchmark.bin_DumpDebug_out_backup_at_*"))) == 2
+
+
+def test_auto_dump_debug_refuses(work: Path) -> None:
+    save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")
+    assert "end in .bin" in fails(work, "auto_dump_debug.sh", "SDK", "a.bin", "a.txt")
+    assert "3 or 7" in fails(work, "auto_dump_debug.sh", "a.bin", "a.bin")
+    assert "no such file" in fails(work, "auto_dump_debug.sh", "SDK", "a.bin", "b.bin")
+    assert "Classification" in fails(work, "auto_dump_debug.sh", "SDK", "f", "x", "img.bmp", "l", "Any", "pre.py")
+    assert not list(work.glob("*DumpDebug_out*"))
+
+
+def test_dump_debug_prints_the_genuine_lines(work: Path, shared: Path) -> None:
+    folder = shared / "sigmastar/newstyle"
+    files = [folder / "fixed_new.bin", folder / "float_new.bin"]
+    assert succeeds(work, "dump_debug.py", *files) == (folder / "dump_debug_fixed_float.txt").read_text()
+    assert succeeds(work, "dump_debug.py", *files, "block/dw").startswith("0.block/dw\tMSE:\t0.000637\t")
+    name, *rows = (work / "fixed.txt").read_text().splitlines()
+    assert name == "block/dw"
+    assert [len(row.split("  ")) for row in rows] == [17] * 75
+    values = np.array(" ".join(rows).split(), np.float32)
+    assert np.abs(values - open_dump(files[0])["block/dw"].real().reshape(-1)).max() <= 5.1e-7
+    assert (work / "float.txt").is_file()
+    assert "did you mean 'block/dw'" in fails(work, "dump_debug.py", *files, "block/dv")
+
+
+def test_dump_debug_reads_dumps_without_shapes(work: Path, shared: Path) -> None:
+    """The SDK's ends in a TypeError for the old simulators' dumps."""
+    names = ("tiny_fixed_a_elim_dequant", "tiny_float_a_full")
+    files = [shared / "sigmastar/dumps" / name / "sigma_outtensor_dump.bin" for name in names]
+    genuine = (shared / "sigmastar/newstyle/dump_debug_fixed_float.txt").read_text()
+    assert succeeds(work, "dump_debug.py", *files) == genuine
+
+
+def test_histogram(work: Path, shared: Path) -> None:
+    dump = shared / "sigmastar/dumps/tiny_float_a_full/sigma_outtensor_dump.bin"
+    succeeds(work, "histogram.py", dump, shared / "sigmastar/calibration/tiny_L1/tensor_min_max.txt")
+    assert len(list((work / "Histograms").glob("*.png"))) > 10
+
+
+def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
+    words = "-i img.bmp -m net_float.onnx -n pre.py --input_config input_config.ini --num_process 20".split()
+    done = door(work, "calibrator.py", *words, "--quant_level", "L5", "-c", "Unknown")
+    assert done.returncode == 0, done.stderr
+    assert "--num_process has no effect" in done.stderr
+    assert "--quant_level L5 is not here" in done.stderr
+    assert (work / "net_fixed.onnx").is_file()
+    assert (work / "log/tensor_min_max.txt").is_file()
+    first = (work / "net_fixed.onnx").read_bytes()
+    succeeds(work, "sim_calibrator.py", *words, "-o", ".")
+    assert (work / "net_fixed.onnx").read_bytes() == first
+    assert "--quant_file" in door(work, "sim_calibrator.py", *words, "--quant_file", "q.pkl").stderr
+
+    (work / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
+    simulator = "-i img.bmp -m net_fixed.onnx -c Unknown -t Fixed -n pre.py --skip_garbage".split()
+    succeeds(work, "simulator.py", *simulator)
+    fixed = (work / "sigma_outtensor_dump.bin").read_bytes()
+    prob = open_dump(work / "sigma_outtensor_dump.bin")["prob"].real().reshape(-1)
+    values = "".join(f"{v:.6f}  " for v in prob)
+    expected = f"prob Tensor:\n{{\ntensor dim:2,\tOriginal shape:[1 5]\ntensor data:\n{values}\n}}\n"
+    assert (work / "output/unknown_net_fixed.onnx_img.bmp.txt").read_text() == expected
+
+    (work / "labels.txt").write_text("zero\none\ntwo\nthree\nfour\n")
+    words = "-i img.bmp -m net_fixed.onnx -c Classification -t Fixed -n pre.py -l labels.txt".split()
+    best = int(prob.argmax())
+    name = ["zero", "one", "two", "three", "four"][best]
+    assert f"1. class {best} {name}, score {prob[best]:f}" in succeeds(work, "simulator.py", *words)
+    assert "offline models" in fails(work, "simulator.py", *"-i img.bmp -m x -c Unknown -t Offline".split())
+
+    (work / "DebugConfig.txt").write_text("my own\n")  # the script's own folders are read, not this one
+    models = ["SDK", "net_float.onnx", "net_fixed.onnx", "img.bmp", "labels.txt", "Unknown", "pre.py"]
+    shown = succeeds(work, "auto_dump_debug.sh", *models)
+    out = work / "Unknown_net_float.onnx_DumpDebug_out"
+    assert (out / "fixed/sigma_outtensor_dump.bin").read_bytes() == fixed
+    assert (out / "net_float.onnx_doAnalyzeRmse_run.log").read_text() in shown
+    assert "11.prob.xx.output0\tOP: SOFTMAX  Type: float  MSE: " in shown
+    assert "Past COS < 0.99 or RMSE > 0.1: none." in shown
+
+
+def test_splite_doors(work: Path) -> None:
+    tensors = [Tensor.of("a/b", np.arange(6, dtype=np.float32)), Tensor.of("z" * 500, np.ones(2, np.float32))]
+    save_dump([Record("out", i, 3, "SPLIT", tensor) for i, tensor in enumerate(tensors)], work / "dump.bin")
+    succeeds(work, "splite_binary_to_binary", "dump.bin")
+    file = work / "dump/3.a_b.xx.output0/output"
+    assert file.read_bytes().endswith(b"//buffer data size: 24\n" + np.arange(6, dtype=np.float32).tobytes())
+    assert len(list((work / "dump").glob("3.zzz*.xx.output1/output"))) == 1
+    succeeds(work, "splite_dump_binary", "dump.bin", "-o", "text")
+    printed = (work / "text/3.a_b.xx.output0/_data").read_text()
+    assert "\n0.000000, 1.000000, 2.000000, 3.000000, 4.000000, 5.000000, \n" in printed
+    assert "no such file" in fails(work, "splite_binary_to_binary", "absent.bin")
+
+
+def test_show_address(work: Path) -> None:
+    tools = work / "bin"
+    tools.mkdir()
+    for name in ("bash", "head", "tail"):
+        found = next(path for folder in os.environ["PATH"].split(os.pathsep) if (path := Path(folder, name)).exists())
+        (tools / name).symlink_to(found)
+    (work / "core").write_bytes(b"\x7fELF" + bytes(100))
+    env = {"PATH": str(tools)}
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [str(tools / "bash"), str(TOOLS / "show_address.sh"), *map(str, words)]
+        return subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
+
+    assert (run("core").returncode, run("core", "absent").returncode, run("core", "pre.py").returncode) == (2, 2, 2)
+    assert "gdb is not installed" in run("core", "core").stderr
+    (tools / "gdb").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (tools / "gdb").chmod(0o755)
+    shown = run(tools / "bash", "core").stdout
+    assert shown.endswith(
+        f"|info proc mappings|-ex|info sharedlibrary|-ex|thread apply all backtrace|{tools}/bash|core|"
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in DOORS if not name.endswith(".sh")])
+def test_importing_a_door_does_nothing(name: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    before, path = sorted(work.iterdir()), list(sys.path)
+    loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    assert callable(module.main)
+    assert (sorted(work.iterdir()), sys.path) == (before, path)
+
+
+def test_a_checkout_that_is_not_installed_says_so(work: Path) -> None:
+    """Without site-packages the door still finds the package beside it, which misses numpy."""
+    command = [sys.executable, "-S", str(TOOLS / "onnx_dump_data.py"), "-m", "x", "-i", "y"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "is not installed; install what sgsdump needs: pip install" in done.stderr
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_readme_names_every_door(name: str) -> None:
+    assert f"`{name}`" in (TOOLS / "README.md").read_text(encoding="utf-8")
