@@ -64,10 +64,10 @@ def find_matches(
     for size, group in groups.items():
         places = np.random.default_rng(size).integers(0, size, PROBES)
         keys = sizes[size]
-        pool_probes = _probe_all([values for _, values in group], places)
+        pool_probes = probe_all([values for _, values in group], places)
         # turning one side is enough where every tensor that could be turned is on that side
         turned = any(values.array.ndim != 4 for _, values in group)
-        target_probes = _probe_all([targets[key][0] for key in keys], places, turned)
+        target_probes = probe_all([targets[key][0] for key in keys], places, turned)
         near = _nearest(target_probes, pool_probes, [targets[key][1] for key in keys])
         for key, numbers in zip(keys, near):
             values, own = targets[key]
@@ -91,7 +91,7 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
     return best
 
 
-def _probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """One row of probed values for each tensor as it lies and, with ``turned``, in the other layouts when it is 4-D;
     returned behind the number of the tensor each row is of, ascending."""
     owners, rows = [], []

@@ -2,8 +2,8 @@
 
 Two runs of the same weights give the same values but for rounding: COS above 1 - 1e-6 and an error of at most
 ``CLOSE`` = 1e-3 of the benchmark's norm, |a-b| <= 1e-3 |b|. Such an error bounds how far the norms, means and
-extremes of two tensors are apart, in whatever order their values lie; what differs by more is not looked at further,
-what does not is compared in full, in either layout.
+extremes of two tensors are apart, in whatever order their values lie. What passes that, and agrees at 64 probed places
+in some layout, is compared in full.
 
 Where several tensors hold the same values (a reshape's or flatten's copies), those that agree as well as the best are
 taken one to one: equal names first, then equal shapes, then in execution order; the pair's note says so. Tensors of
@@ -23,6 +23,7 @@ import numpy as np
 from sgsdump.align import Given, Pair, normalised
 from sgsdump.dump import Record
 from sgsdump.errors import ValuesError
+from sgsdump.fingerprint import PROBES, probe_all
 from sgsdump.metrics.cos import cos
 from sgsdump.orientation import measure
 from sgsdump.real_values import RealValues
@@ -31,6 +32,7 @@ from sgsdump.sums import Values
 
 LEAST_COS = 1 - 1e-6
 CLOSE = 1e-3
+PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
 SMALLEST = 4
 AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
 ROUNDING = 1e-7
@@ -54,8 +56,8 @@ def pairs_by_value(
     """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
     given = given or Given()
     unclear: dict[int, str] = {}
-    sample = _held(ours, inputs, given, run, "benchmark", unclear)
-    benchmark = _held(theirs, inputs, given, run, "sample", unclear)
+    sample = _held(ours, inputs, given, "benchmark", unclear)
+    benchmark = _held(theirs, inputs, given, "sample", unclear)
     sizes = sample.keys() & benchmark.keys()
     tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample[size], benchmark[size])]
     errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
@@ -70,14 +72,12 @@ def pairs_by_value(
     return Given((*given.pairs, *pairs), given.apart, reasons)
 
 
-def _held(
-    own: RealValues, inputs: bool, given: Given, run: Mapper, side: str, unclear: dict[int, str]
-) -> dict[int, list[Held]]:
+def _held(own: RealValues, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
     """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     free = [(record, values) for record, values in own.readable(inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
-    for place, ((record, values), stats) in enumerate(zip(free, run(lambda item: _summary(item[1]), free))):
+    for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
         if stats.count < SMALLEST:
             why = "too few values to be found by them"
         elif stats.finite < stats.count:
@@ -96,14 +96,26 @@ def _summary(values: Values) -> Stats:
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:
-    """The pairs whose figures are as near as those of equal values must be."""
+    """The pairs whose figures are as near as those of equal values must be, and whose probed values are near too."""
     a, b = (
         np.array([[s.l2norm, s.mean * math.sqrt(s.count), s.min, s.max] for s in (item.stats for item in group)])
         for group in (sample, benchmark)
     )
     limit = CLOSE * b[:, 0] * (1 + ROUNDING)
-    near = np.all(np.abs(a[:, None] - b) <= limit[:, None], axis=2)
-    yield from ((sample[i], benchmark[j]) for i, j in np.argwhere(near))
+    places = np.random.default_rng(sample[0].stats.count).integers(0, sample[0].stats.count, PROBES)
+    owners, rows = probe_all([item.values for item in sample], places)
+    their_owners, their_rows = probe_all([item.values for item in benchmark], places)
+    starts = np.searchsorted(their_owners, np.arange(len(benchmark)))
+    norms = (their_rows**2).sum(1)
+    for i, item in enumerate(sample):
+        near = np.all(np.abs(a[i] - b) <= limit[:, None], axis=1)
+        if near.any():
+            own = rows[owners == i]
+            # |p - q|² by one matrix product; its rounding is far below the limit
+            squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ their_rows.T, axis=0)
+            apart = np.minimum.reduceat(squares, starts) / PROBES
+            near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.count
+        yield from ((item, benchmark[j]) for j in np.flatnonzero(near))
 
 
 def _error(sample: Values, benchmark: Values) -> float:
@@ -128,6 +140,7 @@ def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterato
         if error <= AS_GOOD * min(best_ours[i], best_theirs[j]) + ROUNDING
     ]
     in_sample, in_benchmark = Counter(b.place for _, b in good), Counter(a.place for a, _ in good)
+    named = Counter((a.record.name, b.record.name) for a, b in good)
     taken: tuple[set[int], set[int]] = (set(), set())
     for a, b in sorted(good, key=_preference):
         if a.place in taken[0] or b.place in taken[1]:
@@ -139,7 +152,7 @@ def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterato
             f"one of {ours} equal tensors in the sample and {theirs} in the benchmark: taken by shape and order of "
             f"execution"
         )
-        if how != "value" or max(ours, theirs) == 1:
+        if max(ours, theirs) == 1 or (how == "name" and named[a.record.name, b.record.name] == 1):
             note = ""
         yield Pair(a.record, b.record, how, note)
 

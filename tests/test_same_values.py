@@ -81,6 +81,15 @@ def test_copies_go_by_name_then_shape_then_order_and_say_so():
     assert pairs == [("s", "x", "value"), ("y", "y", "name"), ("u", "z", "value")]
 
 
+def test_a_choice_among_names_is_said():
+    a = rand(1, 4, 5, 6)
+    twice = Dump([*dump(dup=a).records, *dump(dup=a).records])
+    pairs, found = matched(twice, twice)
+    assert pairs == [("dup", "dup", "name")] * 2 and all("one of 2 equal" in row.note for row in found.rows)
+    pairs, found = matched(dump(cat=a), dump(**{"cat one": a, "cat two": a}))
+    assert pairs == [("cat", "cat one", "normalised name")] and "2 in the benchmark" in found.rows[0].note
+
+
 def test_the_surplus_of_copies_is_listed():
     a = rand(1, 4, 5, 6)
     pairs, found = matched(dump(s=a), dump(x=a, y=a))
