@@ -8,11 +8,13 @@ folder is moved aside, not deleted.
 examples:
   sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o net_fixed.onnx
   sgsdump calibrate -m net.onnx -i list.txt --input_config input_config.ini
+  sgsdump calibrate -m net.prototxt --weight_file net.caffemodel -i pictures/ --input_config input_config.ini
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
@@ -34,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.inputs import expand, feeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.output import make_folder, replacing, set_aside
+    from sgsdump.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counted
     from sgsdump.sidecars import debug_config, input_config
     from sgsdump.sidecars.tensor_min_max import write_ranges
@@ -41,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     debug = debug_config.read() or debug_config.DebugConfig()
     config = input_config.read(args.input_config)
     model = open_model(args.model, args.weight_file)
+    if model.blobs is not None:
+        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
     specs = graph_inputs(model.proto)
     runs = feeds(args.image, args.preprocess, specs, config)
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")

@@ -1,4 +1,5 @@
 """Graph passes, imported by name from their own modules.
 
-topology (sort the nodes), segment (cut, sub-model), fold_constants, fold_batchnorm, quantise (the fixed model).
+topology (sort the nodes), segment (cut, sub-model), fold_constants, fold_batchnorm, mark_outputs,
+quantise (the fixed model).
 """

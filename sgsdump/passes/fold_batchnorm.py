@@ -19,11 +19,23 @@ if TYPE_CHECKING:
 
 def fold_batchnorm(proto: ModelProto) -> ModelProto:
     """A copy of the model in which every foldable BatchNormalization is gone; the others stay as they are."""
-    from onnx import ModelProto, numpy_helper
+    from onnx import ModelProto
 
     result = ModelProto()
     result.CopyFrom(proto)
+    # A BatchNormalization behind another (Caffe's Scale behind its BatchNorm) can be folded when the first is gone.
+    while _fold_round(result):
+        pass
+    drop_unused_constants(result)
+    return result
+
+
+def _fold_round(result: ModelProto) -> bool:
+    """Fold in place what is right behind a convolution; whether anything was."""
+    from onnx import numpy_helper
+
     graph = Graph(result)
+    folded = False
     for norm in graph.nodes:
         conv = graph.producer.get(norm.input[0]) if norm.op_type == "BatchNormalization" else None
         if conv is None or not _foldable(graph, conv, norm):
@@ -31,13 +43,13 @@ def fold_batchnorm(proto: ModelProto) -> ModelProto:
         weight, bias = _folded(graph, conv, norm)
         names = [_own_name(graph, conv.input[1], norm), f"{norm.output[0]}#bias"]
         for name, array in zip(names, (weight, bias)):
-            folded = numpy_helper.from_array(np.ascontiguousarray(array), name)
-            (graph.constants[name] if name in graph.constants else result.graph.initializer.add()).CopyFrom(folded)
+            tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            (graph.constants[name] if name in graph.constants else result.graph.initializer.add()).CopyFrom(tensor)
         conv.input[1:] = names
         conv.output[0] = norm.output[0]
         result.graph.node.remove(norm)
-    drop_unused_constants(result)
-    return result
+        folded = True
+    return folded
 
 
 def _own_name(graph: Graph, weight: str, norm: NodeProto) -> str:
