@@ -90,15 +90,18 @@ def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, 
 
 
 def report(found: Comparison, name: str, folder: Path) -> int:
-    """Print the layers and what was not compared; write the log. 2 when nothing could be compared."""
+    """Print the layers and what was not compared; write the log."""
     from sgsdump.debug_out import write_log
+    from sgsdump.errors import ValuesError
     from sgsdump.report import reports
     from sgsdump.thresholds import DOCUMENTED
 
     log = write_log(found, name, folder)
     print(log.read_text(encoding="utf-8", errors="replace"), reports()["verdict"](found, DOCUMENTED), sep="", end="")
     print(f"Report: {log}")
-    return 0 if found.rows else 2
+    if not found.rows:
+        raise ValuesError("no layer could be compared; the reasons are listed above")
+    return 0
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
+    from sgsdump.errors import ValuesError
     from sgsdump.reports.dump_debug_lines import lines
     from sgsdump.value_table import write_pair
 
@@ -34,12 +35,15 @@ def run(args: argparse.Namespace) -> int:
     if args.tensor is not None:
         fixed, floats = write_pair(args.tensor, (fixed, Path("fixed.txt")), (floats, Path("float.txt")))
     found = compare(fixed, floats, inputs=True)
-    print(*lines(found, fixed), sep="\n")
+    for line in lines(found, fixed):
+        print(line)
     for left in found.failed:
         print(f"dump_debug.py: not compared: {left.pair.sample.name}: {left.reason}", file=sys.stderr)
     for alone in (*found.only_in_sample, *found.only_in_benchmark):
         print(f"dump_debug.py: not compared: {alone.record.name}: {alone.reason}", file=sys.stderr)
-    return 0 if found.rows else 2
+    if not found.rows:
+        raise ValuesError("no tensor could be compared; the reasons are listed above")
+    return 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from sgsdump.formats import sigmastar_bin
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 DOORS = sorted(path.name for path in TOOLS.iterdir() if path.is_file() and os.access(path, os.X_OK))
+SHAPE = "dim: 1 dim: 3 dim: 2 dim: 4"
 PREPROCESS = """
 import numpy as np
 from PIL import Image
@@ -141,6 +142,28 @@ def test_caffe_dump_data_equals_the_genuine_dump(work: Path, shared: Path) -> No
             same_dump(open_dump(ours), open_dump(file), 1e-4)
 
 
+def test_caffe_dump_data_leaves_out_the_first_input_only(work: Path) -> None:
+    inputs = "".join(
+        f'layer {{ name: "in{n}" type: "Input" top: "{n}" input_param {{ shape {{ {SHAPE} }} }} }}' for n in "ab"
+    )
+    add = 'layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "x/sum" }'
+    (work / "two.prototxt").write_text(inputs + add)
+    (work / "two.caffemodel").write_bytes(b"\xa2\x06\x05\x0a\x03sum")  # one layer of the name "sum", no blobs
+    for name, value in (("a", 1), ("b", 2)):
+        np.save(work / f"{name}.npy", np.full((1, 3, 2, 4), value, np.float32))
+    (work / "list.txt").write_text("a.npy,b.npy\n")
+    words = "--model_file two.prototxt --weight_file two.caffemodel -i list.txt --dump_bin False".split()
+    succeeds(work, "caffe_dump_data.py", *words)
+    dump = open_dump(work / "dumpData/caffe_NHWC_outtensor_dump.txt")
+    assert [(record.name, record.op_index, record.op_type) for record in dump.records] == [
+        ("b", 0, "b"),
+        ("x/sum", 1, "x/sum"),
+    ]
+    assert (dump["x/sum"].real() == 3).all()
+    assert (work / "dumpData/shape.txt").read_text() == "".join(f"{n}\t(1, 3, 2, 4)\n" for n in ("a", "b", "x_sum"))
+    assert "op_out[2] x_sum = {" in (work / "dumpData/NCHW/x_sum#(1, 3, 2, 4)").read_text()
+
+
 def same_dump(ours: Dump, genuine: Dump, tolerance: float) -> None:
     """Everything but the values is equal; these are to ``tolerance`` of each tensor's maximum."""
     assert ours.variant == genuine.variant
@@ -224,6 +247,14 @@ def test_dump_debug_prints_the_genuine_lines(work: Path, shared: Path) -> None:
     assert np.abs(values - open_dump(files[0])["block/dw"].real().reshape(-1)).max() <= 5.1e-7
     assert (work / "float.txt").is_file()
     assert "did you mean 'block/dw'" in fails(work, "dump_debug.py", *files, "block/dv")
+
+
+def test_dumps_of_nothing_in_common(work: Path) -> None:
+    for name in ("a", "b"):
+        save_dump([Tensor.of(name, np.ones(4, np.float32))], work / f"{name}.bin")
+    done = door(work, "dump_debug.py", "a.bin", "b.bin")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 3)
+    assert "no layer could be compared" in fails(work, "auto_dump_debug.sh", "SDK", "a.bin", "b.bin")
 
 
 def test_dump_debug_reads_dumps_without_shapes(work: Path, shared: Path) -> None:
