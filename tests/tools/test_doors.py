@@ -218,6 +218,29 @@ def test_auto_dump_debug_prints_the_genuine_report(
     assert "conv1" in shown.split("Not compared")[1]
 
 
+def test_auto_dump_debug_on_the_sdk_s_edge_cases(work: Path, shared: Path) -> None:
+    """The same lines, but where the SDK's are wrong: two numbers, four layers left out, marks behind inf and nan."""
+    folder = shared / "sigmastar/compare_reports/edge_cases"
+    shown = succeeds(work, "auto_dump_debug.sh", "SDK", folder / "sample.bin", folder / "benchmark.bin")
+    ours = {line.split("\t")[0]: line for line in shown.splitlines() if "\tOP: " in line}
+    genuine = (folder / "doAnalyzeRmse_run.log").read_text().splitlines()[1:]
+    theirs = {line.split("\t")[0]: line.replace("-nan", "nan") for line in genuine}
+    left_out = {"2.nchw2.xx.output0", "7.rs2.xx.output0", "19.dup.xx.output0", "20.x.y.xx.output0"}
+    assert set(ours) - set(theirs) == left_out
+    assert set(theirs) <= set(ours)
+    other = {name for name in theirs if figures(ours[name]) != figures(theirs[name])}
+    assert other == {"5.cube3.xx.output0", "22.big.xx.output0"}
+    assert "COS: 0.999840" in ours["22.big.xx.output0"]
+    assert "<<benchmark transposed NHWC to NCHW (COS 0.057178 as it lies)>> MSE" in ours["3.cube.xx.output0"]
+    assert sum("<<" in line for line in ours.values()) == 1
+    marked = {name for name, line in ours.items() if line.endswith("     **** OVER threshold!!!! ****")}
+    assert marked == {f"{name}.xx.output0" for name in ("5.cube3", "8.zerob", "12.hasinf", "13.jump")}
+
+
+def figures(line: str) -> str:
+    return line[line.index("MSE: ") :].partition("     ****")[0]
+
+
 def test_auto_dump_debug_keeps_the_older_report(work: Path) -> None:
     for name in ("sample.bin", "benchmark.bin"):
         save_dump([Tensor.of("a", np.ones(4, np.float32))], work / name)
