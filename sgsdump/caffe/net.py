@@ -14,7 +14,8 @@ from typing import Any
 from sgsdump.caffe.schema import enum_label, messages
 from sgsdump.errors import ModelError
 
-LIMIT_BYTES = 64 << 20
+# Real ones have a thousandth of that; reading text takes about a second for each megabyte.
+LIMIT_BYTES = 16 << 20
 V1_TYPES = {
     **{"ABSVAL": "AbsVal", "ARGMAX": "ArgMax", "BNLL": "BNLL", "LRN": "LRN", "MVN": "MVN", "RELU": "ReLU"},
     **{"TANH": "TanH", "SOFTMAX_LOSS": "SoftmaxWithLoss", "HDF5_DATA": "HDF5Data", "HDF5_OUTPUT": "HDF5Output"},
@@ -92,7 +93,7 @@ def dummy_shapes(layer: Layer) -> list[tuple[int, ...]]:
 def _text(path: Path) -> str:
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if size <= LIMIT_BYTES else b"\0"
+        data = path.read_bytes() if size <= LIMIT_BYTES else b"\0"  # more is no prototxt
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
     try:

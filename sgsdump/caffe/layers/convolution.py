@@ -61,7 +61,7 @@ def inner_product(piece: Piece) -> list[Value]:
     outputs, length = param.num_output, math.prod(piece.shape[axis:])
     kept = piece.shape[:axis]
     weight = piece.weight(0, (length, outputs) if param.transpose else (outputs, length), "weight")
-    operands = [_as_matrix(piece, axis, length), piece.constant("filter", weight)]
+    operands = [_as_matrix(piece, axis, length), piece.constant("weight", weight)]
     if param.bias_term:
         operands.append(piece.constant("bias", piece.weight(1, (outputs,), "bias")))
     shape = (*kept, outputs)
