@@ -29,6 +29,7 @@ from sgsdump.formats.sigmastar_text import TextVariant
 from sgsdump.output import make_folder, replacing, replacing_folder
 from sgsdump.record_facts import header_of, map_file, payload_of, record_of, stored_dtype
 from sgsdump.record_header import HEAD, format_header, format_size, holds_text, parse_header
+from sgsdump.tensor import Tensor
 
 _PLACE = re.compile(r"(\d+)\..*\.xx\.(?:inputs/(input)(\d+)|output(\d+)/(?:output|_data))", re.DOTALL)
 
@@ -90,19 +91,28 @@ def _write_one(dump: Dump, number: int, file: Path) -> None:
 def _read_one(file: Path) -> tuple[Record, bool, bool]:
     """The record of a file, and whether it is of floats and its header has a shape.
 
-    Unlike a dump's, an input's payload here ends with the file, which a reader of dumps calls damage.
+    Unlike a dump's, an input's payload here ends with the file, which a reader of dumps calls damage. No file stays
+    open: a tree may have more of them than a process may open.
     """
-    data = map_file(file)
-    head = HEAD.match(data)
-    if head is None or holds_text(data):
-        dump = open_dump(file)
-        return dump.records[0], *_style(dump)
-    header, size, start = parse_header(data, head.end()) or (None, None, 0)
-    dtype = stored_dtype(header, head[1] == b"1") if header else np.dtype(np.uint8)
-    if header is None or size is None or len(data) - start != size or size % dtype.itemsize:
+    with map_file(file) as data:
+        head = HEAD.match(data)
+        is_float = head is None or head[1] == b"1"
+        if head is None or holds_text(data):
+            return _read_text(file)
+        header, size, start = parse_header(data, head.end()) or (None, None, 0)
+        left = len(data) - start
+    dtype = stored_dtype(header, is_float) if header else np.dtype(np.uint8)
+    if header is None or size != left or left % dtype.itemsize:
         raise FormatError(f"{file} is not one whole tensor of a split dump; it is cut off or damaged, split again")
-    load = partial(np.frombuffer, data, dtype, size // dtype.itemsize, start)
-    return record_of(header, header.op_index or 0, dtype, load), head[1] == b"1", header.shape is not None
+    load = partial(np.fromfile, file, dtype, left // dtype.itemsize, offset=start)
+    return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None
+
+
+def _read_text(file: Path) -> tuple[Record, bool, bool]:
+    dump = open_dump(file)
+    record = dump.records[0]
+    lazy = Tensor(record.tensor.info, lambda: open_dump(file).records[0].tensor.raw())
+    return replace(record, tensor=lazy), *_style(dump)
 
 
 def _printed(dump: Dump) -> TextVariant:

@@ -28,13 +28,13 @@ class Taken:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._asked: dict[tuple[str, str], int] = {}
 
     def free(self, name: str, ending: str) -> str:
         """``name + ending``, shortened when too long; ``~2``, ``~3`` … before the ending when it was given before."""
-        number = 1
-        found = fitting(name, ending)
-        while found in self._names:
-            number += 1
-            found = fitting(name, f"~{number}{ending}")
-        self._names.add(found)
-        return found
+        while True:
+            number = self._asked[name, ending] = self._asked.get((name, ending), 0) + 1
+            found = fitting(name, ending if number == 1 else f"~{number}{ending}")
+            if found not in self._names:
+                self._names.add(found)
+                return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sgsdump import Dump, Record, Tensor, open_dump, save_dump
 from sgsdump.dump_tree import read_tree, write_tree
@@ -61,11 +66,44 @@ def test_long_and_hostile_names_stay_inside_and_apart(tmp_path: Path) -> None:
     assert {record.name for record in read_tree(tmp_path / "tree").records} == set(names)
 
 
+RECORDS = st.builds(
+    lambda io, slot, op, name, values, constant: Record(
+        io, slot, op, "ADD", Tensor.of(name, np.array(values, np.float32)), constant
+    ),
+    st.sampled_from(["in", "out"]),
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=300),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=5),
+    st.booleans(),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(RECORDS, min_size=1, max_size=6))
+def test_any_dump_comes_back(records: list[Record]) -> None:
+    with TemporaryDirectory() as made:
+        write_tree(Dump(records), Path(made, "tree"))
+        back = read_tree(Path(made, "tree"))
+        assert sorted(map(facts, back.records)) == sorted(map(facts, records))
+
+
+def facts(record: Record) -> tuple:
+    values = record.tensor.stored().tolist()
+    return record.op_index, record.io, record.slot, record.name, record.constant, values
+
+
 def test_more_tensors_than_files_may_be_open(tmp_path: Path) -> None:
     """The SDK's splitter leaves its files open and stops at the 1019th."""
-    names = [f"layer{i}" for i in range(1500)]
-    write_tree(Dump(records(*names)), tmp_path / "tree")
-    assert len(read_tree(tmp_path / "tree").records) == 1500
+    names = [f"layer{i}" for i in range(300)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 50, hard))
+    try:
+        for text in (False, True):
+            write_tree(Dump(records(*names)), tmp_path / "tree", text)
+            assert len(read_tree(tmp_path / "tree").records) == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_text(shared: Path, tmp_path: Path) -> None:
