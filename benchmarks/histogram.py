@@ -20,8 +20,8 @@ from sgsdump.distribution import Distribution, distributions
 from sgsdump.dump import Dump, Record
 from sgsdump.reports.contact_sheet import save_contact_sheets
 from sgsdump.reports.histogram_png import save_histogram
-from sgsdump.tensor_range import Range
 from sgsdump.tensor import Tensor
+from sgsdump.tensor_range import Range
 
 
 def make(layers: int, values: int) -> tuple[Dump, dict[str, Range]]:

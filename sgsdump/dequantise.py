@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from sgsdump.dump import Dump, Record
-from sgsdump.tensor_range import Range
 from sgsdump.sums import Values
 from sgsdump.tensor import Quant, Tensor, dequantise
+from sgsdump.tensor_range import Range
 
 Ranges = Mapping[str, Range]
 

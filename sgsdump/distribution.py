@@ -18,9 +18,9 @@ from sgsdump.align import normalised
 from sgsdump.dequantise import true_scales
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
-from sgsdump.tensor_range import Range
 from sgsdump.stats import Stats, central_span, count_outside, histogram, summarise
 from sgsdump.tensor import Quant, Tensor, dequantise
+from sgsdump.tensor_range import Range
 
 BINS = 256
 LEVELS = 256

@@ -8,8 +8,8 @@ import pytest
 from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ValuesError
-from sgsdump.tensor_range import Range
 from sgsdump.tensor import Quant, Tensor
+from sgsdump.tensor_range import Range
 
 
 def record(name, values, io="out", constant=False, op_index=0):

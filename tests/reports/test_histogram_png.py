@@ -9,8 +9,8 @@ from sgsdump.distribution import distributions
 from sgsdump.dump import Dump, Record
 from sgsdump.reports.contact_sheet import PER_PAGE, save_contact_sheets
 from sgsdump.reports.histogram_png import PLOT, SIZE, file_name, plot_panel, save_histogram
-from sgsdump.tensor_range import Range
 from sgsdump.tensor import Tensor
+from sgsdump.tensor_range import Range
 
 LEFT, TOP, RIGHT, BOTTOM = PLOT
 
