@@ -44,8 +44,13 @@ def list_nodes() -> list[tuple[str, str, tuple[str, ...]]]:
         if name == "block2/pw":
             nodes += [("Add", "block2/add", (last, "block1/pw/relu")), ("MaxPool", "pool", ("block2/add",))]
             last = "pool"
-    return [*nodes, ("GlobalAveragePool", "gap", (last,)), ("Flatten", "flat", ("gap",)),
-            ("Gemm", "logits", ("flat",)), ("Softmax", "prob", ("logits",))]
+    return [
+        *nodes,
+        ("GlobalAveragePool", "gap", (last,)),
+        ("Flatten", "flat", ("gap",)),
+        ("Gemm", "logits", ("flat",)),
+        ("Softmax", "prob", ("logits",)),
+    ]
 
 
 NODES = list_nodes()
@@ -59,9 +64,14 @@ def shown(name: str) -> str:
 
 def run(image: torch.Tensor, weights: Tensors, after: Callable = lambda name, x: x) -> Tensors:
     """All tensors by name for [N,1,8,8]; each passes through `after(name, tensor)` before it is used."""
-    plain = {"Relu": F.relu, "Add": torch.add, "MaxPool": lambda x: F.max_pool2d(x, 2),
-             "GlobalAveragePool": lambda x: x.mean((2, 3), keepdim=True),
-             "Flatten": lambda x: x.flatten(1), "Softmax": lambda x: x.softmax(1)}
+    plain = {
+        "Relu": F.relu,
+        "Add": torch.add,
+        "MaxPool": lambda x: F.max_pool2d(x, 2),
+        "GlobalAveragePool": lambda x: x.mean((2, 3), keepdim=True),
+        "Flatten": lambda x: x.flatten(1),
+        "Softmax": lambda x: x.softmax(1),
+    }
     tensors = {"image": after("image", image)}
     for op, name, inputs in NODES:
         x = [tensors[i] for i in inputs]
@@ -102,7 +112,7 @@ def train(x: torch.Tensor, y: torch.Tensor) -> Tensors:
     for _ in range(EPOCHS):
         for batch in torch.randperm(len(x)).split(BATCH):
             down, right = torch.randint(0, 3, (2,)).tolist()
-            shifted = F.pad(x[batch], (1, 1, 1, 1), value=-127 / 128)[:, :, down:down + 8, right:right + 8]
+            shifted = F.pad(x[batch], (1, 1, 1, 1), value=-127 / 128)[:, :, down : down + 8, right : right + 8]
             logits = run(shifted, weights, lambda name, t: norms[name](t) if name in norms else t)["logits"]
             optimizer.zero_grad()
             F.cross_entropy(logits, y[batch], label_smoothing=0.05).backward()
@@ -135,8 +145,12 @@ def make_sick(weights: Tensors, image: torch.Tensor) -> Tensors:
 
 def build_model(weights: Tensors) -> onnx.ModelProto:
     """ONNX model: image [1,1,8,8] -> prob [1,10], logits [1,10]. A node has the name of its output tensor."""
-    attributes = {"MaxPool": {"kernel_shape": [2, 2], "strides": [2, 2]}, "Gemm": {"transB": 1},
-                  "Flatten": {"axis": 1}, "Softmax": {"axis": 1}}
+    attributes = {
+        "MaxPool": {"kernel_shape": [2, 2], "strides": [2, 2]},
+        "Gemm": {"transB": 1},
+        "Flatten": {"axis": 1},
+        "Softmax": {"axis": 1},
+    }
     nodes = []
     for op, name, inputs in NODES:
         extra = attributes.get(op, {})
@@ -149,8 +163,9 @@ def build_model(weights: Tensors) -> onnx.ModelProto:
     image, *outputs = (helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v) for k, v in shapes.items())
     stored = [numpy_helper.from_array(w.numpy(), name) for name, w in weights.items()]
     graph = helper.make_graph(nodes, "digits", [image], outputs, stored)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8,
-                              producer_name="train_demo_model")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="train_demo_model"
+    )
     helper.set_model_props(model, {"planted": ",".join(PLANTED)})
     onnx.checker.check_model(model, full_check=True)
     return model
@@ -175,12 +190,14 @@ def fake_quant(x: torch.Tensor, low: torch.Tensor, high: torch.Tensor, bits: int
     return (((x / scale).round() + zero).clamp(0, 255) - zero) * scale
 
 
-def run_fixed(image: torch.Tensor, weights: Tensors, floats: Tensors, wide: Collection[str], per_channel: bool
-              ) -> Tensors:
+def run_fixed(
+    image: torch.Tensor, weights: Tensors, floats: Tensors, wide: Collection[str], per_channel: bool
+) -> Tensors:
     """Fake-quantised tensors for [N,1,8,8], ranges from the calibration run `floats`.
 
     Layers take UINT8 inputs and INT8 weights, those named in `wide` INT16 for both; other tensors are INT16.
     """
+
     def after(name: str, x: torch.Tensor) -> torch.Tensor:
         if name in CONVS:
             return x
@@ -197,8 +214,11 @@ def run_fixed(image: torch.Tensor, weights: Tensors, floats: Tensors, wide: Coll
 
 def list_errors(fixed: Tensors, floats: Tensors) -> dict[str, tuple[float, float]]:
     """Relative L1 error of every tensor that is quantised, and how much of it its own operator added."""
-    error = {name: ((fixed[name] - x).abs().flatten(1).sum(1) / x.abs().flatten(1).sum(1)).mean().item()
-             for name, x in floats.items() if name not in CONVS}
+    error = {
+        name: ((fixed[name] - x).abs().flatten(1).sum(1) / x.abs().flatten(1).sum(1)).mean().item()
+        for name, x in floats.items()
+        if name not in CONVS
+    }
     inputs = {shown(name): ins for op, name, ins in NODES if op != "Relu"}
     return {name: (error[name], error[name] - max(error[i] for i in ins)) for name, ins in inputs.items()}
 
@@ -216,8 +236,12 @@ def print_figures(model: onnx.ModelProto, digits: dict[str, np.ndarray]) -> None
 
     healthy = (floats["logits"].argmax(1) == labels).double().mean().item()
     print(f"float accuracy {healthy:.2f}\n\n{'accuracy, weight scale per':40} tensor channel")
-    cases = {"INT8": (), "INT16": LAYERS, **{f"INT8, {name} INT16": (name,) for name in PLANTED},
-             f"INT8, {' and '.join(PLANTED)} INT16": PLANTED}
+    cases = {
+        "INT8": (),
+        "INT16": LAYERS,
+        **{f"INT8, {name} INT16": (name,) for name in PLANTED},
+        f"INT8, {' and '.join(PLANTED)} INT16": PLANTED,
+    }
     for title, wide in cases.items():
         print(f"{title:40} {accuracy(wide, False):6.2f} {accuracy(wide, True):7.2f}")
     others = [c for n in (1, 2) for c in combinations(LAYERS, n) if c != PLANTED]
