@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -104,6 +104,10 @@ class Piece:
             self.fail(f"needs a {what} of shape {list(shape)}; {self._file()} has one of shape {list(given)}")
         return blob.values.reshape(shape)
 
+    def blob_count(self) -> int:
+        """How many blobs the caffemodel has for this layer."""
+        return len(self._blobs())
+
     def constant(self, name: str, array: np.ndarray) -> str:
         """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
         name = self.names[0].fresh(f"{self.layer.name}_{name}")
@@ -114,10 +118,17 @@ class Piece:
         """The name of a tensor inside the layer, which no dump shows."""
         return self.names[0].fresh(f"{self.layer.name}/{what}")
 
-    def node(self, op_type: str, *operands: str | Value | np.ndarray, to: str | None = None, **attributes: Any) -> str:
-        """Add a node and give its output's name: ``to``, or an inner one. Arrays become constants.
+    def node(
+        self,
+        op_type: str,
+        *operands: str | Value | np.ndarray,
+        to: str | None = None,
+        also: Sequence[str] = (),
+        **attributes: Any,
+    ) -> str:
+        """Add a node and give its first output's name: ``to``, or an inner one; ``also`` names the further ones.
 
-        The node that makes a top has the layer's name.
+        Arrays become constants. The node that makes a top has the layer's name.
         """
         from onnx import helper
 
@@ -126,7 +137,7 @@ class Piece:
         name = self.names[1].fresh(self.layer.name if output in self.tops else output)
         if "to_type" in attributes:  # Cast's attribute is called ``to``, as our own argument is
             attributes["to"] = attributes.pop("to_type")
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=name, **attributes))
+        self.nodes.append(helper.make_node(op_type, inputs, [output, *also], name=name, **attributes))
         return output
 
     def _operand(self, operand: str | Value | np.ndarray) -> str:

@@ -60,6 +60,7 @@ _PARAMETERS = """
     202 PermuteParameter permute_param
     206 NormalizeParameter norm_param
     203 PriorBoxParameter prior_box_param
+    1137 BNParameter bn_param
     2143 InterpParameter interp_param
     5137 UpsampleParameter upsample_param
     164 ShuffleChannelParameter shuffle_channel_param
@@ -89,6 +90,7 @@ _MESSAGES = {
     "ArgMaxParameter": "1 bool out_max_val = false; 2 uint32 top_k = 1; 3 int32 axis",
     "BatchNormParameter": "1 bool use_global_stats; 3 float eps = 1e-5; 7 bool scale_bias = false",
     "BiasParameter": "1 int32 axis = 1; 2 int32 num_axes = 1",
+    "BNParameter": "4 float eps = 1e-5",
     "ClipParameter": "1 float min; 2 float max",
     "ConcatParameter": "1 uint32 concat_dim = 1; 2 int32 axis = 1",
     "ConvolutionParameter": """

@@ -147,9 +147,10 @@ class _Writer:
             if copy.output[0] in self.plan.weights:
                 copy.input[1] = self.weight(node)
             self.nodes.append(copy)
-        for index, name in enumerate(self.nodes[-1].output):
+        last = self.nodes[-1]  # storing an output adds nodes behind it
+        for index, name in enumerate(list(last.output)):
             if name in self.plan.tensors:
-                self.nodes[-1].output[index] = f"{name}#float"
+                last.output[index] = f"{name}#float"
                 self.store(name, f"{name}#float", name)
 
     def store(self, name: str, computed: str, real: str) -> None:

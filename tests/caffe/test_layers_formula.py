@@ -1,7 +1,7 @@
 """What OpenCV's Caffe importer lacks or computes otherwise, against plain formulas in numpy.
 
-Lacks: ArgMax, Reduction, Tile, Bias, Clip, Upsample, DummyData, Interp by shrink_factor, pads or a second bottom,
-3-D convolution, global MAX pooling with a mask, slice_dim, concat_dim, a Permute order that leaves axes out.
+Lacks: ArgMax, Reduction, Tile, Bias, BN, Clip, Upsample, DummyData, Interp by shrink_factor, pads or a second bottom,
+3-D convolution, the mask of MAX pooling, slice_dim, concat_dim, a Permute order that leaves axes out.
 Otherwise: LRN's k, the base of Log, InnerProduct's transpose, the dilation of Deconvolution, Scale's bias beside a
 second bottom and PriorBox's img_size are ignored.
 """
@@ -150,6 +150,17 @@ CASES = {
     "batch_norm_no_count": (
         *("BatchNorm", "batch_norm_param { eps: 0.5 }", [X], [SIX, abs(SIX), SIX[:1] * 0]),
         lambda: X / math.sqrt(0.5),
+    ),
+    "bn_folded": (
+        *("BN", "bn_param { bn_mode: INFERENCE }", [X], [SIX.reshape(1, 6, 1, 1), SIX[::-1]]),
+        lambda: X * SIX[:, None, None] + SIX[::-1, None, None],
+    ),
+    "bn": (
+        *("BN", "bn_param { frozen: true eps: 0.5 }", [X], [SIX, SIX[::-1], ONE[0], abs(ONE[1])]),
+        lambda: (
+            (X - ONE[0][:, None, None]) / np.sqrt(abs(ONE[1])[:, None, None] + 0.5) * SIX[:, None, None]
+            + SIX[::-1, None, None]
+        ),
     ),
     "argmax": ("ArgMax", "argmax_param { axis: 1 }", [X], [], lambda: X.argmax(1)[:, None]),
     "power_zero": ("Power", "power_param { power: 0 scale: 3 }", [X], [], lambda: np.ones_like(X)),

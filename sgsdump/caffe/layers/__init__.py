@@ -30,6 +30,7 @@ _MODULES = {
     "pooling": {"Pooling": "pooling"},
     "normalisation": {
         "BatchNorm": "batch_norm",
+        "BN": "bn",
         "LRN": "lrn",
         "Normalize": "normalize",
         "Softmax": "softmax",

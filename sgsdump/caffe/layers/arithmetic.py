@@ -87,8 +87,7 @@ def _largest(piece: Piece, source: Value | str, axis: int, size: int, count: int
     """Values and places (float) of the largest numbers. TopK prefers the first of equals, so it looks from the end."""
     ends = [np.array([number], np.int64) for number in (-1, -INT_MAX - 1, axis, -1)]
     backwards = piece.node("Slice", source, *ends)
-    values = piece.node("TopK", backwards, np.array([count], np.int64), axis=axis, largest=1, sorted=1)
-    places = piece.inner("places")
-    piece.nodes[-1].output.append(places)
+    places, wanted = piece.inner("places"), np.array([count], np.int64)
+    values = piece.node("TopK", backwards, wanted, also=[places], axis=axis, largest=1, sorted=1)
     forwards = piece.node("Sub", np.array(size - 1, np.int64), places)
     return values, piece.node("Cast", forwards, to_type=FLOAT)

@@ -31,8 +31,7 @@ def slices(piece: Piece) -> list[Value]:
     lengths = [end - begin for begin, end in zip([0, *points], [*points, size])]
     if len(lengths) != count or min(lengths) < 1 or (not param.slice_point and size % count):
         piece.fail(f"cannot cut {size} numbers of axis {axis} at {points} into {count} tops")
-    piece.node("Split", piece.inputs[0], np.array(lengths, np.int64), to=piece.tops[0], axis=axis)
-    piece.nodes[-1].output.extend(piece.tops[1:])
+    piece.node("Split", piece.inputs[0], np.array(lengths, np.int64), to=piece.tops[0], also=piece.tops[1:], axis=axis)
     return [Value(top, _with(piece.shape, axis, length)) for top, length in zip(piece.tops, lengths)]
 
 

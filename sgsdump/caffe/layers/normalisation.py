@@ -31,6 +31,21 @@ def batch_norm(piece: Piece) -> list[Value]:
     return [Value(piece.tops[0], piece.shape)]
 
 
+def bn(piece: Piece) -> list[Value]:
+    """BN of forks: a scale and a shift that hold the statistics (SegNet), or with mean and variance behind (PSPNet)."""
+    piece.expect(1)
+    if len(piece.shape) < 2:
+        piece.fail(f"needs an input with channels, not {list(piece.shape)}")
+    channels, folded = piece.shape[1], piece.blob_count() == 2
+    names = ("scale", "bias", "mean", "variance")
+    blobs = [piece.weight(i, (channels,), name) for i, name in enumerate(names[: 2 if folded else 4])]
+    blobs += [np.zeros(channels, np.float32), np.ones(channels, np.float32)] if folded else []
+    operands = [piece.constant(name, array) for name, array in zip(names, blobs)]
+    epsilon = 0.0 if folded else piece.message.bn_param.eps
+    piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
+    return [Value(piece.tops[0], piece.shape)]
+
+
 def lrn(piece: Piece) -> list[Value]:
     piece.expect(1)
     param = piece.message.lrn_param

@@ -6,12 +6,14 @@ the window that lies inside the *padded* picture: padding counts, what the round
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sgsdump.caffe.piece import Piece, Value
 from sgsdump.caffe.schema import enum_label
+
+FLOAT = 1
 
 
 class Axis(NamedTuple):
@@ -96,7 +98,7 @@ def _pair(piece: Piece, pair: str, both: str) -> tuple[int, int]:
 
 
 def _average(piece: Piece, rows: Axis, columns: Axis) -> str:
-    attributes = {"kernel_shape": [rows.kernel, columns.kernel], "strides": [rows.stride, columns.stride]}
+    attributes = _window(rows, columns)
     behind = [rows.behind, columns.behind]
     if rows.behind <= rows.pad and columns.behind <= columns.pad:
         pads = [rows.pad, columns.pad, *behind]
@@ -111,19 +113,15 @@ def _average(piece: Piece, rows: Axis, columns: Axis) -> str:
 
 
 def _maximum(piece: Piece, rows: Axis, columns: Axis, pads: list[int], shape: tuple[int, ...]) -> list[Value]:
-    piece.node(
-        "MaxPool",
-        piece.inputs[0],
-        to=piece.tops[0],
-        kernel_shape=[rows.kernel, columns.kernel],
-        strides=[rows.stride, columns.stride],
-        pads=pads,
-    )
-    values = [Value(name, shape) for name in piece.tops]
-    if len(values) == 2:
-        indices = piece.inner("indices")
-        piece.nodes[-1].output.append(indices)
+    masked = len(piece.tops) == 2
+    indices = [piece.inner("indices")] if masked else []
+    piece.node("MaxPool", piece.inputs[0], to=piece.tops[0], also=indices, pads=pads, **_window(rows, columns))
+    if masked:
         # ONNX counts through the whole tensor, Caffe inside each channel.
-        inside = piece.node("Mod", indices, np.array(rows.size * columns.size, np.int64))
-        piece.node("Cast", inside, to=piece.tops[1], to_type=1)
-    return values
+        inside = piece.node("Mod", indices[0], np.array(rows.size * columns.size, np.int64))
+        piece.node("Cast", inside, to=piece.tops[1], to_type=FLOAT)
+    return [Value(name, shape) for name in piece.tops]
+
+
+def _window(rows: Axis, columns: Axis) -> dict[str, Any]:
+    return {"kernel_shape": [rows.kernel, columns.kernel], "strides": [rows.stride, columns.stride]}

@@ -6,6 +6,8 @@ import numpy as np
 
 from sgsdump.caffe.piece import Piece, Value
 
+INT64 = 7
+
 
 def interp(piece: Piece) -> list[Value]:
     """Bilinear, corner on corner; pad_beg and pad_end cut (they are 0 or negative). Source: interp_layer.cpp."""
@@ -56,7 +58,7 @@ def _placed(piece: Piece, shape: tuple[int, ...]) -> list[Value]:
     batch, channels, height, width = shape
     flat = np.array([batch, channels, -1], np.int64)
     values = piece.node("Reshape", piece.inputs[0], flat)
-    places = piece.node("Reshape", piece.node("Cast", mask, to_type=7), flat)
+    places = piece.node("Reshape", piece.node("Cast", mask, to_type=INT64), flat)
     zeros = piece.node("ConstantOfShape", np.array([batch, channels, height * width], np.int64))
     placed = piece.node("ScatterElements", zeros, places, values, axis=2)
     return [Value(piece.node("Reshape", placed, np.array(shape, np.int64), to=piece.tops[0]), shape)]
