@@ -13,6 +13,7 @@ COMMANDS = Family(
         "simulate": "sgsdump.commands.simulate",
         "compare": "sgsdump.commands.compare",
         "histogram": "sgsdump.commands.histogram",
+        "advise": "sgsdump.commands.advise",
         "demo": "sgsdump.commands.demo",
     },
 )

@@ -1,0 +1,152 @@
+"""Advise: for every convolution whether its input should be INT16, and why; and the [CONV_CONFIG] to paste.
+
+The more you give the better it knows. TENSOR_MIN_MAX alone: inputs whose range is over 30. With --dump (float model):
+whether their values are concentrated in a small part of it. With --fixed (the fixed model's dump of the same picture):
+layers of RMSE over 0.5, and the convolutions before them. With -i: each convolution's own error as against the one it
+inherits, and how much of the output error it causes, measured by running the network with it alone at 8 and alone at
+16 bits; what is measured outranks the rules. A Softmax is judged by its input.
+
+examples:
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini --dump float.bin --fixed fixed.bin
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini -i pictures/ -n preprocess.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError, ModelError, ValuesError
+
+if TYPE_CHECKING:
+    from sgsdump.blame import BlameTrial, Measurement, PictureFeed
+    from sgsdump.comparison import Comparison
+    from sgsdump.dump import Dump
+    from sgsdump.graph import Graph
+    from sgsdump.model import Model
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tensor_range import Range
+
+HELP = "which convolutions need INT16 inputs, and why"
+LEVELS = ("L1", "L2", "L3", "L4", "L5")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
+    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
+    parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
+    parser.add_argument("-i", "--image", help="measure on: picture, folder, list file, .npy, or random[:SEED]")
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    parser.add_argument(
+        "--quant_level",
+        choices=LEVELS,
+        default="L5",
+        help="weights when measuring: L1 one scale per tensor, above it one per output channel (default: %(default)s)",
+    )
+    parser.add_argument("--min-cos", type=float, metavar="X", help="what the outputs must hold (default: COS 0.99)")
+    parser.add_argument("--max-rmse", type=float, metavar="X", help="what the outputs must hold (default: RMSE 0.1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump import advice, calibration, rules_of_thumb
+    from sgsdump.blame import BlameTrial
+    from sgsdump.dump import open_dump
+    from sgsdump.graph import Graph
+    from sgsdump.model import open_model
+    from sgsdump.output import replacing
+    from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.quant_plan import analyse
+    from sgsdump.reports import advice_json, advice_table, advice_verdict
+    from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.thresholds import DOCUMENTED, Thresholds
+
+    _check_options(args)
+    config = input_config.read(args.input_config)
+    model = open_model(args.model, args.weight_file)
+    if model.blobs is not None:
+        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
+    model = calibration.simplify(model)
+    proto = calibration.deployed(model)
+    _check_inputs(Graph(proto), config)
+    given = read_ranges(args.ranges)
+    ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
+    analysis = analyse(proto, calibration.pictures_of(model, config, ranges))
+    convolutions = rules_of_thumb.convolutions(analysis)
+    if not convolutions:
+        raise ModelError(f"{args.model} has no convolution with constant weights: there is nothing to raise to INT16")
+    float_dump = open_dump(args.dump) if args.dump else None
+    comparison = _compared(args.fixed, float_dump, given) if args.fixed and float_dump else None
+    signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison)
+    limits = Thresholds(args.min_cos, args.max_rmse) or DOCUMENTED
+    measurement = tried = None
+    if args.image and not all(conv.reads_picture for conv in convolutions):
+        trial = BlameTrial(model, ranges, config, per_channel=args.quant_level != "L1")
+        measurement = _measure(trial, args, model, config)
+    found = advice.advise(convolutions, signs, measurement, limits)
+    names = advice.tensor_arrays(found, convolutions)
+    if measurement and names:
+        tried = trial.try_plan(names, _feeds(args, model, config))
+    if args.json:
+        with replacing(args.json) as file:
+            file.write(advice_json.render(found, names, measurement, tried).encode("utf-8", "surrogateescape"))
+    print(advice_table.render(found))
+    print(advice_verdict.render(found, names, limits, measurement, tried), end="")
+    if config.conv_format or config.tensor_arrays:
+        print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
+    return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.fixed and not args.dump:
+        raise ConfigError("--fixed is held against the float model's dump; give that too, with --dump")
+    if not args.image and args.preprocess:
+        raise ConfigError("-n prepares pictures to measure on; give them with -i")
+    if not args.image and (args.min_cos is not None or args.max_rmse is not None):
+        raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
+
+
+def _check_inputs(graph: Graph, config: InputConfig) -> None:
+    for entry in config.inputs:
+        if entry.name not in graph.inputs:
+            raise ConfigError(f"input_config: inputs names {entry.name!r}, the model has {', '.join(graph.inputs)}")
+
+
+def _compared(fixed: Path, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
+    from sgsdump.comparison import compare
+    from sgsdump.dump import open_dump
+
+    found = compare(open_dump(fixed), float_dump, ranges=ranges)
+    if not found.rows:
+        why = f": {found.failed[0].reason}" if found.failed else "; are they dumps of one model?"
+        raise ValuesError(f"no layer of {fixed} could be held against {float_dump.path}{why}")
+    return found
+
+
+def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
+    from sgsdump.inputs import expand
+    from sgsdump.model import graph_inputs
+    from sgsdump.progress import counter
+
+    total = trial.runs * len(expand(args.image, len(graph_inputs(model.proto))))
+    with counter("advise", "run") as count:
+        return trial.measure(_feeds(args, model, config), lambda done: count(done, total))
+
+
+def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[PictureFeed]:
+    """Every picture as the float model and as the fixed model takes it."""
+    from sgsdump.inputs import feeds
+    from sgsdump.model import graph_inputs
+
+    specs = graph_inputs(model.proto)
+    both = (feeds(args.image, args.preprocess, specs, config, normalised) for normalised in (True, False))
+    for (label, feed), (_, raw) in zip(*both):
+        yield label, feed, raw
