@@ -7,8 +7,9 @@ fixed = make_fixed(model, ranges, config)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,9 @@ from sgsdump.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.passes.fold_constants import fold_constants
 from sgsdump.passes.quantise import Picture, quantise
 from sgsdump.passes.topology import sorted_nodes
+from sgsdump.processes import ordered_map
 from sgsdump.quant_plan import Choice, QuantPlan, plan
+from sgsdump.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensor_range import Range
 
@@ -51,48 +54,75 @@ def deployed(model: Model, fuse: bool = True) -> ModelProto:
     return fold_batchnorm(model.proto) if fuse else model.proto
 
 
-def measure_ranges(
+def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
+    """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
+    return plain_ranges(model, gather(model, feeds), fuse)
+
+
+def gather(
     model: Model,
     feeds: Iterable[Feed],
-    fuse: bool = True,
+    wanted: Wanted = PLAIN,
+    processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Range]:
-    """Running min and max over all feeds of every float tensor of a simplified model, in graph order, and of its
-    constants as the fixed model stores them (with ``fuse`` after folding BatchNormalization).
+) -> Statistics:
+    """One pass over all feeds of a simplified model: the figures of its float tensors.
 
-    feeds     (label, {input: array}) one at a time; memory does not grow with their number.
-    progress  called with (tensors done, tensors in all) of the current feed.
+    feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
+               process a sequence that can be sent there, e.g. ``PictureFeeds``.
+    processes  gives the same bits whatever it is.
+    progress   called with (feeds done, feeds in all).
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """
-    runner: Runner = executors()["onnxruntime"](model, keep_sessions=True)
-    low: dict[str, float] = {}
-    high: dict[str, float] = {}
-
-    def see(name: str, array: np.ndarray, label: str) -> None:
-        if array.dtype.kind != "f" or not array.size:
-            return
-        least, most = float(array.min()), float(array.max())
-        if not (np.isfinite(least) and np.isfinite(most)):
-            raise InputError(
-                f"tensor {name!r} holds NaN or infinity on {label}, so it has no range; dump the float model on this "
-                f"input and look for the first layer with NaN or Inf"
-            )
-        low[name] = min(least, low.get(name, least))
-        high[name] = max(most, high.get(name, most))
-
-    label = None
-    for label, feed in feeds:
-        for name, array in feed.items():
-            see(name, array, label)
-        for layer in runner.run(feed, progress=progress):
-            see(layer.name, layer.array, label)
-    if label is None:
+    if processes > 1 and isinstance(feeds, Sequence):
+        given = (serialise(model.proto), model.path, feeds, wanted)
+        parts = ordered_map(_see_by_index, given, range(len(feeds)), min(processes, len(feeds)))
+    else:
+        parts = map(_seer(model, wanted), feeds)
+    total = len(feeds) if isinstance(feeds, Sequence) else 0
+    found: Statistics | None = None
+    for done, part in enumerate(parts, 1):
+        found = part if found is None else found.merged(part)
+        if progress:
+            progress(done, max(total, done))
+    if found is None:
         raise InputError("there is no picture to calibrate with")
+    return found
+
+
+def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dict[str, Range]:
+    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them (with
+    ``fuse`` after folding BatchNormalization)."""
     own = Graph(deployed(model, fuse))
+    constants = Collector(PLAIN, "the model's own weights")
     for name in own.constants:
-        see(name, own.value(name), "the model's own weights")
+        constants.see(name, own.value(name))
+    found = {**statistics.whole, **constants.statistics.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
-    return {name: Range.of(low[name], high[name]) for name in order if name in low}
+    return {name: Range.of(float(found[name].low), float(found[name].high)) for name in order if name in found}
+
+
+def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
+    """The function from one feed to its figures; it keeps the model ready for the next."""
+    runner: Runner = executors()["onnxruntime"](model, keep_sessions=True)
+
+    def see(labelled: Feed) -> Statistics:
+        label, feed = labelled
+        collector = Collector(wanted, label)
+        for name, array in feed.items():
+            collector.see(name, array)
+        for layer in runner.run(feed):
+            collector.see(layer.name, layer.array)
+        return collector.statistics
+
+    return see
+
+
+def _see_by_index(data: bytes, path: Path, feeds: Sequence[Feed], wanted: Wanted) -> Callable[[int], Statistics]:
+    from onnx import ModelProto
+
+    see = _seer(Model(ModelProto.FromString(data), path), wanted)
+    return lambda index: see(feeds[index])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from sgsdump.preprocess import Preprocess, load
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
-__all__ = ["Feed", "InputSpec", "expand", "feeds"]
+__all__ = ["Feed", "InputSpec", "expand", "feed_maker", "feeds"]
 
 Feed = dict[str, np.ndarray]
 _Maker = Callable[[str], np.ndarray]
@@ -42,32 +42,34 @@ def feeds(
     Raises InputError, ConfigError or MissingExtra at once for what can be known at once (files that are not there,
     a preprocess file that cannot be imported), else while iterating.
     """
+    make = feed_maker(preprocess, input_specs, input_config, normalised)
+    runs = expand(images, len(input_specs))
+    return ((",".join(files), make(files)) for files in runs)
+
+
+def feed_maker(
+    preprocess: str | None,
+    input_specs: Sequence[InputSpec],
+    input_config: InputConfig | None = None,
+    normalised: bool = True,
+) -> Callable[[tuple[str, ...]], Feed]:
+    """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``."""
     if not input_specs:
         raise InputError("the model has no inputs, so there is nothing to feed it")
     texts = [spec.name for spec in input_specs if spec.dtype.kind not in "biuf"]
     if texts:
         raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
     makers = _makers(preprocess, input_specs, input_config, normalised)
-    return _feeds(
-        expand(images, len(input_specs)), input_specs, makers, _entries(input_specs, input_config), normalised
-    )
+    entries = _entries(input_specs, input_config)
 
-
-def _feeds(
-    runs: list[tuple[str, ...]],
-    specs: Sequence[InputSpec],
-    makers: Sequence[_Maker],
-    entries: Sequence[ModelInput | None],
-    normalised: bool,
-) -> Iterator[tuple[str, Feed]]:
-    for files in runs:
+    def make(files: tuple[str, ...]) -> Feed:
         seed = random_seed(files[0])
-        if seed is not None:
-            generator = np.random.default_rng(seed)
-            feed = {s.name: _random(generator, s, entry, normalised) for s, entry in zip(specs, entries)}
-        else:
-            feed = {spec.name: make(file) for spec, make, file in zip(specs, makers, files)}
-        yield ",".join(files), feed
+        if seed is None:
+            return {spec.name: maker(file) for spec, maker, file in zip(input_specs, makers, files)}
+        generator = np.random.default_rng(seed)
+        return {s.name: _random(generator, s, entry, normalised) for s, entry in zip(input_specs, entries)}
+
+    return make
 
 
 def _makers(

@@ -127,7 +127,7 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     """
     graph, domain = analysis.graph, analysis.domain
     wide = _int16_domains(analysis, choice)
-    bounds = _domain_bounds(analysis, ranges)
+    bounds = _domain_bounds(analysis, ranges, wide)
     tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
     _apply_fixed_scales(analysis, bounds, tensors)
     weights = {
@@ -147,6 +147,7 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, found: Range | 
     Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it.
     """
     limit = np.iinfo(dtype).max
+    found = found.at(dtype) if found is not None else None
     axis = output_axis(graph, node)
     channels = graph.constants[node.input[1]].dims[axis]
     if found is not None and found.min.size == channels and (per_channel or channels > 1):
@@ -221,15 +222,16 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
     return every - narrow
 
 
-def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
-    """(min, max) by domain: the union of its tensors' ranges."""
+def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
+    """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
     given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in ranges}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
         if name in given or name not in ranges:
             continue
-        lo, hi = ranges[name].low, ranges[name].high
+        found = ranges[name].at(INT16 if domain[name] in wide else UINT8)
+        lo, hi = found.low, found.high
         low, high = bounds.get(domain[name], (lo, hi))
         bounds[domain[name]] = (min(lo, low), max(hi, high))
     for op in ops:
