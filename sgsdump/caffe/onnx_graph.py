@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,10 @@ from sgsdump.errors import ModelError
 from sgsdump.family import hint
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 OPSET = 13
+IR_VERSION = 8
 
 
 @dataclass(eq=False)
@@ -40,17 +40,16 @@ class OnnxNet:
 class _Graph:
     """What grows while the layers are read in order; ``current`` is what each blob stands for by now."""
 
+    proto: ModelProto
     current: dict[str, Value]
     names: tuple[Names, Names] = field(default_factory=lambda: (Names(), Names()))
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: dict[str, np.ndarray] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
 
 
 def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
     """Raises ModelError for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle."""
     names = _tensor_names(net)
-    graph = _Graph({name: Value(name, shape) for name, shape in net.inputs.items()})
+    graph = _Graph(_empty_model(net), {name: Value(name, shape) for name, shape in net.inputs.items()})
     for name, shape in net.inputs.items():
         _check_size(f"{net.path}: input {name!r}", shape)
     graph.names[0].taken.update(net.inputs, *names)
@@ -59,7 +58,8 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
         _add(net, layer, tops, weights, graph)
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
     overwritten = {name for tops in names for name in tops} - blobs
-    return OnnxNet(_proto(net, graph), frozenset(blobs), frozenset(overwritten))
+    _declare(net, graph)
+    return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
 
 
 def _tensor_names(net: Net) -> list[tuple[str, ...]]:
@@ -96,14 +96,15 @@ def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None,
         _check_size(layer.where, value.shape)
         graph.current[top] = value
         graph.shapes[value.name] = value.shape
-    graph.nodes.extend(piece.nodes)
-    graph.constants.update(piece.constants)
+    graph.proto.graph.node.extend(piece.nodes)
+    for name, array in piece.constants.items():
+        _add_constant(graph.proto, name, array)
 
 
 def _check_weight_names(net: Net, weights: Weights | None) -> None:
     names = Counter(layer.name for layer in net.layers)
     for layer in net.layers:
-        if weights and names[layer.name] > 1 and weights.blobs.get(layer.name):
+        if weights and names[layer.name] > 1 and weights.has_blobs(layer.name):
             raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
 
 
@@ -135,28 +136,36 @@ def _check_size(where: str, shape: Shape) -> None:
         )
 
 
-def _proto(net: Net, graph: _Graph) -> ModelProto:
-    from onnx import TensorProto, helper, numpy_helper
+def _empty_model(net: Net) -> ModelProto:
+    """Filled layer by layer: a graph made at the end would hold all weights once more."""
+    from onnx import helper
 
-    def info(name: str, shape: Shape) -> ValueInfoProto:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    graph = helper.make_graph([], net.path.stem, [_info(name, shape) for name, shape in net.inputs.items()], [])
+    opset = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(graph, producer_name="sgsdump", opset_imports=opset, ir_version=IR_VERSION)
 
-    read = {name for node in graph.nodes for name in node.input}
-    shapes: Mapping[str, Shape] = graph.shapes
-    made = {name for node in graph.nodes for name in node.output}
-    outputs = [name for name in shapes if name not in read and name in made]
+
+def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
+    from onnx import helper
+
+    tensor = proto.graph.initializer.add(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+    tensor.dims.extend(array.shape)
+    tensor.raw_data = array.tobytes()
+
+
+def _declare(net: Net, graph: _Graph) -> None:
+    """Name the outputs, blobs that nothing reads, and say the shape of every blob."""
+    nodes = graph.proto.graph.node
+    read = {name for node in nodes for name in node.input}
+    made = {name for node in nodes for name in node.output}
+    outputs = [name for name in graph.shapes if name in made - read]
     if not outputs:
         raise ModelError(f"{net.path} computes nothing: every blob is read again")
-    return helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            net.path.stem,
-            [info(name, shape) for name, shape in net.inputs.items()],
-            [info(name, shapes[name]) for name in outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in graph.constants.items()],
-            value_info=[info(name, shape) for name, shape in shapes.items() if name not in outputs],
-        ),
-        producer_name="sgsdump",
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=8,
-    )
+    graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
+    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n not in outputs)
+
+
+def _info(name: str, shape: Shape) -> ValueInfoProto:
+    from onnx import TensorProto, helper
+
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

@@ -6,12 +6,13 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from sgsdump.caffe.net import Layer
-from sgsdump.caffe.weights import Weights
+from sgsdump.caffe.weights import Blob, Weights
 from sgsdump.errors import ModelError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Piece:
 
     def weight(self, index: int, shape: Shape, what: str) -> np.ndarray:
         """Blob ``index`` of the layer in the caffemodel, as float32 of this shape; axes of length 1 do not count."""
-        blobs = self._blobs()
+        blobs = self._blobs
         if index >= len(blobs):
             self.fail(f"needs a {what} of shape {list(shape)}; {self._file()} has only {len(blobs)} blobs for it")
         blob = blobs[index]
@@ -106,7 +107,7 @@ class Piece:
 
     def blob_count(self) -> int:
         """How many blobs the caffemodel has for this layer."""
-        return len(self._blobs())
+        return len(self._blobs)
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
@@ -145,12 +146,13 @@ class Piece:
             return operand.name
         return operand if isinstance(operand, str) else self.constant("const", np.asarray(operand))
 
-    def _blobs(self) -> Any:
+    @cached_property
+    def _blobs(self) -> tuple[Blob, ...]:
         if self.weights is None:
             self.fail("has weights; give the .caffemodel with --weight_file")
-        blobs = self.weights.blobs.get(self.layer.name)
+        blobs = self.weights.blobs(self.layer.name)
         if blobs is None:
-            near = difflib.get_close_matches(self.layer.name, self.weights.blobs, n=1)
+            near = difflib.get_close_matches(self.layer.name, self.weights.layers, n=1)
             hint = f"; it has {near[0]!r}" if near else ""
             self.fail(f"has no weights in {self._file()}{hint}; do the two files belong together?")
         return blobs

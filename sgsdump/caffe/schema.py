@@ -18,6 +18,7 @@ from typing import Any
 _ENUMS = {
     "Phase": "TRAIN=0 TEST=1",
     "PoolMethod": "MAX=0 AVE=1 STOCHASTIC=2",
+    "RoundMode": "CEIL=0 FLOOR=1",
     "EltwiseOp": "PROD=0 SUM=1 MAX=2",
     "NormRegion": "ACROSS_CHANNELS=0 WITHIN_CHANNEL=1",
     "ReductionOp": "SUM=1 ASUM=2 SUMSQ=3 MEAN=4",
@@ -126,7 +127,7 @@ _MESSAGES = {
     "PoolingParameter": """
         1 PoolMethod pool = MAX; 2 uint32 kernel_size; 3 uint32 stride = 1; 4 uint32 pad = 0; 5 uint32 kernel_h
         6 uint32 kernel_w; 7 uint32 stride_h; 8 uint32 stride_w; 9 uint32 pad_h = 0; 10 uint32 pad_w = 0
-        12 bool global_pooling = false; 13 bool ceil_mode = true; 14 string round_mode = CEIL
+        12 bool global_pooling = false; 13 RoundMode round_mode = CEIL; 1013 bool ceil_mode = true
     """,
     "PowerParameter": "1 float power = 1; 2 float scale = 1; 3 float shift = 0",
     "PReLUParameter": "2 bool channel_shared = false",
@@ -147,7 +148,7 @@ _MESSAGES = {
         1 uint32 scale = 2; 2 uint32 scale_h; 3 uint32 scale_w; 4 bool pad_out_h = false; 5 bool pad_out_w = false
         6 uint32 upsample_h; 7 uint32 upsample_w
     """,
-    "WeightsNet": "1 bytes name; 2 WeightsV1* layers; 100 WeightsLayer* layer",
+    "WeightsNet": "2 WeightsV1* layers; 100 WeightsLayer* layer",
     "WeightsLayer": "1 bytes name; 2 bytes type; 7 WeightsBlob* blobs",
     "WeightsV1": "4 bytes name; 6 WeightsBlob* blobs",
     "WeightsBlob": """

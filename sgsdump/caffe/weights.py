@@ -1,12 +1,18 @@
-"""A caffemodel: the learned numbers of every layer, by the layer's name."""
+"""A caffemodel: the learned numbers of every layer, by the layer's name.
+
+The file is mapped into memory and only its outermost fields are walked; a layer is parsed when its weights are asked
+for, so that opening a net never holds the whole file several times.
+Source: https://protobuf.dev/programming-guides/encoding for the walk, Caffe's public caffe.proto for the fields.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import mmap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +21,18 @@ from sgsdump.errors import ModelError
 
 PROTOBUF_LIMIT = 2**31 - 1
 FLOAT16 = 2
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class Form(NamedTuple):
+    """How one of the two forms of a caffemodel writes a layer: its message, and the fields of its name and blobs."""
+
+    message: str
+    name: int
+    blobs: int
+
+
+FORMS = {2: Form("WeightsV1", 4, 6), 100: Form("WeightsLayer", 1, 7)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,49 +45,102 @@ class Blob:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
+    """``layers``: for each name the bytes of its layer in the file and the form they are in."""
+
     path: Path
-    blobs: Mapping[str, tuple[Blob, ...]]
+    layers: Mapping[str, tuple[memoryview, Form]]
+
+    def blobs(self, name: str) -> tuple[Blob, ...] | None:
+        """The blobs of a layer, in the file's order; None when the file has no such layer. Raises ModelError."""
+        from google.protobuf.message import DecodeError
+
+        if name not in self.layers:
+            return None
+        data, form = self.layers[name]
+        where = f"{self.path}: layer {name!r}"
+        try:
+            message = messages()[form.message].FromString(bytes(data))
+        except DecodeError:
+            raise ModelError(f"{where} is damaged") from None
+        return tuple(_blob(blob, where) for blob in message.blobs)
+
+    def has_blobs(self, name: str) -> bool:
+        """Whether the file has numbers for a layer; layers without any stand in it too."""
+        data, form = self.layers.get(name, (memoryview(b""), FORMS[100]))
+        return any(number == form.blobs for number, _ in _fields(data))
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a caffemodel of either form (V1 ``layers`` or ``layer``). Raises ModelError."""
-    net = _parsed(path)
-    blobs: dict[str, tuple[Blob, ...]] = {}
-    for layer in [*net.layers, *net.layer]:
-        name = layer.name.decode("utf-8", "replace")
-        # As Caffe does, the first layer of a name counts.
-        blobs.setdefault(name, tuple(_blob(blob, f"{path}: layer {name!r}") for blob in layer.blobs))
-        layer.ClearField("blobs")
-    return Weights(path, blobs)
+    """Open a caffemodel of either form (V1 ``layers`` or ``layer``). Raises ModelError."""
+    data = _mapped(path)
+    layers: dict[str, tuple[memoryview, Form]] = {}
+    try:
+        for number, part in _fields(data):
+            if number in FORMS:
+                name = next((value for field, value in _fields(part) if field == FORMS[number].name), b"")
+                # As Caffe does, the first layer of a name counts.
+                layers.setdefault(bytes(name).decode("utf-8", "replace"), (part, FORMS[number]))
+    except ValueError:
+        layers = {}
+    if not layers:
+        raise ModelError(f"{path} {_what_it_is(bytes(data[:4096]))}")
+    return Weights(path, layers)
 
 
-def _parsed(path: Path) -> Any:
-    from google.protobuf.message import DecodeError
-
+def _mapped(path: Path) -> memoryview:
     try:
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
             raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of a caffemodel")
-        data = path.read_bytes()
+        if not size:
+            raise ModelError(f"{path} is empty; was its download cut off?")
+        with open(path, "rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError:
         raise ModelError(f"no such weight file: {path}") from None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
-    if data.startswith(b"\x89HDF\r\n"):
-        raise ModelError(f"{path} is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)")
-    try:
-        net = messages()["WeightsNet"].FromString(data)
-    except DecodeError:
-        net = None
-    if net is None or not (net.layer or net.layers):
-        raise ModelError(f"{path} {_what_it_is(data)}")
-    return net
 
 
-def _what_it_is(data: bytes) -> str:
-    if not data:
-        return "is empty; was its download cut off?"
-    head = data[:4096]
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message that hold bytes, as (number, bytes). Raises ValueError for what is no message."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        number, kind = key >> 3, key & 7
+        length = 0
+        if kind == VARINT:
+            place = _varint(data, place)[1]
+        elif kind == BYTES:
+            length, place = _varint(data, place)
+        elif kind in (FIXED64, FIXED32):
+            length = 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind}")
+        if not number or place + length > len(data):
+            raise ValueError("no field, or one longer than the message")
+        if kind == BYTES:
+            yield number, data[place : place + length]
+        place += length
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """A number and the place behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(data):
+            raise ValueError("cut off inside a number")
+        byte = data[place]
+        place += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, place
+    raise ValueError("a number of more than ten bytes")
+
+
+def _what_it_is(head: bytes) -> str:
+    if head.startswith(b"\x89HDF\r\n"):
+        return "is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)"
     if not any(byte < 9 or 13 < byte < 32 for byte in head):
         return "is text, so it is no caffemodel; give the .caffemodel with --weight_file and the .prototxt as the model"
     return "is not a caffemodel, or it is cut off or damaged"

@@ -71,9 +71,7 @@ def _axes(piece: Piece) -> tuple[Axis, Axis]:
     param = piece.message.pooling_param
     kernel = piece.shape[2:] if param.global_pooling else _pair(piece, "kernel", "kernel_size")
     stride, pad = _pair(piece, "stride", "stride"), _pair(piece, "pad", "pad")
-    if param.round_mode not in ("CEIL", "FLOOR"):
-        piece.fail(f"has the round_mode {param.round_mode!r}; it is CEIL or FLOOR")
-    up = param.ceil_mode and param.round_mode == "CEIL"
+    up = param.ceil_mode and enum_label(param, "round_mode") == "CEIL"
     if not all((*kernel, *stride)):
         piece.fail("needs a kernel and a stride of 1 or more")
     if any(p >= k for p, k in zip(pad, kernel)) and any(pad):
