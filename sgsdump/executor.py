@@ -70,3 +70,10 @@ def whole_graphs() -> Family:
     from sgsdump.executors import WHOLE_GRAPHS
 
     return WHOLE_GRAPHS
+
+
+def staged_graphs() -> Family:
+    """The table of executors that can enter a graph half-way: name -> a class to load a ModelProto with."""
+    from sgsdump.executors import STAGED_GRAPHS
+
+    return STAGED_GRAPHS

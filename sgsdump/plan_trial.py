@@ -46,6 +46,7 @@ class PlanTrial:
 
     domains      what can be raised, in execution order.
     fixed_weights  weights that stay at 8 bits in every plan (the picture's convolution).
+    every_plan  the graph that ``parameters`` turn into the fixed model of a plan.
     """
 
     def __init__(
@@ -64,12 +65,16 @@ class PlanTrial:
         widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
         fixed = quantise(self.proto, widest, pictures)
         facts = fixed_facts(fixed) or {}
-        proto = parametrise(fixed, facts, facts["convolutions"])
+        self.every_plan = parametrise(fixed, facts, facts["convolutions"])
         self.outputs = [output.name for output in self.proto.graph.output]
-        self._session = whole_graphs()["onnxruntime"](proto.SerializeToString(), threads)
+        self._threads = threads
         self._weights: dict[tuple[str, str], Any] = {}
         self._picture_tensors = {name for name, entry in facts["tensors"].items() if entry["picture"]}
         self.evaluations = 0
+
+    @cached_property
+    def _session(self) -> Any:
+        return whole_graphs()["onnxruntime"](self.every_plan.SerializeToString(), self._threads)
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
