@@ -3,6 +3,7 @@
 The two set-up lines (a fresh virtual environment each) run in .ci/run; here their last command runs.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from caffe_nets import save
 from PIL import Image
-from small_nets import residual_net
+from small_nets import residual_net, weights
 
 from sgsdump.cli import build_parser
 from sgsdump.commands import COMMANDS
@@ -32,6 +34,14 @@ def get_image(img_path, resizeH=8, resizeW=8, norm=True, nchw=False):
 """
 
 
+CAFFE_NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 8 kernel_size: 3 pad: 1 } }
+layer { name: "rectified" type: "ReLU" bottom: "conv1" top: "rectified" }
+"""
+
+
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
@@ -45,6 +55,8 @@ def users_folder(tmp_path_factory):
     (bin / "sgsdump").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sgsdump "$@"\n')
     (bin / "sgsdump").chmod(0o755)
     onnx.save(_renamed(residual_net().proto, "c1", "conv1"), folder / "net.onnx")
+    first = weights("c1", (8, 3, 3, 3), 1)
+    save(folder, CAFFE_NET, {"conv1": [first["c1.w"], first["c1.b"]]})
     (folder / "preprocess.py").write_text(PREPROCESS)
     ini = (ROOT / "cfg" / "input_config.ini").read_text()
     ini = re.sub(r"(?m)^inputs\s*=.*$", "inputs = data;", ini)
@@ -79,6 +91,7 @@ def test_the_tour_from_end_to_end(users_folder):
         done = sh(block, users_folder)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
     assert (users_folder / "Histograms" / "overview.png").is_file()
+    assert json.loads((users_folder / "names.json").read_text()) == {"r1": "rectified"}
     assert (users_folder / "layers.csv").is_file() and (users_folder / "layers.json").is_file()
 
 
