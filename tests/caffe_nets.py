@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 import small_nets
 
 from sgsdump.caffe.schema import messages
@@ -59,8 +60,7 @@ def ours(model: Model, feed: Arrays) -> dict[str, np.ndarray]:
 
 def by_opencv(text: str, weights: Weights | None, feed: Arrays, outputs: Sequence[str]) -> dict[str, np.ndarray]:
     """The blobs by OpenCV's Caffe importer."""
-    import cv2
-
+    cv2 = pytest.importorskip("cv2", reason="OpenCV 4 is not installed")
     net = cv2.dnn.readNetFromCaffe(
         np.frombuffer(text.encode(), np.uint8), np.frombuffer(caffemodel(weights or {"nothing": []}), np.uint8)
     )

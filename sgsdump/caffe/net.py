@@ -23,6 +23,7 @@ V1_TYPES = {
 DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "AnnotatedData", "DenseImageData")
 IDENTITIES = ("Dropout", "Split")
 _TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}<>\n]|[A-Za-z_]\w*""")
+_BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ def read_net(path: Path) -> Net:
         if layer.type in DATA_TYPES:
             raise ModelError(
                 f"{layer.where} reads a training data set; use the deploy prototxt, or put an Input layer with the "
-                f"shape of {', '.join(layer.tops)} in its place"
+                f"shape of {', '.join(map(repr, layer.tops))} in its place"
             )
     has_others = bool(inputs) or any(layer.type == "Input" for layer in layers)
     for layer in layers:
@@ -91,21 +92,17 @@ def dummy_shapes(layer: Layer) -> list[tuple[int, ...]]:
 
 
 def _text(path: Path) -> str:
+    """The prototxt's text. Comments in other encodings than UTF-8 are common, and no reason to refuse a file."""
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if size <= LIMIT_BYTES else b"\0"  # more is no prototxt
+        data = path.read_bytes() if path.stat().st_size <= LIMIT_BYTES else None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if re.search("[\0-\x08\x0e-\x1f]", text):
+    if data is None or _BINARY.search(data):
         raise ModelError(
             f"{path} is not text, so it is no prototxt; give the .prototxt as the model and the .caffemodel with "
             f"--weight_file"
         )
-    return text
+    return data.decode("utf-8-sig", "replace")
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -134,7 +131,7 @@ def _layers(path: Path, text: str, message: Any) -> list[Layer]:
                 f"{path} line {line} is in the form of 2013; bring it up to date with upgrade_net_proto_text"
             )
         kind = _v1_type(enum_label(item, "type")) if old else item.type
-        where = f"{path} line {line}: layer {item.name!r} ({kind or 'no type'})"
+        where = f"{path} line {line}: layer {item.name!r} ({repr(kind)[1:-1] or 'no type'})"
         if not kind or kind == "None":
             raise ModelError(f"{where} has no type")
         found.append(Layer(item.name, kind, tuple(item.bottom), tuple(item.top), item, where))
@@ -220,7 +217,8 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 
 def _for_each_top(layer: Layer, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     if len(shapes) not in (1, len(layer.tops)):
-        raise ModelError(f"{layer.where} needs a shape for each of {', '.join(layer.tops)}; it gives {len(shapes)}")
+        tops = ", ".join(map(repr, layer.tops))
+        raise ModelError(f"{layer.where} needs a shape for each of its tops, {tops}; it gives {len(shapes)}")
     return shapes * len(layer.tops) if len(shapes) == 1 else shapes
 
 

@@ -73,7 +73,7 @@ def _tensor_names(net: Net) -> list[tuple[str, ...]]:
             left[top] -= 1
             name = top
             if left[top] or top in net.inputs:
-                name = layer.name if layer.name not in taken.taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
+                name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
             tops.append(name if name == top else taken.fresh(name))
         names.append(tuple(tops))
     return names
@@ -104,13 +104,13 @@ def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None,
 def _check_weight_names(net: Net, weights: Weights | None) -> None:
     names = Counter(layer.name for layer in net.layers)
     for layer in net.layers:
-        if weights and names[layer.name] > 1 and weights.has_blobs(layer.name):
+        if weights and names[layer.name] > 1 and weights.blobs(layer.name):
             raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
 
 
 def _check_type(layer: Layer) -> None:
     if layer.type in POST_PROCESSING:
-        bottoms = ", ".join(layer.bottoms)
+        bottoms = ", ".join(map(repr, layer.bottoms))
         raise ModelError(
             f"{layer.where} is post-processing, which has no tensors to compare; cut the net above it: delete it and "
             f"what follows it from the prototxt, so that {bottoms or 'its bottoms'} are outputs"
@@ -162,7 +162,7 @@ def _declare(net: Net, graph: _Graph) -> None:
     if not outputs:
         raise ModelError(f"{net.path} computes nothing: every blob is read again")
     graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
-    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n not in outputs)
+    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n in made & read)
 
 
 def _info(name: str, shape: Shape) -> ValueInfoProto:

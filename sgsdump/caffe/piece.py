@@ -37,9 +37,12 @@ class Names:
     def __init__(self, taken: Iterable[str] = ()):
         self.taken = set(taken)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.taken
+
     def fresh(self, wanted: str) -> str:
         """``wanted``, with as many ' behind it as make it a name of its own."""
-        while wanted in self.taken:
+        while wanted in self:
             wanted += "'"
         self.taken.add(wanted)
         return wanted

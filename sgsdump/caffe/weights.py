@@ -64,11 +64,6 @@ class Weights:
             raise ModelError(f"{where} is damaged") from None
         return tuple(_blob(blob, where) for blob in message.blobs)
 
-    def has_blobs(self, name: str) -> bool:
-        """Whether the file has numbers for a layer; layers without any stand in it too."""
-        data, form = self.layers.get(name, (memoryview(b""), FORMS[100]))
-        return any(number == form.blobs for number, _ in _fields(data))
-
 
 def read_weights(path: Path) -> Weights:
     """Open a caffemodel of either form (V1 ``layers`` or ``layer``). Raises ModelError."""

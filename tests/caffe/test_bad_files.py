@@ -31,7 +31,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Foo"), r"line 2: layer 'x' \(Foo\) is of a type that is not known"),
         (one("Convolutoin"), r"not known; did you mean 'Convolution' or"),
         (one(""), r"line 2: layer 'x' \(no type\) has no type"),
-        (one("DetectionOutput"), r"line 2: .*is post-processing.*cut the net above it.*so that data are outputs"),
+        (one("DetectionOutput"), r"line 2: .*is post-processing.*cut the net above it.*so that 'data' are outputs"),
         (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which nothing makes"),
         (
             one("ReLU", bottom="z") + 'layer { name: "z" type: "ReLU" bottom: "y" top: "z" }',
@@ -70,7 +70,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         ("", "is empty"),
         ("hello world", "is no prototxt"),
         ("name: 'net'", "it holds no layers"),
-        ("layer { type: 'Input' top: 'data' }", "needs a shape for each of data"),
+        ("layer { type: 'Input' top: 'data' }", "needs a shape for each of its tops, 'data'; it gives 0"),
         ("input: 'data' layer { type: 'ReLU' bottom: 'data' top: 'y' }", "1 inputs but 0 input shapes"),
         (
             inputs_text({"data": (1, 0, 2, 2)}) + "layer { type: 'ReLU' bottom: 'data' top: 'y' }",
@@ -135,6 +135,12 @@ def test_missing_weights(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such weight file"):
         open_model(prototxt, tmp_path / "absent.caffemodel")
     assert open_model(prototxt, caffe).blobs == {"data", "c"}
+
+
+def test_names_with_line_breaks_stay_on_one_line(tmp_path: Path) -> None:
+    for kind in ("a\\nb", "DetectionOutput", "ReLU", "Data", "Input"):
+        text = INPUT + f'layer {{ name: "x\\ny" type: "{kind}" bottom: "da\\nta" top: "z\\n" }}'
+        assert try_open(*save(tmp_path, text)) is None
 
 
 def test_two_layers_of_one_name_with_weights(tmp_path: Path) -> None:
@@ -268,5 +274,5 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     net.layer.add(name=b"\xff\xfe")
     caffe.write_bytes(net.SerializeToString())
     assert try_open(prototxt, caffe) is not None
-    prototxt.write_bytes(GOOD.encode() + b"# \xff\n")
-    assert try_open(prototxt, caffe) is None
+    prototxt.write_bytes("# 卷积\n".encode("gbk") + GOOD.encode())
+    assert try_open(prototxt, caffe) is not None
