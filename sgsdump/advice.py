@@ -119,9 +119,9 @@ def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool, lim
 
 def _by_rule(conv: Convolution, seen: Signs) -> Advice:
     rules = _rules_text(seen)
+    if seen.spoilt and (seen.wide or seen.arises_here):
+        return Advice(conv, YES, rules, seen)
     if seen.spoilt:
-        if seen.arises_here:
-            return Advice(conv, YES, rules, seen)
         return Advice(conv, MAYBE, f"{rules}, most of which comes from the layers before it", seen)
     if not seen.wide:
         return Advice(conv, NO, f"range {seen.width:.4g} is within {WIDE:g}{_compared(seen)}", seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from sgsdump.advice import MAYBE, Advice, holds
@@ -9,6 +10,8 @@ from sgsdump.blame import Measurement, Totals, error_of, output_error
 from sgsdump.thresholds import Thresholds
 
 MOST_NAMES = 8
+# input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.
+_WRITABLE = re.compile(r"[^\s,;'\"]([^,;'\"\r\n]*[^\s,;'\"])?")
 
 
 def render(
@@ -51,6 +54,9 @@ def _lines(
             yield f"With {_list(names)} raised {state}."
         yield f"Raise {len(names)}: put this into input_config.ini and calibrate again."
         yield conv_config(names)
+        for name in names:
+            if not _WRITABLE.fullmatch(name):
+                yield f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model."
         return
     if not maybe:
         yield "Nothing to raise: no convolution needs INT16 inputs."
