@@ -1,6 +1,10 @@
 """Caffe nets: reading a prototxt and a caffemodel, and saying in ONNX what their layers compute.
 
-schema.py  the messages, as far as they are used       net.py      layers of the TEST phase, in order
-weights.py the caffemodel's blobs as arrays            piece.py    the ONNX nodes one layer becomes
-onnx_graph.py  net + weights -> ModelProto             layers/     one function per layer type
+schema.py      the messages, as far as they are used
+prototxt.py    text -> layers, with their lines
+net.py         what of them is there in the TEST phase, and the inputs
+weights.py     the caffemodel's blobs as arrays
+piece.py       the ONNX nodes one layer becomes
+layers/        one function per layer type, grouped by idea
+onnx_graph.py  net + weights -> ModelProto
 """

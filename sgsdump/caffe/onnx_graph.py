@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.caffe.layers import LAYERS, POST_PROCESSING
-from sgsdump.caffe.net import Layer, Net
+from sgsdump.caffe.net import Net
 from sgsdump.caffe.piece import INT_MAX, Names, Piece, Shape, Value
+from sgsdump.caffe.prototxt import Layer
 from sgsdump.caffe.weights import Weights
 from sgsdump.errors import ModelError
 from sgsdump.family import hint

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from sgsdump.caffe.net import Layer
+from sgsdump.caffe.prototxt import Layer
 from sgsdump.caffe.weights import Blob, Weights
 from sgsdump.errors import ModelError
 

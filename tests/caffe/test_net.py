@@ -200,6 +200,12 @@ def test_line_numbers_count_comments_strings_and_nesting(tmp_path: Path) -> None
     assert [item.where.partition(" line ")[2].split(":")[0] for item in net.layers] == ["4", "10"]
 
 
+def test_layers_in_a_list(tmp_path: Path) -> None:
+    text = INPUT + 'layer: [ { name: "a" type: "ReLU" bottom: "data" top: "a" },\n'
+    text += ' { name: "b" type: "AbsVal" bottom: "a" top: "b" } ]'
+    assert opened(tmp_path, text).blobs == {"data", "a", "b"}
+
+
 def test_names_that_would_meet(tmp_path: Path) -> None:
     """Blobs called as the constants of another layer are, and two layers of one name without weights."""
     text = INPUT + CONV.replace('top: "c"', 'top: "conv_bias"') + layer("ReLU", "conv_bias", "conv_filter", "x")
