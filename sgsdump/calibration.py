@@ -158,8 +158,16 @@ def make_fixed(
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(o.name for o in config.outputs if not o.dequantised)
-    notes = {"inputs": [asdict(entry) for entry in config.inputs]}
+    notes = {"inputs": [asdict(entry) for entry in config.inputs], "ranges": _used(decided, ranges, Graph(proto))}
     return FixedModel(quantise(proto, decided, pictures, integer, notes), decided)
+
+
+def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict[str, tuple[list, list]]:
+    """(min, max) lists of what the plan was made from, for those who want to make it again."""
+    weights = {graph.producer[name].input[1]: quant for name, quant in decided.weights.items()}
+    quants = {**weights, **decided.tensors}
+    found = {name: ranges[name].at(quant.dtype) for name, quant in quants.items() if name in ranges and quant.dtype}
+    return {name: (used.min.tolist(), used.max.tolist()) for name, used in found.items()}
 
 
 def serialise(proto: ModelProto) -> bytes:

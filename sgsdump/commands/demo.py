@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     digits = _digits()
     with _inside(args.output):
         _lay_out(digits)
-        _type("calibrate -m digits.onnx -i pictures --input_config input_config.ini -o fixed.onnx")
+        _type("calibrate -m digits.onnx -i pictures --input_config input_config.ini --quant_level L1 -o fixed.onnx")
         models = _models()
         answers = {kind: _answers(model, digits.images, raw=kind != "float") for kind, model in models.items()}
         picked = _first_spoilt(answers, digits.labels)

@@ -8,6 +8,7 @@ SIDECARS = Family(
         "debug_config": "sgsdump.sidecars.debug_config:read",
         "input_config": "sgsdump.sidecars.input_config:read",
         "tensor_min_max": "sgsdump.sidecars.tensor_min_max:read_ranges",
+        "quant_param": "sgsdump.sidecars.quant_param:read",
         "parse_net": "sgsdump.sidecars.parse_net:read",
         "name_map": "sgsdump.sidecars.name_map:read",
         "input_text": "sgsdump.sidecars.input_text:read",

@@ -14,20 +14,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sgsdump import plain_pickle
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.output import replacing
+from sgsdump.quant_param import PICKLE_LIMIT, QuantParam, check_range, is_pickle, parse_json, parse_pickle
 from sgsdump.sidecar import TEXT_LIMIT, printable, read_bytes
 from sgsdump.tensor_range import Range
-
-# pickles may carry the weights as arrays
-PICKLE_LIMIT = 1 << 30
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
@@ -41,12 +38,12 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
     """
     path = Path(path)
     data = read_bytes(path, PICKLE_LIMIT)
-    if data.startswith(b"\x80"):
-        return _from_list(plain_pickle.loads(data, str(path)), path)
+    if is_pickle(data):
+        return _from_params(parse_pickle(data, path), path)
     text = _decode(data, path)
     start = text[:4096].lstrip()
     if start.startswith(("[", "{")):
-        return _from_list(_parse_json(text, path), path)
+        return _from_params(parse_json(text, path), path)
     if start.startswith("Name:"):
         return _from_lines(text, path)
     raise FormatError(
@@ -106,59 +103,16 @@ def _to_json(ranges: Mapping[str, Range]) -> str:
     return json.dumps(entries, indent=4) + "\n"
 
 
-def _parse_json(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
-    except (RecursionError, ValueError) as error:
-        raise FormatError(f"{path}: not valid JSON: {str(error)[:100]}") from error
-
-
-def _from_list(entries: Any, path: Path) -> dict[str, Range]:
-    """The checks are those of the SDK's check_quant_param, in its words."""
-    if not isinstance(entries, list):
-        raise FormatError(f"{path}: quant_param must be a `list`, this is a {type(entries).__name__}")
+def _from_params(params: Iterable[QuantParam], path: Path) -> dict[str, Range]:
     ranges: dict[str, Range] = {}
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise FormatError(f"{path}: quant_param[{index}] must be a `dict`, this is a {type(entry).__name__}")
-        name = entry.get("name")
-        if not isinstance(name, str):
-            raise FormatError(f"{path}: name of each quant_param[{index}] must be `str`")
-        where = f"quant_param[{index}]: {name[:80]}"
-        bit = entry.get("bit")
-        if bit is not None and type(bit) is not int:
-            raise FormatError(f"{path}: bit of {where} must be `int`")
-        if not isinstance(entry.get("data"), (plain_pickle.PlainArray, type(None))):
-            raise FormatError(f"{path}: data of {where} must be `numpy.ndarray`")
-        low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
-        if low.size != high.size:
-            raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
-        if low.size:
-            _add(ranges, name, Range(low, high, bit), f"{path}: {where}")
+    for index, param in enumerate(params):
+        if param.range is not None:
+            _add(ranges, param.name, param.range, f"{path}: quant_param[{index}]: {param.name[:80]}")
     return ranges
-
-
-def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
-    """A list, an array or one number, as float64."""
-    value = entry.get(key)
-    if isinstance(value, plain_pickle.PlainArray):
-        return np.atleast_1d(value.array.astype(np.float64)).reshape(-1)
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in values):
-        raise FormatError(f"{where} must be a `list` of numbers")
-    try:
-        return np.array(values, np.float64)
-    except OverflowError as error:
-        raise FormatError(f"{where} holds a number out of range") from error
 
 
 def _add(ranges: dict[str, Range], name: str, found: Range, where: str) -> None:
     if name in ranges and not ranges[name].same(found):
         raise FormatError(f"{where}: the tensor {printable(name)} stands in the file twice, with different ranges")
-    if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
-        raise FormatError(f"{where}: the range of {printable(name)} is NaN or infinite; calibrate again")
-    if (found.min > found.max).any():
-        raise FormatError(f"{where}: the range of {printable(name)} has its min above its max")
+    check_range(name, found, where)
     ranges[name] = found

@@ -15,6 +15,7 @@ STARTS = {
     "input_config": b"[INPUT_CONFIG]\ninputs='a',b;\ntraining_input_formats=RGB,GRAY\n"
     b"input_formats=RGB,GRAY\nmean=1:2:3,4\n",
     "tensor_min_max": b"Name:a, min: -1.0, max: 2.0;\n",
+    "quant_param": b'[{"name": "a", "min": [-1.0], "max": [2.0], "bit": 8}]',
     "parse_net": b"| |--> Tensor[1 ] type(7):INT16 buffer: 22  (const buffer: 0 size: 10 : buf: (nil)) bVar: 248 "
     b"shape(len:2  2 5  ) Quant:{Max: 0.5, Min: na, Scaler: 0.1, zeroP: 0} ddr_type: IPU_S16_NHWC name(p) EvrId(1)\n",
     "name_map": b'{"a": "b", "c": "d"}',
@@ -55,6 +56,7 @@ def test_any_bytes(tmp_path_factory, name, data):
 @example(data=PICKLE)
 def test_any_quant_param(tmp_path_factory, data):
     read_anything(tmp_path_factory, "tensor_min_max", data)
+    read_anything(tmp_path_factory, "quant_param", data)
 
 
 def test_every_member_of_the_family_is_listed():

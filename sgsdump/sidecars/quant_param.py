@@ -1,0 +1,44 @@
+"""quant_param files: what ``--quant_file`` takes and ``save_quant_param`` writes; see ``sgsdump.quant_param``.
+
+json    a list with an indent of 4
+pickle  protocol 3: a list of collections.OrderedDict
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+
+from sgsdump.errors import FormatError
+from sgsdump.output import replacing
+from sgsdump.quant_param import PICKLE_LIMIT, QuantParam, as_entries, is_pickle, parse_json, parse_pickle
+from sgsdump.sidecar import decode, read_bytes
+
+PROTOCOL = 3
+
+
+def read(path: Path | str) -> list[QuantParam]:
+    """The entries in the file's order, JSON or pickle by content.
+
+    Raises FormatError, naming the entry, for a file of neither form, NaN or infinity, a min above its max, or a
+    pickle that holds more than plain data; ConfigError when it cannot be read.
+    """
+    path = Path(path)
+    data = read_bytes(path, PICKLE_LIMIT)
+    if is_pickle(data):
+        return parse_pickle(data, path)
+    if data.startswith(b"Name:"):
+        raise FormatError(f"{path} is a tensor_min_max.txt, not the JSON or pickle list of a quant_param")
+    return parse_json(decode(data.removeprefix(b"\xef\xbb\xbf"), path), path)
+
+
+def write(params: Iterable[QuantParam], path: Path | str, form: str = "json") -> None:
+    """Write ``json`` or ``pickle``; whole or not at all. Raises OutputError."""
+    entries = as_entries(params)
+    with replacing(Path(path)) as file:
+        if form == "pickle":
+            pickle.dump(entries, file, protocol=PROTOCOL)
+        else:
+            file.write(json.dumps(entries, indent=4).encode())

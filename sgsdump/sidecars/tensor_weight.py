@@ -1,0 +1,75 @@
+"""tensor_weight.txt and tensor_weight_calibration.txt: every convolution's weights, the second with their ranges.
+
+Name:[data,conv1_filter],
+     Operator:CONV_2D,
+     shape:[10,3,3,3],
+     hasChanged:FALSE,
+     BitWidth:[UINT8,INT8],
+     min:[],
+     max:[],
+     AllowedBitWidth:[8],
+     data:[0.676210, ..., 0.255645, ];
+
+Shapes are [O, H, W, I], [1, H, W, O] of a depthwise convolution, [O, 1, 1, I] of a fully connected operator; the data
+lies in that order. The second file has one min and max for each output channel and no AllowedBitWidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from sgsdump.output import replacing
+from sgsdump.tensor_range import Range
+
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionWeights:
+    """``data`` in the layout above; ``types`` of the input and the weights, e.g. ("UINT8", "INT8")."""
+
+    input: str
+    name: str
+    operator: str
+    data: np.ndarray
+    range: Range
+    types: tuple[str, str]
+    allowed_bits: tuple[int, ...]
+    changed: bool = False
+
+
+def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool) -> None:
+    """``tensor_weight_calibration.txt`` with ranges, else ``tensor_weight.txt``. Raises OutputError."""
+    with replacing(path) as file:
+        for weights in convolutions:
+            shape = ",".join(map(str, weights.data.shape))
+            low, high = (_text(end) if with_ranges else "" for end in (weights.range.min, weights.range.max))
+            lines = [
+                f"Name:[{weights.input},{weights.name}]",
+                f"Operator:{weights.operator}",
+                f"shape:[{shape}]",
+                f"hasChanged:{'TRUE' if weights.changed else 'FALSE'}",
+                f"BitWidth:[{','.join(weights.types)}]",
+                f"min:[{low}]",
+                f"max:[{high}]",
+            ]
+            lines += [] if with_ranges else [f"AllowedBitWidth:[{','.join(map(str, weights.allowed_bits))}]"]
+            file.write(
+                ("\n     ".join(f"{line}," for line in lines) + "\n     data:[").encode("utf-8", "surrogateescape")
+            )
+            _write_values(file, weights.data.reshape(-1))
+            file.write(b"];\n")
+
+
+def _write_values(file: IO[bytes], values: np.ndarray) -> None:
+    for start in range(0, values.size, CHUNK):
+        file.write(f"{_text(values[start : start + CHUNK])}, ".encode())
+
+
+def _text(values: np.ndarray) -> str:
+    return ", ".join(f"{value:f}" for value in values.tolist())
