@@ -69,9 +69,9 @@ def advise(
         if conv.reads_picture:
             found.append(Advice(conv, NO, "reads the picture, which is always 8 bits", seen))
         elif seen.limits is None:
-            found.append(Advice(conv, NO, f"its input {conv.input} has no range; calibrate again", seen))
+            found.append(Advice(conv, NO, f"not judged: {conv.input} has no range", seen))
         elif conv.name in blames:
-            found.append(_by_measure(conv, seen, measured(blames[conv.name], conv.name, total), good, limits))
+            found.append(_by_measure(conv, seen, measured(blames[conv.name], conv.name, total), good))
         else:
             found.append(_by_rule(conv, seen))
     return tuple(sorted(_raised_together(found), key=_rank))
@@ -98,7 +98,7 @@ def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tup
     return tuple(first.values())
 
 
-def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool, limits: Thresholds) -> Advice:
+def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool) -> Advice:
     share = f"alone at 8 bits it brings {_percent(found.brings_share)} of the output error"
     rules = _rules_text(seen)
     if found.brings_share >= MUCH and not good:
@@ -106,7 +106,7 @@ def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool, lim
         reason.append(rules or "no rule of thumb sees it")
         return Advice(conv, YES, "; ".join(reason), seen, found)
     if found.brings_share >= MUCH:
-        reason = [f"{share}, but with all at 8 bits the output is within limits (not {limits})", rules]
+        reason = [f"{share}, but with all at 8 bits the outputs are within limits", rules]
         return Advice(conv, MAYBE, "; ".join(filter(None, reason)), seen, found)
     if found.brings_share >= SOME and not good:
         return Advice(conv, MAYBE, "; ".join(filter(None, [share, rules])), seen, found)

@@ -35,7 +35,7 @@ from sgsdump.tensor_range import Range
 Arrays = Mapping[str, np.ndarray]
 Totals = dict[str, Sums]
 PictureFeed = tuple[str, Arrays, Arrays]
-"""(label, feed of the float model, feed of the fixed model: the picture's raw bytes)"""
+"""(label, feed of the float model, the same with pictures as raw bytes)"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class BlameTrial:
     """
 
     def __init__(self, model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False):
-        analysis = analyse(deployed(model), pictures_of(model, config, ranges))
+        self._pictures = pictures_of(model, config, ranges)
+        analysis = analyse(deployed(model), self._pictures)
         self.judged = judged_tensors(analysis.graph)
         self.layers = stored_layers(analysis)
         self._outputs = list(dict.fromkeys(self.judged.values()))
@@ -116,6 +117,7 @@ class BlameTrial:
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
                 pictures += 1
+                raw = self._fixed_feed(feed, raw)
                 real = self._float_values(feed)
                 best = run(every, raw, self._watched)
                 _add(wide, {name: best[name] for name in self._outputs}, real)
@@ -136,8 +138,13 @@ class BlameTrial:
         plan = frozenset(raised)
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
-                _add(totals, self.trial.run(plan, raw, self._outputs), self._float_values(feed))
+                values = self.trial.run(plan, self._fixed_feed(feed, raw), self._outputs)
+                _add(totals, values, self._float_values(feed))
         return totals
+
+    def _fixed_feed(self, feed: Arrays, raw: Arrays) -> Arrays:
+        """Raw bytes for pictures that are quantised; what stays float is fed as the float model is."""
+        return {name: raw[name] if name in self._pictures else feed[name] for name in feed}
 
     def _float_values(self, feed: Arrays) -> dict[str, np.ndarray]:
         return {layer.name: layer.array for layer in self._float.run(feed, only=set(self._watched))}

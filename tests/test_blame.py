@@ -97,6 +97,12 @@ def test_a_convolution_without_range_stays_float(float_model, ranges):
     assert [blame.brings == 0 for blame in found.blames] == [False, False, True]
 
 
+def test_a_picture_without_range_stays_float_and_is_fed_as_float(float_model, ranges):
+    partial = {name: found for name, found in ranges.items() if name != "data"}
+    found = BlameTrial(float_model, partial, CONFIG).measure(feeds(7))
+    assert output_error(found.all_16) < 0.001
+
+
 def head(*nodes, outputs):
     body = [conv("c", "data"), node("Reshape", ["c", "shape"], "wide"), *nodes]
     constants = {**weights("c", (4, 3, 1, 1)), "shape": np.array([1, -1])}

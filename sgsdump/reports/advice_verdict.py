@@ -40,13 +40,17 @@ def _lines(
     bad = False
     if measurement:
         bad = not holds(measurement.all_8, limits)
-        yield f"Output error against float (RMSE), {measurement.pictures} pictures, {measurement.runs} runs:"
+        pictures = f"{measurement.pictures} picture{'s' if measurement.pictures > 1 else ''}"
+        yield f"Output error against float (RMSE), {pictures}, {measurement.runs} runs; past limits is {limits}:"
         yield from _errors(measurement, tried)
         if not holds(measurement.all_16, limits):
             yield (
                 f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look "
                 f"at the ranges and the calibration pictures."
             )
+    unknown = list(dict.fromkeys(a.convolution.input for a in advice if not a.signs.limits))
+    if unknown:
+        yield f"Not judged, as the ranges file has no range for them: {_list(unknown)}."
     maybe = list(dict.fromkeys(a.convolution.input for a in advice if a.verdict == MAYBE))
     if names:
         if tried:
@@ -59,7 +63,11 @@ def _lines(
                 yield f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model."
         return
     if not maybe:
-        yield "Nothing to raise: no convolution needs INT16 inputs."
+        yield (
+            "Nothing to raise: no convolution needs INT16 inputs."
+            if not unknown
+            else "Nothing to raise among the rest."
+        )
     elif not measurement:
         yield f"Nothing is sure. Measure on pictures (-i) to know whether to raise {_list(maybe)}."
     elif bad:
