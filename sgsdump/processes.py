@@ -37,10 +37,10 @@ def ordered_map(
     waiting: deque[Future] = deque()
     items = iter(items)
     try:
-        waiting.extend(pool.submit(_do, item) for item in islice(items, 2 * processes))
+        waiting.extend(_submit(pool, item) for item in islice(items, 2 * processes))
         while waiting:
             result = waiting.popleft().result()
-            waiting.extend(pool.submit(_do, item) for item in islice(items, 1))
+            waiting.extend(_submit(pool, item) for item in islice(items, 1))
             yield result
     except BrokenProcessPool as error:
         raise SgsdumpError(
@@ -48,6 +48,17 @@ def ordered_map(
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
+    """Processes start here, and inherit that Ctrl-C is held back: until ``_start`` it would print their traceback."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(_do, item)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(_do, item)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start(make_work: Callable[..., Callable[[Any], Any]], given: tuple) -> None:
