@@ -119,6 +119,9 @@ def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool) -> 
 
 def _by_rule(conv: Convolution, seen: Signs) -> Advice:
     rules = _rules_text(seen)
+    if seen.raised:
+        known = "INT16 already in the fixed model; measure (-i) to know whether 8 bits would do"
+        return Advice(conv, YES if seen.wide else MAYBE, "; ".join(filter(None, [rules, known])), seen)
     if seen.spoilt and (seen.wide or seen.arises_here):
         return Advice(conv, YES, rules, seen)
     if seen.spoilt:

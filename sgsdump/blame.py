@@ -2,38 +2,35 @@
 
 What one convolution does alone is held against the model with every convolution at INT16 (its inputs are then as good
 as float); what is left of the error when one is raised is held against the float model. The error of a tensor is
-Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs. A Softmax is judged by
-its input, the logits: near one-hot probabilities hide an error until it is too late.
-
-Plans are tried on one session (``PlanTrial``): 2 + 2 runs a domain for each picture.
+Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs, where a Softmax is
+judged by its input (``objective.watched_tensors``). Two plans a domain and two more are tried on each picture.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.calibration import deployed, pictures_of
+from sgsdump.calibration import pictures_of
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executor import executors
 from sgsdump.fusion import is_convolution
-from sgsdump.graph import Graph
 from sgsdump.metric import Sums
 from sgsdump.metrics.rmse import rmse
 from sgsdump.model import Model
-from sgsdump.passes.mark_outputs import mark_outputs
+from sgsdump.objective import Score, score, total, watched_tensors
 from sgsdump.plan_trial import Domain, PlanTrial
-from sgsdump.quant_plan import MOVERS, Analysis, analyse
+from sgsdump.plan_walk import PlanWalk
+from sgsdump.quant_plan import Analysis
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sums import Values, pair_sums
 from sgsdump.tensor_range import Range
 
 Arrays = Mapping[str, np.ndarray]
-Totals = dict[str, Sums]
+Totals = Mapping[str, Sums]
 PictureFeed = tuple[str, Arrays, Arrays]
 """(label, feed of the float model, the same with pictures as raw bytes)"""
 
@@ -60,12 +57,13 @@ class Blame:
 class Measurement:
     """``blames`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
 
-    judged  output of the model -> the tensor it is judged by.
+    runs    plans tried, on all pictures together.
+    logits  judged tensors that stand for a Softmax behind them.
     """
 
     pictures: int
     runs: int
-    judged: Mapping[str, str]
+    logits: frozenset[str]
     all_8: Totals
     all_16: Totals
     blames: tuple[Blame, ...]
@@ -74,73 +72,83 @@ class Measurement:
 class BlameTrial:
     """One float model on which blame is measured.
 
-    judged  output of the model -> the tensor it is judged by.
+    judged  the tensors that the outputs are judged by.
     layers  convolution -> the tensor its operator stores (behind a fused Relu or Add).
+    runs    plans tried on each picture.
     """
 
     def __init__(self, model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False):
         self._pictures = pictures_of(model, config, ranges)
-        analysis = analyse(deployed(model), self._pictures)
-        self.judged = judged_tensors(analysis.graph)
-        self.layers = stored_layers(analysis)
-        self._outputs = list(dict.fromkeys(self.judged.values()))
-        self._watched = list(dict.fromkeys([*self._outputs, *self.layers.values()]))
-        # Only what operators store is marked, so that the fusing stays as it is.
-        marked = replace(model, proto=mark_outputs(model.proto, self._watched))
-        self.trial = PlanTrial(marked, ranges, config, per_channel)
+        self.trial = PlanTrial(model, ranges, config, per_channel)
+        graph = self.trial.analysis.graph
+        self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
+        self.layers = stored_layers(self.trial.analysis)
+        self._watched = list(dict.fromkeys([*self.judged, *self.layers.values()]))
+        self._walk = PlanWalk(self.trial, self._watched)
         self._float = executors()["onnxruntime"](model, keep_sessions=True)
-
-    @property
-    def runs(self) -> int:
-        """Evaluations for each picture."""
-        return 2 * len(self.trial.domains) + 2
+        every = frozenset(domain.name for domain in self.trial.domains)
+        self._lowered = {every - {name}: name for name in every}
+        self._raised = {frozenset([name]): name for name in every}
+        self._every, self._none = every, frozenset[str]()
+        self.runs = 1 + len({self._none, *self._lowered, *self._raised})
 
     def measure(self, feeds: Iterable[PictureFeed], progress: Callable[[int], None] | None = None) -> Measurement:
-        """The blame of every domain; ``progress`` is called with the number of evaluations done.
+        """The blame of every domain; ``progress`` is called with the number of plans tried.
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
-        domains = self.trial.domains
-        every = frozenset(domain.name for domain in domains)
-        narrow: Totals = {}
-        wide: Totals = {}
-        lowered: dict[str, Totals] = {name: {} for name in every}
-        raised: dict[str, Totals] = {name: {} for name in every}
-        pictures = 0
-
-        def run(plan: frozenset[str], feed: Arrays, layers: Iterable[str] = ()) -> dict[str, np.ndarray]:
-            values = self.trial.run(plan, feed, dict.fromkeys([*self._outputs, *layers]))
-            if progress:
-                progress(self.trial.evaluations)
-            return values
-
+        domains = {domain.name: domain for domain in self.trial.domains}
+        widest = self._walk.ordered([self._every])
+        others = self._walk.ordered([self._none, *self._lowered, *self._raised])
+        wide: list[Score] = []
+        narrow: list[Score] = []
+        down: dict[str, list[Score]] = {name: [] for name in domains}
+        up: dict[str, list[Score]] = {name: [] for name in domains}
+        done = 0
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
-                pictures += 1
-                raw = self._fixed_feed(feed, raw)
                 real = self._float_values(feed)
-                best = run(every, raw, self._watched)
-                _add(wide, {name: best[name] for name in self._outputs}, real)
-                _add(narrow, run(frozenset(), raw), real)
-                for domain in domains:
-                    alone = frozenset([domain.name])
-                    layers = [self.layers[name] for name in domain.convolutions]
-                    _add(lowered[domain.name], run(every - alone, raw, layers), best)
-                    _add(raised[domain.name], run(alone, raw, layers), real)
-        if not pictures:
+                fixed_feed = self._fixed_feed(feed, raw)
+                ((_, best),) = self._walk.run(widest, fixed_feed)
+                wide.append(_score(best, real, self.judged))
+                for number, (plan, values) in enumerate(self._walk.run(others, fixed_feed), done + 2):
+                    # With one or two domains a plan is several of these at once.
+                    if plan == self._none:
+                        narrow.append(_score(values, real, self.judged))
+                    if plan in self._lowered:
+                        name = self._lowered[plan]
+                        down[name].append(_score(values, best, [*self.judged, *self._stored(domains[name])]))
+                    if plan in self._raised:
+                        name = self._raised[plan]
+                        up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
+                    if progress:
+                        progress(number)
+                done += self.runs
+        if not wide:
             raise InputError("there is no picture to measure on")
-        blames = tuple(self._blame(domain, lowered[domain.name], raised[domain.name]) for domain in domains)
-        return Measurement(pictures, self.runs * pictures, self.judged, narrow, wide, blames)
+        return Measurement(
+            len(wide),
+            done,
+            frozenset(self.judged) - set(self.trial.analysis.graph.outputs),
+            total(narrow).sums,
+            total(wide).sums,
+            tuple(
+                self._blame(domain, total(down[name]).sums, total(up[name]).sums) for name, domain in domains.items()
+            ),
+        )
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[PictureFeed]) -> Totals:
         """The judged tensors' sums against float with these domains at INT16 and every other at 8 bits."""
-        totals: Totals = {}
-        plan = frozenset(raised)
+        plan = self._walk.ordered([frozenset(raised)])
+        scores = []
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
-                values = self.trial.run(plan, self._fixed_feed(feed, raw), self._outputs)
-                _add(totals, values, self._float_values(feed))
-        return totals
+                ((_, values),) = self._walk.run(plan, self._fixed_feed(feed, raw))
+                scores.append(_score(values, self._float_values(feed), self.judged))
+        return total(scores).sums
+
+    def _stored(self, domain: Domain) -> list[str]:
+        return [self.layers[name] for name in domain.convolutions]
 
     def _fixed_feed(self, feed: Arrays, raw: Arrays) -> Arrays:
         """Raw bytes for pictures that are quantised; what stays float is fed as the float model is."""
@@ -149,31 +157,11 @@ class BlameTrial:
     def _float_values(self, feed: Arrays) -> dict[str, np.ndarray]:
         return {layer.name: layer.array for layer in self._float.run(feed, only=set(self._watched))}
 
-    def _of_outputs(self, totals: Totals) -> Totals:
-        return {name: totals[name] for name in self._outputs}
-
     def _blame(self, domain: Domain, lowered: Totals, raised: Totals) -> Blame:
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
-        brings, left = (output_error(self._of_outputs(totals)) for totals in (lowered, raised))
+        brings, left = (output_error({n: sums[n] for n in self.judged}) for sums in (lowered, raised))
         return Blame(domain, own, inherited, brings, left)
-
-
-def judged_tensors(graph: Graph) -> dict[str, str]:
-    """Output -> the tensor it is judged by: a Softmax's input where only movers lie between, else the output itself."""
-    found = {}
-    for output in graph.outputs:
-        name = output
-        while (
-            (node := graph.producer.get(name)) and node.op_type in MOVERS and graph.variables(node) == [node.input[0]]
-        ):
-            name = node.input[0]
-        softmax = node is not None and node.op_type in ("Softmax", "LogSoftmax")
-        if node is not None and softmax and node.input[0] in graph.producer:
-            found[output] = node.input[0]
-        elif output in graph.producer:
-            found[output] = output
-    return found
 
 
 def stored_layers(analysis: Analysis) -> dict[str, str]:
@@ -202,17 +190,11 @@ def output_error(totals: Totals) -> float:
     return math.fsum(errors) / len(errors)
 
 
-def _add(totals: Totals, values: Arrays, against: Arrays) -> None:
-    for name, array in values.items():
-        if array.shape != against[name].shape:
+def _score(values: Arrays, against: Arrays, names: Collection[str]) -> Score:
+    for name in names:
+        if values[name].shape != against[name].shape:
             raise ValuesError(
                 f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                f"{list(array.shape)} and {list(against[name].shape)}; advise on the model without that part"
+                f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
             )
-        sums = pair_sums(Values(array), Values(against[name]))
-        before = totals.get(name)
-        totals[name] = sums if before is None else _sum(before, sums)
-
-
-def _sum(a: Sums, b: Sums) -> Sums:
-    return Sums(*(getattr(a, field.name) + getattr(b, field.name) for field in fields(Sums)))
+    return score(values, {name: against[name] for name in names})

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from sgsdump.align import normalised
 from sgsdump.comparison import Comparison
 from sgsdump.distribution import LEVELS, WIDE, Distribution, distributions, layers, pair_ranges
@@ -44,6 +46,7 @@ class Signs:
     limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
             the central 99 % of the float values; ``narrow`` is rule 2.
     row     the comparison's row of what it stores; ``after`` the worst row it is the nearest convolution before.
+    raised  whether its input is INT16 in the fixed model's dump: then the comparison does not tell what 8 bits do.
     """
 
     limits: tuple[float, float] | None = None
@@ -51,6 +54,7 @@ class Signs:
     narrow: bool | None = None
     row: Row | None = None
     after: Row | None = None
+    raised: bool = False
 
     @property
     def width(self) -> float:
@@ -114,12 +118,15 @@ def read_signs(
     ranges: Mapping[str, Range],
     float_dump: Dump | None = None,
     comparison: Comparison | None = None,
+    fixed_dump: Dump | None = None,
 ) -> dict[str, Signs]:
-    """Convolution's name -> what the rules see of it; ``ranges`` are by the model's names.
+    """Convolution's name -> what the rules see of it; ``ranges`` are by the model's names, ``comparison`` is of the
+    fixed dump against the float dump.
 
     Raises ConfigError when the float dump holds no convolution's input.
     """
     spread = _spread(found, ranges, float_dump) if float_dump is not None else {}
+    raised = _int16(found, fixed_dump) if fixed_dump is not None else frozenset()
     rows = {normalised(row.name): row for row in comparison.alike} if comparison else {}
     after = _worst_after(analysis.graph, rows) if rows else {}
     of_domain: dict[str, Range] = {}
@@ -135,6 +142,7 @@ def read_signs(
             values.wasteful if values else None,
             rows.get(normalised(conv.layer)),
             after.get(conv.name),
+            conv.input in raised,
         )
     return signs
 
@@ -152,6 +160,14 @@ def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -
     few = Dump([names[name] for name in ours], path=dump.path)
     by_layer = {name: ranges[own] for name, own in ours.items() if own in ranges}
     return {ours[d.name]: d for d in distributions(few, by_layer) if isinstance(d, Distribution)}
+
+
+def _int16(found: list[Convolution], dump: Dump) -> frozenset[str]:
+    """Inputs of convolutions that the dump of a fixed model holds as INT16."""
+    inputs = dict.fromkeys(conv.input for conv in found)
+    pairs = pair_ranges(inputs, dict.fromkeys(dump))  # type: ignore[arg-type]
+    quants = {name: dump[theirs].info.quant for name, theirs in pairs.items()}
+    return frozenset(name for name, quant in quants.items() if quant is not None and quant.dtype == np.int16)
 
 
 def _worst_after(graph: Graph, rows: Mapping[str, Row]) -> dict[str, Row]:

@@ -46,6 +46,8 @@ def verdicts(signs, measurement=None, max_rmse=0.1):
         (replace(CALM, after=row("x", 0.9, rise=0.1)), MAYBE, "most of which comes from the layers before it"),
         (replace(CALM, after=replace(row("x", 0.0), sample_nan=1, rise=float("inf"))), YES, "RMSE inf"),
         (replace(WIDE, after=row("x", 0.9, rise=0.1)), YES, "RMSE 0.900 at x is over 0.5, range 31 is over 30"),
+        (replace(WIDE, row=row("a.out", 0.05), raised=True), YES, "INT16 already"),
+        (replace(CALM, after=row("a.out", 0.9), raised=True), MAYBE, "INT16 already"),
         (Signs(), NO, "not judged"),
     ],
 )
@@ -64,7 +66,7 @@ def measurement(all_8, **brings):
         Blame(Domain(f"{n}.in", (f"{n}.in",), (n,), 1), {n: 0.01}, {n: 0.02}, b, all_8 - b / 2)
         for n, b in brings.items()
     ]
-    return Measurement(1, 8, {"out": "out"}, {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(blames))
+    return Measurement(1, 8, frozenset(), {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(blames))
 
 
 def test_what_is_measured_outranks_the_rules():

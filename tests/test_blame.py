@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.blame import BlameTrial, error_of, judged_tensors, output_error
+from sgsdump.blame import BlameTrial, error_of, output_error
 from sgsdump.calibration import make_fixed, measure_ranges, simplify
 from sgsdump.errors import InputError, ValuesError
-from sgsdump.graph import Graph
 from sgsdump.layout import to_nhwc
 from sgsdump.metric import Sums
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
@@ -64,8 +63,8 @@ def test_blame_is_what_plain_simulations_give(float_model, ranges, plain):
     trial = BlameTrial(float_model, ranges, CONFIG)
     seen: list[int] = []
     found = trial.measure(feeds(7, 8), seen.append)
-    assert trial.judged == {"prob": "fc"}
-    assert seen == list(range(1, 2 * (2 + 2 * 3) + 1)) and found.runs == len(seen) and found.pictures == 2
+    assert trial.judged == ["fc"] and found.logits == {"fc"}
+    assert seen[-1] == 2 * (2 + 2 * 3) == len(seen) + 2 and found.runs == seen[-1] and found.pictures == 2
     real = {seed: {n: to_nhwc(a) for n, a in run_all(float_model.proto, normalised(seed)).items()} for seed in (7, 8)}
     best = {seed: plain(EVERY, seed) for seed in (7, 8)}
 
@@ -103,23 +102,14 @@ def test_a_picture_without_range_stays_float_and_is_fed_as_float(float_model, ra
     assert output_error(found.all_16) < 0.001
 
 
-def head(*nodes, outputs):
-    body = [conv("c", "data"), node("Reshape", ["c", "shape"], "wide"), *nodes]
-    constants = {**weights("c", (4, 3, 1, 1)), "shape": np.array([1, -1])}
-    return Graph(model(body, constants, {"data": (1, 3, 2, 2)}, outputs).proto)
-
-
-def test_a_softmax_is_judged_by_its_input():
-    graph = head(
-        node("Softmax", ["wide"], "soft", axis=1), node("Reshape", ["soft", "shape"], "flat"), outputs=["flat", "wide"]
-    )
-    assert judged_tensors(graph) == {"flat": "wide", "wide": "wide"}
-
-
-def test_several_softmaxes_side_by_side_are_judged_as_they_are():
-    halves = [node("Softmax", ["wide"], "a", axis=1), node("Softmax", ["c"], "b", axis=1)]
-    graph = head(*halves, node("Flatten", ["b"], "b2"), node("Concat", ["a", "b2"], "both", axis=1), outputs=["both"])
-    assert judged_tensors(graph) == {"both": "both"}
+def test_a_single_domain_alone_is_the_whole_model():
+    nodes = [conv("c1", "data"), node("Relu", ["c1"], "r1"), conv("prob", "r1")]
+    constants = {**weights("c1", (4, 3, 1, 1)), **weights("prob", (2, 4, 1, 1))}
+    small = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["prob"]))
+    trial = BlameTrial(small, measure_ranges(small, [("", normalised(0))]), CONFIG)
+    found = trial.measure(feeds(1, 2))
+    assert trial.runs == 3 and found.runs == 6 and not found.logits
+    assert found.blames[0].left == output_error(found.all_16) < output_error(found.all_8)
 
 
 def sums(d1, b1):

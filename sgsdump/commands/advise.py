@@ -87,8 +87,9 @@ def run(args: argparse.Namespace) -> int:
     if not convolutions:
         raise ModelError(f"{args.model} has no convolution with constant weights: there is nothing to raise to INT16")
     float_dump = open_dump(args.dump) if args.dump else None
-    comparison = _compared(args.fixed, float_dump, given) if args.fixed and float_dump else None
-    signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison)
+    fixed_dump = open_dump(args.fixed) if args.fixed else None
+    comparison = _compared(fixed_dump, float_dump, given) if fixed_dump and float_dump else None
+    signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
     limits = Thresholds(args.min_cos, args.max_rmse) or DOCUMENTED
     measurement = tried = None
     if args.image and not all(conv.reads_picture for conv in convolutions):
@@ -123,14 +124,13 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
             raise ConfigError(f"input_config: inputs names {entry.name!r}, the model has {', '.join(graph.inputs)}")
 
 
-def _compared(fixed: Path, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
+def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
     from sgsdump.comparison import compare
-    from sgsdump.dump import open_dump
 
-    found = compare(open_dump(fixed), float_dump, ranges=ranges)
+    found = compare(fixed, float_dump, ranges=ranges)
     if not found.rows:
         why = f": {found.failed[0].reason}" if found.failed else "; are they dumps of one model?"
-        raise ValuesError(f"no layer of {fixed} could be held against {float_dump.path}{why}")
+        raise ValuesError(f"no layer of {fixed.path} could be held against {float_dump.path}{why}")
     return found
 
 

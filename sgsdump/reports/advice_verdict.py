@@ -80,9 +80,7 @@ def _errors(measurement: Measurement, tried: Totals | None) -> Iterator[str]:
     """A line for each judged tensor, and the mean where there are several."""
     plans = [("all 8 bits", measurement.all_8), ("these raised", tried), ("all 16 bits", measurement.all_16)]
     given = [(title, totals) for title, totals in plans if totals is not None]
-    labels = {
-        name: name if name == output else f"{name} (into {output})" for output, name in measurement.judged.items()
-    }
+    labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in measurement.all_8}
     width = max(map(len, [*labels.values(), "mean"]))
     yield f"  {'':{width}}" + "".join(f"  {title:>12}" for title, _ in given)
     for name in measurement.all_8:

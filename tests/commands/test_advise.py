@@ -27,10 +27,13 @@ def folder(tmp_path_factory):
         for number in range(8):
             demo._save_picture(path / "few" / f"{number}.png", digits.calibration[number])
         config = ["--input_config", "input_config.ini"]
-        assert main(["calibrate", "-m", "digits.onnx", "-i", "pictures", *config, "-o", "fixed.onnx"]) == 0
-        for kind, name, more in (("Float", "digits.onnx", config), ("Fixed", "fixed.onnx", [])):
-            assert main(["simulate", "-m", name, "-t", kind, "-i", "few/0.png", *more]) == 0
-            (path / "sigma_outtensor_dump.bin").rename(path / f"{kind.lower()}.bin")
+        calibrate = ["calibrate", "-m", "digits.onnx", "-i", "pictures", *config]
+        assert main([*calibrate, "--quant_level", "L1", "-o", "fixed.onnx"]) == 0
+        (path / "all16.ini").write_text(demo.INPUT_CONFIG + "[CONV_CONFIG]\ninput_format = ALL_INT16;\n")
+        assert main([*calibrate[:-1], "all16.ini", "--quant_level", "L1", "-o", "all16.onnx"]) == 0
+        for kind, model, more in (("Float", "digits", config), ("Fixed", "fixed", []), ("Fixed", "all16", [])):
+            assert main(["simulate", "-m", f"{model}.onnx", "-t", kind, "-i", "few/0.png", *more]) == 0
+            (path / "sigma_outtensor_dump.bin").rename(path / f"{model.replace('digits', 'float')}.bin")
     return path
 
 
@@ -80,6 +83,12 @@ def test_the_rules_alone_find_them_too(capsys):
         assert sections(capsys.readouterr().out) == planted(), more
     assert main(["advise", *ARGS, "--dump", "float.bin", "--fixed", "fixed.bin"]) == 0
     assert set(planted()) <= set(sections(capsys.readouterr().out)), "one picture's errors also accuse others"
+
+
+def test_a_fixed_dump_that_is_int16_already_acquits_nobody(capsys):
+    assert main(["advise", *ARGS, "--dump", "float.bin", "--fixed", "all16.bin"]) == 0
+    text = capsys.readouterr().out
+    assert sections(text) == planted() and text.count("INT16 already in the fixed model") == 9
 
 
 def test_the_block_can_be_pasted_and_the_advice_then_starts_anew(capsys, tmp_path):

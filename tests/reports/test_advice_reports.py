@@ -22,9 +22,13 @@ def sums(rmse):
 
 
 def measurement(narrow, wide=0.01):
-    judged = {"prob": "logits", "box": "box"}
     return Measurement(
-        3, 12, judged, {"logits": sums(narrow), "box": sums(0)}, {"logits": sums(wide), "box": sums(0)}, ()
+        3,
+        12,
+        frozenset({"logits"}),
+        {"logits": sums(narrow), "box": sums(0)},
+        {"logits": sums(wide), "box": sums(0)},
+        (),
     )
 
 
@@ -49,7 +53,7 @@ def test_the_verdict_shows_what_raising_gives():
         [entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), {"logits": sums(0.06), "box": sums(0)}
     )
     rows = {line.split("  ")[1]: line.split()[-3:] for line in text.splitlines()[2:5]}
-    assert rows["logits (into prob)"] == ["0.5000", "0.0600", "0.0100"]
+    assert rows["logits (logits)"] == ["0.5000", "0.0600", "0.0100"]
     assert rows["mean"] == ["0.2500", "0.0300", "0.0050"] and "box" in rows
     assert "With a.in raised the outputs are within limits." in text
     assert text.endswith("[CONV_CONFIG]\ntensor_arrays='a.in';\n")
