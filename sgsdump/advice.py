@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sgsdump.blame import Blame, Measurement, output_error
-from sgsdump.distribution import WIDE
+from sgsdump.distribution import LEVELS, WIDE
 from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.mse import mse
 from sgsdump.metrics.rmse import rmse
-from sgsdump.rules_of_thumb import RMSE_OVER, Convolution, Signs, levels_text
+from sgsdump.rules_of_thumb import RMSE_OVER, Convolution, Signs
 from sgsdump.thresholds import DOCUMENTED, Thresholds
 
 YES, MAYBE, NO = "yes", "maybe", "no"
@@ -131,7 +131,7 @@ def _by_rule(conv: Convolution, seen: Signs) -> Advice:
     if seen.row is not None and seen.row.finite and seen.row.rmse <= DOCUMENTED.max_rmse:  # type: ignore[operator]
         return Advice(conv, MAYBE, f"{rules}, but what it puts out is good: RMSE {seen.row.rmse:.3f}", seen)
     if seen.narrow is False:
-        rules += f" (but not wasted: {levels_text(seen)})"
+        rules += f" (but not wasted: {_levels_text(seen)})"
     return Advice(conv, YES, rules, seen)
 
 
@@ -144,8 +144,13 @@ def _rules_text(seen: Signs) -> str:
     if seen.wide:
         said.append(f"range {seen.width:.4g} is over {WIDE:g}")
     if seen.narrow:
-        said.append(levels_text(seen))
+        said.append(_levels_text(seen))
     return ", ".join(said)
+
+
+def _levels_text(signs: Signs) -> str:
+    """``99 % of the values in 12 of 256 levels``; "" when no dump told."""
+    return "" if signs.levels is None else f"99 % of its values in {signs.levels} of {LEVELS} levels"
 
 
 def _compared(seen: Signs) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sgsdump.align import normalised
 from sgsdump.comparison import Comparison
-from sgsdump.distribution import LEVELS, WIDE, Distribution, distributions, layers, pair_ranges
+from sgsdump.distribution import WIDE, Distribution, distributions, layers, pair_ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import ConfigError
 from sgsdump.fusion import is_convolution, sdk_name
@@ -189,11 +189,6 @@ def _worst_after(graph: Graph, rows: Mapping[str, Row]) -> dict[str, Row]:
                 if conv not in worst or row.error > worst[conv].error:
                     worst[conv] = row
     return worst
-
-
-def levels_text(signs: Signs) -> str:
-    """``99 % of the values in 12 of 256 levels``; "" when no dump told."""
-    return "" if signs.levels is None else f"99 % of its values in {signs.levels} of {LEVELS} levels"
 
 
 def _first(names: Iterable[str]) -> str:
