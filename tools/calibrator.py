@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the fixed model and log/tensor_min_max.txt from pictures, as the SDK's calibrator.py does.
+"""Make the fixed model and the log folder from pictures, as the SDK's calibrator.py does.
 
 calibrator.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini [-o fixed_model]
 
@@ -26,10 +26,8 @@ def run(argv: Sequence[str]) -> int:
 
     no_effect = [
         NoEffect(("-c", "--category"), "the ranges are the same for every kind of network"),
-        NoEffect(("-sth", "--sensitivity_threshold"), "no convolution is raised to 16 bits here"),
         NoEffect(("-t", "--tool"), "there is no other calibrator to start"),
         NoEffect(("--save_input",), "the preprocessed pictures are not kept", value=False),
-        NoEffect(("--num_process",), "pictures run one after another"),
         NoEffect(("--soc_version",), "there is one calibration for all chips"),
     ]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -38,15 +36,19 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
-    parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L1", help="only L1 is here")
+    parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L5")
     parser.add_argument("-o", "--output", type=Path, help="fixed model to write, or the folder for it")
+    parser.add_argument("--num_process", default="1", help="processes that run pictures (default: %(default)s)")
+    parser.add_argument("-sth", "--sensitivity_threshold", default="0.002", help="default: %(default)s")
     accept(parser, no_effect)
     args = parser.parse_args(argv)
-    level = [f"--quant_level {args.quant_level} is not here, L1 is taken"] if args.quant_level != "L1" else []
-    for note in notes(args, no_effect) + level:
+    for note in notes(args, no_effect):
         print(f"calibrator.py: {note}", file=sys.stderr)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(target(args))]
-    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+    given += ["--quant_level", args.quant_level, "--num_process", args.num_process]
+    given += ["-sth", args.sensitivity_threshold]
+    optional = (("-n", args.preprocess), ("--weight_file", args.weight_file))
+    for option, value in optional:
         given += [option, value] if value else []
     return sgsdump(["calibrate", *given])
 

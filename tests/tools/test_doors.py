@@ -295,17 +295,21 @@ def test_histogram(work: Path, shared: Path) -> None:
 
 
 def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
-    words = "-i img.bmp -m net_float.onnx -n pre.py --input_config input_config.ini --num_process 20".split()
-    done = door(work, "calibrator.py", *words, "--quant_level", "L5", "-c", "Unknown")
+    words = "-i img.bmp -m net_float.onnx -n pre.py --input_config input_config.ini --num_process 2".split()
+    done = door(work, "calibrator.py", *words, "--quant_level", "L5", "-sth", "0.002", "-c", "Unknown")
     assert done.returncode == 0, done.stderr
-    assert "--num_process has no effect" in done.stderr
-    assert "--quant_level L5 is not here" in done.stderr
+    assert "--category has no effect" in done.stderr
     assert (work / "net_fixed.onnx").is_file()
     assert (work / "log/tensor_min_max.txt").is_file()
     first = (work / "net_fixed.onnx").read_bytes()
     succeeds(work, "sim_calibrator.py", *words, "-o", ".")
     assert (work / "net_fixed.onnx").read_bytes() == first
-    assert "--quant_file" in door(work, "sim_calibrator.py", *words, "--quant_file", "q.pkl").stderr
+    for mode, ending in (("JSON", "json"), ("Pickle", "pkl")):
+        succeeds(work, "save_quant_param.py", "-m", "net_fixed.onnx", "--output_mode", mode)
+        succeeds(work, "sim_calibrator.py", *words, "--quant_file", f"net_fixed.onnx.{ending}", "-o", "again.onnx")
+        assert (work / "again.onnx").read_bytes() == first
+    assert "cannot read q.pkl" in fails(work, "sim_calibrator.py", *words, "--quant_file", "q.pkl")
+    assert "is a float model" in fails(work, "save_quant_param.py", "-m", "net_float.onnx")
 
     (work / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
     simulator = "-i img.bmp -m net_fixed.onnx -c Unknown -t Fixed -n pre.py --skip_garbage".split()

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Write the quant parameters of a fixed model, as the SDK's save_quant_param.py does: what --quant_file takes.
+
+save_quant_param.py -m net_fixed.onnx --output_mode JSON|Pickle
+
+The file is MODEL.json or MODEL.pkl beside the model: for every tensor and weight its name, min, max and bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FORMS = {"JSON": "json", "Pickle": "pickle"}
+ENDINGS = {"JSON": ".json", "Pickle": ".pkl"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    return exit_status("save_quant_param.py", lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    from sgsdump.model import open_model
+    from sgsdump.quant_export import quant_params
+    from sgsdump.sidecars import quant_param
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-m", "--model", required=True, help="fixed model, made by calibrator.py or sgsdump calibrate")
+    parser.add_argument("--output_mode", choices=list(FORMS), default="JSON", help="default: %(default)s")
+    args = parser.parse_args(argv)
+    params = quant_params(open_model(args.model))
+    path = Path(f"{args.model}{ENDINGS[args.output_mode]}")
+    quant_param.write(params, path, FORMS[args.output_mode])
+    print(f"{path}: {len(params)} tensors")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
