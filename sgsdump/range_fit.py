@@ -46,7 +46,8 @@ def proposals(histogram: ValueHistogram, low: float, high: float) -> list[Propos
         return [Proposal(low, high, MIN_MAX, 0.0)]
 
     def proposal(kind: str, ends: tuple[float, float]) -> Proposal:
-        return Proposal(*ends, kind, squared_error(values, counts, *ends) / energy)
+        low, high = map(float, ends)
+        return Proposal(low, high, kind, squared_error(values, counts, low, high) / energy)
 
     tails = [proposal(PERCENTILE, ends) for ends in _percentiles(values, counts, histogram.zeros, low, high)]
     return [
