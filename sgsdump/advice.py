@@ -100,7 +100,7 @@ def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tup
 
 def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool) -> Advice:
     share = f"alone at 8 bits it brings {_percent(found.brings_share)} of the output error"
-    rules = _rules_text(seen)
+    rules = rules_text(seen)
     if found.brings_share >= MUCH and not good:
         reason = [f"{share}; raised alone, {_percent(found.removes_share)} of it goes away"]
         reason.append(rules or "no rule of thumb sees it")
@@ -118,7 +118,7 @@ def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool) -> 
 
 
 def _by_rule(conv: Convolution, seen: Signs) -> Advice:
-    rules = _rules_text(seen)
+    rules = rules_text(seen)
     if seen.raised:
         known = "INT16 already in the fixed model; measure (-i) to know whether 8 bits would do"
         return Advice(conv, YES if seen.wide else MAYBE, "; ".join(filter(None, [rules, known])), seen)
@@ -135,7 +135,7 @@ def _by_rule(conv: Convolution, seen: Signs) -> Advice:
     return Advice(conv, YES, rules, seen)
 
 
-def _rules_text(seen: Signs) -> str:
+def rules_text(seen: Signs) -> str:
     """The rules that fire, in words; "" when none does."""
     said = []
     if seen.spoilt and seen.after is not None:
