@@ -18,8 +18,8 @@ from sgsdump.objective import Score, score, total
 from sgsdump.output import replacing
 from sgsdump.plan_model import PlanModel
 from sgsdump.plan_walk import Plan, PlanWalk, Prepared
+from sgsdump.user_metric import UserMetric
 
-UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 # Of the outputs' values at most so many, evenly chosen, make up the vectors of the plan model.
 MAX_VALUES = 1 << 16
 SAVE_SECONDS = 1.0
@@ -47,6 +47,7 @@ class PlanScores:
     domains   names, in execution order: bit i of a plan's key in the file is domain i.
     watched   tensors whose error counts; ``outputs`` the network's.
     metric    the user's function, or None.
+    best      what a reader of the file may want to know at once.
     file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
     ran       called with (runs done so far) as the network is run.
     """
@@ -68,10 +69,13 @@ class PlanScores:
         self.scores: dict[Plan, Score] = {}
         self.runs = 0
         self.resumed = 0
+        self.best: dict[str, Any] = {}
         self._walk, self._metric, self._ran = walk, metric, ran
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
         self._sensitivities: dict[int, _Sensitivity] = {}
-        self._energy = {n: sum(float(np.square(p.floats[n], dtype=np.float64).sum()) for p in pictures) for n in watched}
+        self._energy = {
+            n: sum(float(np.square(p.floats[n], dtype=np.float64).sum()) for p in pictures) for n in watched
+        }
         self._pool = ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(self.pictures))))
         self._load()
 
@@ -127,6 +131,7 @@ class PlanScores:
         document = {
             "fingerprint": self._fingerprint,
             "domains": self.domains,
+            "best": self.best,
             "plans": {self._key(plan): _plain(found) for plan, found in self.scores.items()},
             "sensitivities": {
                 index: {

@@ -24,16 +24,19 @@ def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray
     useful = (gains > 0) & (weights <= limit)
     if not useful.any():
         return np.zeros(len(gains), bool)
-    scaled = np.where(useful, gains, 0.0) / gains[useful].max()
+    scaled, whole = np.where(useful, gains, 0.0) / gains[useful].max(), max(float(np.floor(limit)), 1.0)
     solved = milp(
         -scaled,
         integrality=np.ones(len(gains)),
         bounds=Bounds(0, useful.astype(float)),
-        constraints=LinearConstraint(weights[None].astype(float), -np.inf, limit),
+        constraints=LinearConstraint(weights[None] / whole, -np.inf, 1.0),
         options={"mip_rel_gap": 0.0},
     )
     chosen = solved.x > 0.5 if solved.x is not None else np.zeros(len(gains), bool)
-    return chosen & useful
+    chosen &= useful
+    while weights[chosen].sum() > limit:  # the solver keeps to its limit within 1e-6 only
+        chosen[np.flatnonzero(chosen)[scaled[chosen].argmin()]] = False
+    return chosen
 
 
 def best_by_model(model: PlanModel, weights: np.ndarray, limit: float, start: np.ndarray) -> np.ndarray:
@@ -55,14 +58,15 @@ def neighbours(plan: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarra
     """All plans [k, n] within the limit that are one drop, one addition or one swap away."""
     raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
     room = limit - weights[plan].sum()
-    steps = [(out, None) for out in raised] + [(None, into) for into in free if weights[into] <= room]
-    steps += [(out, into) for out in raised for into in free if weights[into] - weights[out] <= room]
-    found = np.tile(plan, (len(steps), 1))
-    for row, (out, into) in zip(found, steps):
-        if out is not None:
-            row[out] = False
-        if into is not None:
-            row[into] = True
+    added = free[weights[free] <= room]
+    out, into = np.nonzero(weights[free][None] - weights[raised][:, None] <= room)
+    found = np.tile(plan, (len(raised) + len(added) + len(out), 1))
+    rows = np.arange(len(found))
+    drops, adds, swaps = np.split(rows, [len(raised), len(raised) + len(added)])
+    found[drops, raised] = False
+    found[adds, added] = True
+    found[swaps, raised[out]] = False
+    found[swaps, free[into]] = True
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.plan_model import PlanModel
-from sgsdump.plan_scores import PlanScores
+from sgsdump.plan_scores import SAVE_SECONDS, PlanScores
 from sgsdump.plan_search import best_by_model, every_plan, neighbours, proposals
 from sgsdump.plan_walk import Plan
 from sgsdump.target import Target
@@ -101,13 +101,14 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     model = pool.plan_model(left)
     rates = sorted(set(rates))
     pool.measure([frozenset(), frozenset(sizes.domains)])
-    for rate in rates:
-        pool.measure([sizes.plan(mask) for mask in proposals(model, sizes.weights, sizes.limit(rate))])
+    proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
+    pool.measure(map(sizes.plan, proposed))
+    _note(pool, sizes, rates)
     small = len(sizes.domains) <= EXHAUSTIVE
     if small:
         complete = _try_all(pool, sizes, sizes.limit(rates[-1]), left)
     else:
-        complete = all([_improve(pool, sizes, model, sizes.limit(rate), left) for rate in rates])
+        complete = all(_improve(pool, sizes, model, rate, rates, left) for rate in rates)
     plans = [_best(pool, sizes, sizes.limit(rate)) for rate in rates]
     found = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
     return Found(found, _ends(sizes, model), small and complete, complete)
@@ -140,9 +141,9 @@ def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> bool:
     return True
 
 
-def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, limit: float, left: Left) -> bool:
+def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, rate: float, rates: Sequence[float], left: Left) -> bool:
     """Verify the neighbours of the best plan that the model ranks first, until they bring no more."""
-    idle = 0
+    idle, limit = 0, sizes.limit(rate)
     for _ in range(GROUPS):
         best = _best(pool, sizes, limit)
         near = neighbours(sizes.mask(best), sizes.weights, limit)
@@ -153,6 +154,7 @@ def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, limit: float, lef
         if left() <= 0:
             return False
         pool.measure(new)
+        _note(pool, sizes, rates)
         idle = 0 if _best(pool, sizes, limit) != best else idle + 1
         if idle == PATIENCE:
             return True
@@ -198,6 +200,16 @@ def _shrink(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, le
     return True
 
 
+def _note(pool: PlanScores, sizes: Sizes, rates: Sequence[float]) -> None:
+    """The best plans so far, for the progress file."""
+    best = {f"{rate:g}": _best(pool, sizes, sizes.limit(rate)) for rate in rates}
+    pool.best = {
+        rate: {"tensor_arrays": [name for name in sizes.domains if name in plan], "error": pool.error(plan)}
+        for rate, plan in best.items()
+    }
+    pool.save(SAVE_SECONDS)
+
+
 def _best(pool: PlanScores, sizes: Sizes, limit: float) -> Plan:
     """The smallest error of the pool within a limit; of equals the fewest weights at INT16."""
     fitting = [(pool.error(plan), sizes.wide(plan), sorted(plan), plan) for plan in pool.scores]
@@ -214,8 +226,9 @@ def _unreached(pool: PlanScores, target: Target, exhaustive: bool) -> str:
     found = [target.of(score, pool.outputs, pool.watched) for score in pool.scores.values()]
     best = max(found) if target.at_least else min(found)
     which = "none of all" if exhaustive else "none of the"
-    return f"--target {target}: {which} {len(found)} plans tried reaches it, the best gives {best:.6g}; set it lower" + (
-        "" if target.at_least else " demands, that is a higher number"
+    return (
+        f"--target {target}: {which} {len(found)} plans tried reaches it, the best gives {best:.6g}; set it lower"
+        + ("" if target.at_least else " demands, that is a higher number")
     )
 
 

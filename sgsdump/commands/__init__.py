@@ -14,6 +14,8 @@ COMMANDS = Family(
         "compare": "sgsdump.commands.compare",
         "histogram": "sgsdump.commands.histogram",
         "advise": "sgsdump.commands.advise",
+        "repair": "sgsdump.commands.repair",
+        "tune": "sgsdump.commands.tune",
         "demo": "sgsdump.commands.demo",
     },
 )

@@ -1,0 +1,256 @@
+"""Tune: the smallest set of INT16 convolutions that repairs the model, found by search and verified by simulation.
+
+For each compression rate (bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all INT8, 1 all INT16)
+the best quant plan found; or, with --target, the plan of the fewest bytes that reaches it. Every convolution is
+measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the budget
+lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures (-i), as
+`sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
+
+The error is, summed over the outputs, sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an
+output, at its input. Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with
+--metric: your Python function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its
+mean counts, higher is better.
+
+FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant_file`; --pickle: .pkl
+for the SDK's sim_calibrator.py --quant_file) and input_config_i_RATE.ini (yours, with tensor_arrays); input_config.ini
+is that of the plan marked *: the smallest that goes 90 % of the way from INT8 to INT16. pareto.csv, .json and .png show
+them all. progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
+
+examples:
+  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --target "output-cos>=0.999"
+  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.model import Model
+    from sgsdump.pareto import Pareto
+    from sgsdump.plan_trial import PlanTrial
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tensor_range import Range
+    from sgsdump.tuning_setup import PictureFeed
+
+HELP = "find and verify the smallest set of INT16 convolutions"
+# Bits are what the search decides, so of L4 and L5 the rest remains.
+LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
+    parser.add_argument("-i", "--image", required=True, help="calibration pictures: folder, list file, .npy …")
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
+    parser.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
+    parser.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
+    parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the table and --target")
+    parser.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
+    parser.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
+    parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="how ranges are found, see calibrate "
+                        "(default: %(default)s; the bits it proposes are not taken)")  # fmt: skip
+    parser.add_argument("--num_process", type=int, default=1, metavar="N", help="processes that calibrate")
+    parser.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
+    parser.add_argument("--pickle", action="store_true", help="write quant parameters as pickle (protocol 3) too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump import tuning
+    from sgsdump.output import replacing
+    from sgsdump.pareto import pareto
+    from sgsdump.progress import counter
+    from sgsdump.reports.pareto_json import render
+    from sgsdump.reports.pareto_table import render as table
+    from sgsdump.sidecars import input_config
+    from sgsdump.target import parse_target
+    from sgsdump.tuning_setup import set_up
+    from sgsdump.user_metric import load_metric
+
+    rates = parse_rates(args.rates) if args.rates else list(tuning.RATES)
+    target = parse_target(args.target) if args.target else None
+    seconds = parse_seconds(args.budget)
+    check_options(args)
+    metric = load_metric(args.metric) if args.metric else None
+    config = input_config.read(args.input_config)
+    folder = usable_folder(args.output)
+    simple, ranges, feeds = calibrated(args, config)
+    text = Path(args.metric.rpartition(":")[0]).read_bytes() if args.metric else b""
+    with counter("tune", "run") as progress, stopped_by_ctrl_c(seconds) as left:
+        bar: list[int] = []
+        setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text,
+                       lambda runs: progress(runs, max(bar[0], runs)))  # fmt: skip
+        most = tuning.most_evaluations(len(setup.sizes.domains), 1 if target else len(set(rates)))
+        bar.append(most * len(setup.pool.pictures))
+        print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
+              f"pictures = {bar[0]} runs of the network, within {args.budget}")  # fmt: skip
+        if setup.pool.resumed:
+            print(f"{folder / 'progress.json'}: going on, {setup.pool.resumed} plans are known")
+        try:
+            found = (
+                tuning.search_target(setup.pool, setup.sizes, target, left)
+                if target
+                else tuning.search_rates(setup.pool, setup.sizes, rates, left)
+            )
+        finally:
+            setup.pool.close()
+    result = pareto(found, setup.pool, setup.sizes, setup.trial, metric is not None)
+    write_results(args, folder, result, setup.trial)
+    if args.json:
+        with replacing(args.json) as file:
+            file.write(render(result).encode())
+    print(table(result), end="")
+    print_ending(args, folder, result)
+    return 0
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raises ConfigError for options that do not go together."""
+    from sgsdump.errors import ConfigError
+
+    if args.target and args.rates:
+        raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
+    if args.target and args.target.strip().startswith("metric") and not args.metric:
+        raise ConfigError("--target metric>=X needs --metric FILE.py:function")
+    if args.num_process < 1:
+        raise ConfigError(f"--num_process {args.num_process} is no number of 1 or more")
+
+
+def parse_rates(text: str) -> list[float]:
+    """Raises ConfigError for what is no list of rates above 0.5 and at most 1."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.tuning import check_rates
+
+    try:
+        rates = sorted({float(word) for word in text.split(",") if word.strip()})
+    except ValueError as error:
+        raise ConfigError(f"--rates {text!r} is not a list of numbers like 0.65,0.7") from error
+    if not rates:
+        raise ConfigError("--rates names no rate")
+    check_rates(rates)
+    return rates
+
+
+def parse_seconds(text: str) -> float:
+    """``60s``, ``5m``, ``1.5h``, or a number of seconds. Raises ConfigError."""
+    from sgsdump.errors import ConfigError
+
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match:
+        raise ConfigError(f"--budget {text!r} is no time; write 60s, 5m or 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def usable_folder(path: Path) -> Path:
+    """The folder, made if need be. Raises OutputError when it cannot be written to."""
+    import os
+
+    from sgsdump.errors import OutputError
+    from sgsdump.output import make_folder
+
+    if not os.access(make_folder(path), os.W_OK):
+        raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
+    return path
+
+
+def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, dict[str, Range], Iterator[PictureFeed]]:
+    """The simplified model, the ranges of its tensors, and the pictures that judge plans."""
+    from sgsdump.calibration import simplify
+    from sgsdump.inputs import feeds
+    from sgsdump.model import graph_inputs, open_model
+    from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.picture_feeds import PictureFeeds
+    from sgsdump.progress import counter
+    from sgsdump.quant_level import calibrate
+    from sgsdump.tuning_setup import evenly
+
+    model = open_model(args.model, args.weight_file)
+    if model.blobs is not None:
+        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
+    specs = tuple(graph_inputs(model.proto))
+    pictures = PictureFeeds(args.image, args.preprocess, specs, config)
+    judges = PictureFeeds(args.evaluate, args.preprocess, specs, config) if args.evaluate else pictures
+    simple = simplify(model)
+    with counter("calibrate", "picture") as progress:
+        found = calibrate(
+            simple, pictures, config, LEVELS[args.quant_level], processes=args.num_process, progress=progress
+        )
+    chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
+    raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
+    pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
+    return simple, found.ranges, pairs
+
+
+@contextmanager
+def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
+    """A function that gives the seconds left: none after the first Ctrl-C. The second one stops at once."""
+    import signal
+    import threading
+    import time
+
+    end = time.monotonic() + seconds
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: end - time.monotonic()
+        return
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: 0.0 if stopped.is_set() else end - time.monotonic()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial) -> None:
+    """Every file of FOLDER but progress.json."""
+    from sgsdump.calibration import serialise
+    from sgsdump.output import replacing
+    from sgsdump.reports import pareto_csv, pareto_json, pareto_png
+    from sgsdump.sidecars import quant_param
+    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.tuned_files import fixed_of, optimized, stem
+
+    def write(name: str, data: bytes) -> None:
+        with replacing(folder / name) as file:
+            file.write(data)
+
+    ini = Path(args.input_config).read_bytes()
+    for index, row in enumerate(row for row in result.rows if row.asked is not None):
+        name = stem(index, row.asked or row.rate)
+        fixed = fixed_of(trial, row)
+        params = optimized(trial, fixed, Path(args.model))
+        quant_param.write(params, folder / f"optimized_quant_info_{name}.json")
+        if args.pickle:
+            quant_param.write(params, folder / f"optimized_quant_info_{name}.pkl", "pickle")
+        if args.fixed_model:
+            write(f"optimized_{name}.onnx", serialise(fixed.proto))
+        write(f"input_config_{name}.ini", with_tensor_arrays(ini, row.tensors))
+    write("input_config.ini", with_tensor_arrays(ini, result.taken.tensors))
+    write("pareto.csv", pareto_csv.render(result).encode())
+    write("pareto.json", pareto_json.render(result).encode())
+    write("pareto.png", pareto_png.render(result))
+
+
+def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None:
+    how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
+    rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"
+    print(f"{how}, {result.runs} runs of the network{rest}")
+    names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
+    print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
+    level = LEVELS[args.quant_level]
+    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input_config {folder / 'input_config.ini'} "
+          f"--quant_level {level}")  # fmt: skip
