@@ -1,0 +1,161 @@
+"""Repair: raise convolutions to INT16, round by round, until the model's outputs hold the thresholds.
+
+Calibrates once, then: make the fixed model, dump float and fixed, compare, advise, raise, and again. A round that does
+not improve the outputs is undone; raised tensors that turn out unneeded are lowered again at the end; what your
+input_config.ini raises stays raised. It ends when the thresholds hold (over all debug pictures; a Softmax is judged by
+its input, the logits), when nothing improves, or after --rounds. The whole result lies in the folder -o:
+
+  rounds.txt         what was raised in each round and why, what it gave; rounds.json the same for programs
+  fixed.onnx         the fixed model
+  input_config.ini   yours, with the tensor_arrays found; with it `sgsdump calibrate` makes the same model again
+  log/               tensor_min_max.txt and the other files of calibrate
+  float.bin fixed.bin  the dumps of the first debug picture
+
+Of --quant_level the rounds replace what L4 and L5 would raise on their own; weights and activation ranges are as
+calibrate makes them. An older folder is moved aside. Exit status: 0 the thresholds hold (or you gave none), 1 they do
+not, 2 on trouble.
+
+examples:
+  sgsdump repair -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o repaired
+  sgsdump repair -m net.onnx -i pictures/ --input_config input_config.ini --debug_image cat.jpg -o repaired
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.blame import PictureFeed
+    from sgsdump.input_spec import InputSpec
+    from sgsdump.sidecars.input_config import InputConfig
+
+HELP = "raise convolutions to INT16 until the outputs are good"
+LEVELS = ("L1", "L2", "L3", "L4", "L5")
+# The levels without raising to INT16: that is what the rounds do.
+RANGES_OF = {"L4": "L2", "L5": "L3"}
+DEBUG_PICTURES = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
+    parser.add_argument("-i", "--image", required=True, help="calibrate on: picture, folder, list file, .npy, random")
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", required=True, type=Path, help="input_config.ini")
+    parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
+    parser.add_argument("--debug_image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
+    parser.add_argument("--min-cos", type=finite, metavar="X", help="what every output must hold (default: COS 0.99)")
+    parser.add_argument("--max-rmse", type=finite, metavar="X", help="what every output must hold (default: RMSE 0.1)")
+    parser.add_argument("--rounds", type=count, default=10, metavar="N", help="at most so many (default: %(default)s)")
+    parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
+
+
+def finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text} is no threshold")
+    return value
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.calibration import simplify
+    from sgsdump.calibration_log import write_log
+    from sgsdump.model import graph_inputs, open_model
+    from sgsdump.output import make_folder, replacing_folder, set_aside
+    from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.picture_feeds import PictureFeeds
+    from sgsdump.progress import counter
+    from sgsdump.quant_level import calibrate
+    from sgsdump.repair import Repair
+    from sgsdump.reports import repair_json, repair_log
+    from sgsdump.sidecar import read_bytes
+    from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.thresholds import DOCUMENTED, Thresholds
+
+    given = Thresholds(args.min_cos, args.max_rmse)
+    limits = given or DOCUMENTED
+    ini = read_bytes(args.input_config)
+    config = input_config.read(args.input_config)
+    model = open_model(args.model, args.weight_file)
+    if model.blobs is not None:
+        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
+    model = simplify(model)
+    specs = tuple(graph_inputs(model.proto))
+    feeds = PictureFeeds(args.image, args.preprocess, specs, config)
+    pictures = debug_pictures(args, specs, config)
+    # Opened first: a long repair must not end with "no such folder".
+    with replacing_folder(args.output) as folder:
+        with counter("calibrate", "picture") as progress:
+            level = RANGES_OF.get(args.quant_level, args.quant_level)
+            found = calibrate(model, feeds, config, level, progress=progress)
+        names = ", ".join(label for label, _, _ in pictures)
+        head = [
+            f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
+            f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant_level {args.quant_level})",
+            f"Judged on {len(pictures)} debug pictures: {names}; the layers on the first.",
+            f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
+        ]
+        print("\n".join(head))
+        repair = Repair(model, found.ranges, config, pictures, limits, folder, counter)
+        rounds, told = [], []
+        for made in repair.rounds(args.rounds):
+            rounds.append(made)
+            told.append(repair_log.render_round(made, limits, repair.logits))
+            print(f"\n{told[-1]}", end="")
+        best = repair.best
+        tail = [
+            f"Ended: {repair.ended}.",
+            f"Final: round {best.number}.",
+            *repair_log.plan_lines(best),
+            *repair_log.output_lines(best, limits, repair.logits),
+        ]
+        _write(folder / "rounds.txt", repair_log.render(head, told, tail))
+        facts = {
+            "model": str(args.model),
+            "quant_level": args.quant_level,
+            "calibration_pictures": len(feeds),
+            "debug_pictures": [label for label, _, _ in pictures],
+        }
+        _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
+        if best.tensor_arrays != config.tensor_arrays:
+            ini = with_tensor_arrays(ini, best.tensor_arrays)
+        (folder / "input_config.ini").write_bytes(ini)
+        write_log(make_folder(folder / "log"), model, found, best.run.plan, weights=level != "L1")
+        aside = set_aside(args.output)
+    print("\n" + "\n".join(tail))
+    if aside:
+        print(f"moved the older {args.output} aside to {aside}")
+    print(f"{args.output}: {', '.join(sorted(path.name for path in args.output.iterdir()))}")
+    return 1 if given and not best.holds else 0
+
+
+def debug_pictures(
+    args: argparse.Namespace, specs: Sequence[InputSpec], config: InputConfig
+) -> tuple[PictureFeed, ...]:
+    """Those of --debug_image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
+    model takes them."""
+    from sgsdump.inputs import expand, feed_maker
+
+    float_feed, raw_feed = (feed_maker(args.preprocess, specs, config, normalised) for normalised in (True, False))
+    runs = expand(args.debug_image or args.image, len(specs))
+    if not args.debug_image:
+        few = min(DEBUG_PICTURES, len(runs))
+        runs = [runs[number * (len(runs) - 1) // max(1, few - 1)] for number in range(few)]
+    return tuple((",".join(files), float_feed(files), raw_feed(files)) for files in runs)
+
+
+def _write(path: Path, text: str) -> None:
+    # names that are not UTF-8 come from the model as surrogates, and go back as the bytes they were
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
