@@ -10,7 +10,7 @@ The map, top down; imports point down only:
     tensor layout dump, and the contracts            format sidecar model graph_pass executor metric report
     family errors output                             standard library only
 
-Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``.
+Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``, ``quant_params``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison import Comparison, compare
     from sgsdump.dump import Dump, Record, open_dump, save_dump
     from sgsdump.errors import SgsdumpError
+    from sgsdump.quant_export import quant_params
     from sgsdump.tensor import Quant, Tensor, TensorInfo
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _PUBLIC = {
     "compare": "sgsdump.comparison",
     "Comparison": "sgsdump.comparison",
     "SgsdumpError": "sgsdump.errors",
+    "quant_params": "sgsdump.quant_export",
 }
 __all__ = [
     "Comparison",
@@ -47,6 +49,7 @@ __all__ = [
     "TensorInfo",
     "compare",
     "open_dump",
+    "quant_params",
     "save_dump",
 ]
 
