@@ -44,6 +44,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise OutputError(f"cannot write the folder {path}: you are in it; name another with -o")
     partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     make_folder(partial)
     try:

@@ -132,7 +132,7 @@ class Repair:
         for number in range(1, most + 1):
             proposed = self._proposed(in_vain)
             if not proposed:
-                self.ended = "nothing left to raise that brings a noticeable part of the error"
+                self.ended = "nothing is left to raise that brings a noticeable part of the error"
                 return
             arrays = self._ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
             made = self._turn(number, arrays, raised=proposed)
@@ -154,6 +154,8 @@ class Repair:
         """What advise is sure of; else what it thinks likely; else, where all at INT16 would do, the worse half."""
         assert self.measured is not None
         left = self._open(self.best, in_vain)
+        if not left:
+            return ()
         signs = read_signs(self._analysis, left, self._ranges, self._dumps.float_dump, self.best.run.layers)
         measured = replace(self.measured, all_8=self.best.run.outputs)
         found: dict[str, Advice] = {}
@@ -199,7 +201,10 @@ class Repair:
         why = "the thresholds hold without it"
         changes = tuple(Change(name, self._readers(self._domain(name)), why) for name in self._ordered(lowered))
         arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
-        yield self._turn(self.best.number + 1, arrays, lowered=changes)
+        made = self._turn(self.best.number + 1, arrays, lowered=changes)
+        if made.kept:
+            self.ended += f" with {len(ours) - len(lowered)} of the {len(ours)} tensors raised"
+        yield made
 
     def _turn(
         self, number: int, arrays: tuple[str, ...], raised: tuple[Change, ...] = (), lowered: tuple[Change, ...] = ()

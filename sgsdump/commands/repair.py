@@ -7,13 +7,13 @@ its input, the logits), when nothing improves, or after --rounds. The whole resu
 
   rounds.txt         what was raised in each round and why, what it gave; rounds.json the same for programs
   fixed.onnx         the fixed model
-  input_config.ini   yours, with the tensor_arrays found; with it `sgsdump calibrate` makes the same model again
+  input_config.ini   yours, with the tensor_arrays found
   log/               tensor_min_max.txt and the other files of calibrate
   float.bin fixed.bin  the dumps of the first debug picture
 
-Of --quant_level the rounds replace what L4 and L5 would raise on their own; weights and activation ranges are as
-calibrate makes them. An older folder is moved aside. Exit status: 0 the thresholds hold (or you gave none), 1 they do
-not, 2 on trouble.
+The rounds replace what L4 and L5 would raise on their own, so to make the same fixed model again calibrate with the
+new input_config.ini at L2 or L3. DebugConfig.txt plays no part. An older folder is moved aside. Exit status: 0 the
+thresholds hold or you gave none, 1 they do not, 2 on trouble.
 
 examples:
   sgsdump repair -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o repaired
@@ -100,11 +100,11 @@ def run(args: argparse.Namespace) -> int:
         with counter("calibrate", "picture") as progress:
             level = RANGES_OF.get(args.quant_level, args.quant_level)
             found = calibrate(model, feeds, config, level, progress=progress)
-        names = ", ".join(label for label, _, _ in pictures)
+        labels = [label for label, _, _ in pictures]
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
             f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant_level {args.quant_level})",
-            f"Judged on {len(pictures)} debug pictures: {names}; the layers on the first.",
+            f"Judged on {_listed(labels)}, together; the layers on the first.",
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
@@ -115,18 +115,13 @@ def run(args: argparse.Namespace) -> int:
             told.append(repair_log.render_round(made, limits, repair.logits))
             print(f"\n{told[-1]}", end="")
         best = repair.best
-        tail = [
-            f"Ended: {repair.ended}.",
-            f"Final: round {best.number}.",
-            *repair_log.plan_lines(best),
-            *repair_log.output_lines(best, limits, repair.logits),
-        ]
+        tail = list(repair_log.end_lines(repair, limits))
         _write(folder / "rounds.txt", repair_log.render(head, told, tail))
         facts = {
             "model": str(args.model),
             "quant_level": args.quant_level,
             "calibration_pictures": len(feeds),
-            "debug_pictures": [label for label, _, _ in pictures],
+            "debug_pictures": labels,
         }
         _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
         if best.tensor_arrays != config.tensor_arrays:
@@ -154,6 +149,11 @@ def debug_pictures(
         few = min(DEBUG_PICTURES, len(runs))
         runs = [runs[number * (len(runs) - 1) // max(1, few - 1)] for number in range(few)]
     return tuple((",".join(files), float_feed(files), raw_feed(files)) for files in runs)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first four."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from sgsdump.blame import error_of
+from sgsdump.advice import holds
+from sgsdump.blame import Totals, error_of
 from sgsdump.comparison import Comparison
 from sgsdump.metrics.cos import cos
-from sgsdump.repair import Change, Round
+from sgsdump.repair import Change, Repair, Round
 from sgsdump.row import Row
 from sgsdump.thresholds import Thresholds
 
@@ -23,8 +24,28 @@ def render_round(made: Round, limits: Thresholds, logits: Collection[str]) -> st
     return "".join(f"{line}\n" for line in _lines(made, limits, logits))
 
 
-def plan_lines(made: Round) -> Iterator[str]:
-    """Which tensors are in tensor_arrays, how many convolutions are INT16 and what the weights take."""
+def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
+    """Why it ended, the final round, and what every convolution at INT16 would give."""
+    yield f"Ended: {repair.ended}."
+    yield f"Final: round {repair.best.number}."
+    yield from _plan(repair.best)
+    yield from _outputs(repair.best.run.outputs, limits, repair.logits)
+    if repair.measured:
+        yield "For comparison, every convolution at INT16:"
+        yield from (f"  {line}" for line in _outputs(repair.measured.all_16, limits, repair.logits))
+
+
+def _lines(made: Round, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
+    yield f"Round {made.number}: {_title(made)}"
+    for word, changes in (("raised", made.raised), ("lowered", made.lowered)):
+        yield from (f"  {word} {_change(change)}" for change in changes)
+    yield from (f"  {line}" for line in _plan(made))
+    yield from (f"  {line}" for line in _outputs(made.run.outputs, limits, logits))
+    yield from (f"  {line}" for line in _layers(made.run.layers, limits))
+    yield f"  {'kept' if made.kept else 'undone'}: {made.verdict}"
+
+
+def _plan(made: Round) -> Iterator[str]:
     yield f"INT16: {', '.join(map(_readable, made.tensor_arrays)) or 'nothing in tensor_arrays'}"
     yield (
         f"{len(made.wide)} of {len(made.run.plan.weights)} convolutions at INT16; weights {made.run.weight_bytes:,} "
@@ -32,23 +53,11 @@ def plan_lines(made: Round) -> Iterator[str]:
     )
 
 
-def output_lines(made: Round, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
-    """COS and RMSE of every judged output, over all pictures."""
-    for name, sums in made.run.outputs.items():
-        value, error = cos(sums), error_of(sums)
-        state = "" if limits.hold(value, error, 0.0 if sums.dd == 0 else 1.0) else f"   past {limits}"
+def _outputs(outputs: Totals, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
+    for name, sums in outputs.items():
+        state = "" if holds({name: sums}, limits) else f"   past {limits}"
         into = " (into Softmax)" if name in logits else ""
-        yield f"output {_readable(name)}{into}: COS {value:f}, RMSE {error:f}{state}"
-
-
-def _lines(made: Round, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
-    yield f"Round {made.number}: {_title(made)}"
-    for word, changes in (("raised", made.raised), ("lowered", made.lowered)):
-        yield from (f"  {word} {_change(change)}" for change in changes)
-    yield from (f"  {line}" for line in plan_lines(made))
-    yield from (f"  {line}" for line in output_lines(made, limits, logits))
-    yield from (f"  {line}" for line in _layers(made.run.layers, limits))
-    yield f"  {'kept' if made.kept else 'undone'}: {made.verdict}"
+        yield f"output {_readable(name)}{into}: COS {cos(sums):f}, RMSE {error_of(sums):f}{state}"
 
 
 def _title(made: Round) -> str:
