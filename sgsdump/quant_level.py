@@ -79,12 +79,14 @@ def calibrate(
     processes: int = 1,
     threshold: float = THRESHOLD,
     progress: Callable[[int, int], None] | None = None,
+    measuring: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
 
     feeds      for more than one process something that can be sent there: ``PictureFeeds``.
     threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
     progress   called with (pictures done, in all) of the one pass over all pictures.
+    measuring  called with (runs done, in all) of the trials of ranges and bits that follow (L3 to L5).
     Raises what ``gather`` and ``make_fixed`` raise.
     """
     does = level_named(level)
@@ -102,11 +104,14 @@ def calibrate(
         ranges = _with_zero(analysis, ranges, config)
     if does.activations or does.bits:
         chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
-        trials = Trials(model, ranges, config, chosen)
+        # Trials fold BatchNormalization, whose weights these are not when every layer stays visible.
+        known = ranges if fuse else {n: each for n, each in ranges.items() if n not in analysis.graph.constants}
+        trials = Trials(model, known, config, chosen, measuring)
         if does.activations:
-            ranges, fits = fit_ranges(trials, statistics)
+            known, fits = fit_ranges(trials, statistics)
+            ranges |= known
         if does.bits:
-            found = sensitivities(trials.with_ranges(ranges), threshold)
+            found = sensitivities(trials.with_ranges(known), threshold)
             raised = tuple(s.domain.name for s in found if s.raised)
             config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
     return Calibration(ranges, config, statistics, fits, found)

@@ -1,13 +1,13 @@
 """Measure on a few pictures what a choice does to the model's outputs: which ranges to take, what needs INT16.
 
 Errors are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the
-outputs and pictures; 0.002 is a noise 27 dB below the signal. Softmax and Sigmoid squash errors, so their inputs are
-looked at in place of such outputs.
+outputs and pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place
+of a Softmax's its input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from sgsdump.calibration import Feed, deployed, pictures_of
 from sgsdump.executor import executors
-from sgsdump.graph import Graph
 from sgsdump.model import Model
+from sgsdump.objective import watched_tensors
 from sgsdump.passes.mark_outputs import mark_outputs
 from sgsdump.passes.quantise import Picture
 from sgsdump.plan_trial import Domain, PlanTrial
@@ -33,7 +33,6 @@ THRESHOLD = 0.002
 WORTH_TRYING = 0.6
 # And it is taken when it takes at least this part off the error of the outputs.
 WORTH_TAKING = 0.05
-SQUASHING = ("Softmax", "Sigmoid", "LogSoftmax")
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class RangeFit:
-    """A UINT8 domain (``tensors``), what was proposed for it, what was taken, and the outputs' error before and
-    after."""
+    """A UINT8 domain (``tensors``), what was tried for it (min_max first), what was taken, and the outputs' error
+    before and after."""
 
     tensors: tuple[str, ...]
     proposals: tuple[Proposal, ...]
@@ -57,13 +56,41 @@ class RangeFit:
     after: float
 
 
-class Trials:
-    """Plans and ranges of one model, tried on the same few pictures."""
+class Work:
+    """Runs done and to be done, told to ``progress`` as (done, in all)."""
 
-    def __init__(self, model: Model, ranges: Mapping[str, Range], config: InputConfig, feeds: Sequence[Feed]):
-        self.outputs = judged_outputs(Graph(deployed(model)))
+    def __init__(self, progress: Callable[[int, int], None] | None = None):
+        self.done = self.total = 0
+        self._progress = progress
+
+    def expect(self, runs: int) -> None:
+        self.total += runs
+
+    def step(self) -> None:
+        self.done += 1
+        if self._progress:
+            self._progress(self.done, max(self.done, self.total))
+
+
+class Trials:
+    """Plans and ranges of one model, tried on the same few pictures (normalised, as ``calibrate`` takes them).
+
+    Weights without a range for each output channel get that of the weights themselves.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ranges: Mapping[str, Range],
+        config: InputConfig,
+        feeds: Sequence[Feed],
+        progress: Callable[[int, int], None] | None = None,
+    ):
+        self.outputs = watched_tensors(deployed(model))
+        self.ranges = ranges
+        self.work = Work(progress)
         marked = replace(model, proto=mark_outputs(model.proto, self.outputs))
-        self.trial = PlanTrial(marked, ranges, config)
+        self.trial = PlanTrial(marked, ranges, config, per_channel=True)
         pictures = pictures_of(model, config, ranges)
         self._feeds = [
             {name: raw(array, pictures[name]) if name in pictures else array for name, array in feed.items()}
@@ -74,20 +101,24 @@ class Trials:
         self.float_outputs = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
 
     @property
-    def ranges(self) -> Mapping[str, Range]:
-        return self.trial.ranges
+    def pictures(self) -> int:
+        return len(self._feeds)
 
     def with_ranges(self, ranges: Mapping[str, Range]) -> Trials:
         """The same with other ranges of variable tensors (the weights' stay); shares everything that is costly."""
         other = copy(self)
-        other.trial = copy(self.trial)
-        other.trial.ranges = ranges
+        other.ranges = ranges
         return other
 
     def run(self, raised: Iterable[str]) -> list[dict[str, np.ndarray]]:
-        """The judged outputs of each picture."""
+        """The outputs of each picture."""
         names = tuple(raised)
-        return [self.trial.run(names, feed, self.outputs) for feed in self._feeds]
+        self.trial.ranges = self.ranges
+        found = []
+        for feed in self._feeds:
+            found.append(self.trial.run(names, feed, self.outputs))
+            self.work.step()
+        return found
 
     def error(self, raised: Iterable[str], against: Sequence[Mapping[str, np.ndarray]] | None = None) -> float:
         """Mean error of the outputs with the ``raised`` domains at INT16; against the float model's by default."""
@@ -96,19 +127,11 @@ class Trials:
         return float(np.mean(errors))
 
 
-def judged_outputs(graph: Graph) -> list[str]:
-    """The outputs' names; for an output of a Softmax or Sigmoid its input's."""
-    names = []
-    for name in graph.outputs:
-        node = graph.producer.get(name)
-        names.append(node.input[0] if node is not None and node.op_type in SQUASHING else name)
-    return list(dict.fromkeys(names))
-
-
 def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
     """Of every domain that can be INT16, most sensitive first: one run a picture and domain, and one more."""
     domains = trials.trial.domains
     every = [domain.name for domain in domains]
+    trials.work.expect(trials.pictures * (1 + len(domains)))
     wide = trials.run(every)
     found = []
     for domain in domains:
@@ -120,23 +143,27 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
     """The ranges with fitted ones where the outputs gain, domain by domain in execution order; and what was tried."""
     ranges = dict(trials.ranges)
-    fits = []
-    before: float | None = None
+    worthy = []
     for tensors in _narrow_domains(trials):
-        proposed = _proposals(tensors, statistics, ranges)
-        tried = [p for p in proposed[1:] if p.error <= WORTH_TRYING * proposed[0].error]
-        if not tried:
-            continue
-        if before is None:
-            before = trials.with_ranges(ranges).error(())
-        best, after, changed = proposed[0], before, {}
+        plain, *others = _proposals(tensors, statistics, ranges)
+        tried = [proposal for proposal in others if proposal.error <= WORTH_TRYING * plain.error]
+        if tried:
+            worthy.append((tensors, plain, tried))
+    if not worthy:
+        return ranges, ()
+    trials.work.expect(trials.pictures * (1 + sum(len(tried) for *_, tried in worthy)))
+    before = trials.error(())
+    fits = []
+    for tensors, plain, tried in worthy:
+        best, after = plain, before
+        changed: dict[str, Range] = {}
         for proposal in tried:
             clipped = {name: _clipped(ranges[name], proposal) for name in tensors}
             error = trials.with_ranges({**ranges, **clipped}).error(())
             if error < after and error <= (1 - WORTH_TAKING) * before:
                 best, after, changed = proposal, error, clipped
         ranges |= changed
-        fits.append(RangeFit(tensors, tuple(proposed), best, before, after))
+        fits.append(RangeFit(tensors, (plain, *tried), best, before, after))
         before = after
     return ranges, tuple(fits)
 
@@ -148,9 +175,12 @@ def raw(array: np.ndarray, picture: Picture) -> np.ndarray:
 
 
 def _error(values: np.ndarray, reference: np.ndarray) -> float:
-    difference, wanted = (values - reference).astype(np.float64), reference.astype(np.float64)
-    energy = float(np.sum(wanted**2))
-    return float(np.sum(difference**2)) / energy if energy else float(difference.any())
+    """Infinite where the values hold NaN or infinity: nothing is worse."""
+    difference, wanted = values.astype(np.float64) - reference, reference.astype(np.float64)
+    energy, noise = float(np.sum(wanted**2)), float(np.sum(difference**2))
+    if not np.isfinite(noise):
+        return float("inf")
+    return noise / energy if energy else float(noise > 0)
 
 
 def _narrow_domains(trials: Trials) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from small_nets import residual_net
+from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.calibration import gather, make_fixed, measure_ranges, simplify
 from sgsdump.commands import demo
@@ -128,6 +128,29 @@ def test_int16_does_not_clip_what_int8_does(float_model, feeds):
         wide = plan.weights[owners[name]].scale * 32767
         np.testing.assert_allclose(wide, np.maximum(*tops), rtol=1e-6)
         assert (narrow.weights[owners[name]].scale * 127 < wide * 0.999).any()
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_every_level_with_batchnorm_folded_or_visible(fuse):
+    rng = np.random.default_rng(0)
+    norm = {name: rng.uniform(0.5, 4, 4).astype(np.float32) for name in ("gamma", "beta", "mean", "var")}
+    constants = weights("c", (4, 3, 3, 3)) | weights("d", (2, 4, 1, 1)) | norm
+    nodes = [
+        conv("c", "data"),
+        node("BatchNormalization", ["c", *norm], "bn"),
+        node("Relu", ["bn"], "r"),
+        conv("d", "r"),
+    ]
+    net = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["d"]))
+    config = InputConfig(CONFIG.inputs)
+    shown = [(str(i), {"data": rng.uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)}) for i in range(3)]
+    found = calibrate(net, shown, config, "L5", fuse)
+    rows = constants["c.w"].reshape(4, -1)
+    rows = rows * (norm["gamma"] / np.sqrt(norm["var"] + 1e-5))[:, None] if fuse else rows
+    plain = found.ranges["c.w"].at(np.dtype(np.int16))
+    np.testing.assert_allclose(np.maximum(-plain.min, plain.max), np.abs(rows).max(axis=1), rtol=1e-5)
+    assert [each.domain.name for each in found.sensitivities] == ["r"]
+    assert set(make_fixed(net, found.ranges, found.config, fuse).plan.weights) == {"bn" if fuse else "c", "d"}
 
 
 def test_an_unknown_level_is_refused(float_model, feeds):

@@ -99,10 +99,9 @@ def run(args: argparse.Namespace) -> int:
         imported = None if params is None else import_params(simple, params, config, fuse, args.quant_file)
         if imported is not None:
             simple, config = imported.model, imported.config
-        with counter("calibrate", "picture") as progress:
-            found = calibrate(
-                simple, feeds, config, level, fuse, args.num_process, args.sensitivity_threshold, progress
-            )
+        options = (level, fuse, args.num_process, args.sensitivity_threshold)
+        with counter("calibrate", "picture") as progress, counter("measure", "run") as measuring:
+            found = calibrate(simple, feeds, config, *options, progress, measuring)
         if imported is not None:
             found = replace(found, ranges={**found.ranges, **imported.ranges})
         fixed = make_fixed(simple, found.ranges, found.config, fuse)
