@@ -1,0 +1,127 @@
+"""calibrate's levels and quant files, as a user types them."""
+
+import json
+import pickle
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+from small_nets import residual_net
+
+from sgsdump.cli import main
+from sgsdump.commands import demo
+
+INI = """[INPUT_CONFIG]
+inputs = data;
+training_input_formats = RGB;
+input_formats = RGB;
+mean = 127:127:127;
+std_value = 128;
+"""
+CALIBRATE = "calibrate -m net.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()
+LOGS = {"tensor_min_max.txt", "tensor_chn.txt", "softmax_lut_range.txt"}
+WEIGHTS = {"tensor_weight.txt", "tensor_weight_calibration.txt"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(residual_net().proto, "net.onnx")
+    (tmp_path / "input_config.ini").write_text(INI)
+    (tmp_path / "pictures").mkdir()
+    for seed in range(3):
+        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    return tmp_path
+
+
+def files(folder):
+    return {path.name for path in (folder / "log").iterdir()}
+
+
+@pytest.mark.parametrize(("level", "expected"), [("L1", LOGS), ("L2", LOGS | WEIGHTS), ("L5", LOGS | WEIGHTS)])
+def test_the_log_folder_holds_what_the_sdks_holds(folder, level, expected):
+    assert main([*CALIBRATE, "--quant_level", level]) == 0
+    assert files(folder) == expected
+
+
+def test_l5_is_the_default_and_its_proposal_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    demo._lay_out(demo._digits())
+    command = "calibrate -m digits.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "INT16 proposed for block4/pw (tensor_arrays block4/dw/relu)" in out and "block2/pw" in out
+    assert out.count("INT16 proposed") == 2 and "10 convolutions, 2 of them INT16" in out
+    assert main([*command, "-sth", "100"]) == 0
+    out = capsys.readouterr().out
+    assert "no INT16 proposed: the most sensitive, block4/pw" in out and "0 of them INT16" in out
+
+
+def test_processes_change_nothing(folder):
+    assert main(CALIBRATE) == 0
+    first = {path.name: path.read_bytes() for path in (*(folder / "log").iterdir(), folder / "fixed.onnx")}
+    assert main([*CALIBRATE, "--num_process", "2"]) == 0
+    assert first == {path.name: path.read_bytes() for path in (*(folder / "log").iterdir(), folder / "fixed.onnx")}
+
+
+def test_a_quant_file_decides_and_what_it_does_not_name_is_l1(folder, capsys):
+    entries = [{"name": "pool", "min": [-1.0], "max": [7.0], "bit": 16}, {"name": "elsewhere", "min": [0], "max": [1]}]
+    (folder / "q.json").write_text(json.dumps(entries))
+    assert main([*CALIBRATE, "--quant_file", "q.json"]) == 0
+    out = capsys.readouterr().out
+    assert "q.json: 1 ranges taken; all else is of level L1" in out and "not in this model: elsewhere" in out
+    assert "4 convolutions, 1 of them INT16" in out
+    assert "Name:pool, min: -1.000000, max: 7.000000;" in (folder / "log/tensor_min_max.txt").read_text()
+    assert files(folder) == LOGS
+
+
+def test_new_weights_are_marked_as_changed(folder):
+    weight = onnx.numpy_helper.to_array(next(t for t in residual_net().proto.graph.initializer if t.name == "c2.w"))
+    entry = {"name": "c2.w", "min": [-1.0], "max": [1.0], "bit": 8, "data": weight / 2}
+    (folder / "q.pkl").write_bytes(pickle.dumps([entry], 3))
+    assert main([*CALIBRATE, "--quant_file", "q.pkl"]) == 0
+    blocks = (folder / "log/tensor_weight.txt").read_text().split("Name:[")
+    assert [block.partition("]")[0] for block in blocks if "hasChanged:TRUE" in block] == ["r1,c2.w"]
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "message"),
+    [
+        (["--quant_file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q names no tensor of the model"),
+        (["--quant_file", "q"], '[{"name": "r1", "min": [3], "max": [1]}]', "min above its max"),
+        (["--quant_file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "has bit 4"),
+        (["--quant_file", "none"], "", "cannot read none"),
+        (["-i", "broken"], "", "broken"),
+    ],
+)
+def test_trouble_is_one_line_and_nothing_is_left(folder, capsys, words, content, message):
+    (folder / "q").write_text(content)
+    before = sorted(folder.rglob("*"))
+    assert main([*CALIBRATE, *words]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sgsdump")]
+    assert len(lines) == 1 and message in lines[0]
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_log_that_cannot_be_written_leaves_the_older_one(folder, monkeypatch):
+    from sgsdump.errors import OutputError
+    from sgsdump.sidecars import tensor_chn
+
+    assert main(CALIBRATE) == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def full(*_):
+        raise OutputError("no space left")
+
+    monkeypatch.setattr(tensor_chn, "write", full)
+    assert main([*CALIBRATE, "--quant_level", "L1"]) == 2
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("words", [["--num_process", "0"], ["--num_process", "x"], ["-sth", "-1"], ["-sth", "nan"]])
+def test_numbers_that_mean_nothing_are_refused(folder, words, capsys):
+    with pytest.raises(SystemExit):
+        main([*CALIBRATE, *words])
+    assert words[0] in capsys.readouterr().err
