@@ -1,0 +1,152 @@
+"""What the calibration levels give: against the vendor's ranges on the small network, and on a real face detector.
+
+    python benchmarks/calibrate.py tiny        DATA   ranges beside the vendor's, both simulated
+    python benchmarks/calibrate.py ultraface   DATA   COS of outputs and layers, on other pictures than calibrated with
+    python benchmarks/calibrate.py processes   DATA   seconds of the one pass with 1, 2 and 4 processes
+
+DATA is the folder with sigmastar/, ultraface/ and images/. Errors are shares of energy: sum((y - r)^2) / sum(r^2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.calibration import pictures_of, simplify
+from sgsdump.executor import executors
+from sgsdump.model import Model, graph_inputs, open_model
+from sgsdump.passes.mark_outputs import mark_outputs
+from sgsdump.picture_feeds import PictureFeeds
+from sgsdump.plan_trial import PlanTrial
+from sgsdump.quant_level import LEVELS, calibrate
+from sgsdump.sensitivity import raw
+from sgsdump.sidecars import input_config, input_text
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.tensor_range import Range
+
+FACES = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
+PREPROCESS = """
+import cv2
+import numpy as np
+
+def image_preprocess(path, norm=True):
+    cv2.setUseOptimized(False)
+    pixels = cv2.resize(cv2.imread(path).astype(np.float32), (24, 20), interpolation=cv2.INTER_LINEAR)
+    return ((pixels - 127) / 128)[None, :, :, ::-1]
+"""
+VENDORS_NAMES = {"gap": "gap#/Mul0Output#35"}
+
+
+class Judge:
+    """Every stored tensor of a model under a plan, against the float model's, on some feeds."""
+
+    def __init__(self, model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]]):
+        self.feeds = [feed for _, feed in feeds]
+        self.model = model
+
+    def shares(
+        self, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool, raised: Iterable[str]
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """(error, COS) by tensor, means over the feeds."""
+        trial = PlanTrial(self.model, ranges, config, per_channel)
+        stored = [name for operator in trial.analysis.operators for name in operator.outputs]
+        trial = PlanTrial(
+            replace(self.model, proto=mark_outputs(self.model.proto, stored)), ranges, config, per_channel
+        )
+        runner = executors()["onnxruntime"](self.model, keep_sessions=True)
+        pictures = pictures_of(self.model, config, ranges)
+        errors: dict[str, list[float]] = {name: [] for name in stored}
+        cosines: dict[str, list[float]] = {name: [] for name in stored}
+        for feed in self.feeds:
+            fed = {name: raw(array, pictures[name]) for name, array in feed.items()}
+            fixed = trial.run(tuple(raised), fed, stored)
+            floats = {layer.name: layer.array for layer in runner.run(feed, only=set(stored))}
+            for name in stored:
+                y, r = (x[name].astype(np.float64).reshape(-1) for x in (fixed, floats))
+                errors[name].append(float((y - r) @ (y - r) / (r @ r)))
+                cosines[name].append(float(y @ r / np.sqrt((y @ y) * (r @ r))))
+        return tuple({n: float(np.mean(v)) for n, v in each.items()} for each in (errors, cosines))  # type: ignore[return-value]
+
+
+def tiny(data: Path) -> None:
+    folder = data / "sigmastar"
+    config = input_config.read(folder / "model/input_config.ini")
+    model = simplify(open_model(folder / "model/tiny.onnx"))
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "pre.py").write_text(PREPROCESS)
+        images = str(folder / "model/calib_images")
+        feeds = PictureFeeds(images, f"{place}/pre.py", tuple(graph_inputs(model.proto)), config)
+        found = {level: calibrate(model, feeds, config, level) for level in LEVELS}
+    norm = input_text.read(folder / "model/in_norm.txt").values.reshape(1, 20, 24, 3).transpose(0, 3, 1, 2)
+    judge = Judge(model, [("test.jpg", {"data": np.ascontiguousarray(norm, np.float32)})])
+    print(f"{'level':6}{'farthest end':>14}  {'tensor':12}{'logits':>14}{'vendor':>12}{'layers':>14}{'vendor':>12}")
+    for level, ours in found.items():
+        theirs = read_ranges(folder / "calibration" / f"tiny_{level}" / "tensor_min_max.txt")
+        theirs |= {ours_is: theirs[name] for ours_is, name in VENDORS_NAMES.items()}
+        distances = {
+            name: max(abs(own.low - each.low), abs(own.high - each.high)) / (each.high - each.low)
+            for name, each in theirs.items()
+            if (own := ours.ranges.get(name)) is not None
+        }
+        farthest = max(distances, key=lambda name: distances[name])
+        raised = [each.domain.name for each in ours.sensitivities if each.raised]
+        mine, _ = judge.shares(ours.ranges, config, False, raised)
+        vendors, _ = judge.shares(theirs, config, level != "L1", ())
+        print(
+            f"{level:6}{distances[farthest]:13.2%}   {farthest:12}{mine['fc']:14.3g}{vendors['fc']:12.3g}"
+            f"{np.mean(list(mine.values())):14.3g}{np.mean(list(vendors.values())):12.3g}"
+        )
+
+
+def faces(data: Path) -> tuple[Model, PictureFeeds, PictureFeeds]:
+    model = simplify(open_model(data / "ultraface/version-RFB-320_without_postprocessing.onnx"))
+    specs = tuple(graph_inputs(model.proto))
+    calibration, judged = (str(data / "images"), str(data / "ultraface/images"))
+    return model, PictureFeeds(calibration, None, specs, FACES), PictureFeeds(judged, None, specs, FACES)
+
+
+def ultraface(data: Path) -> None:
+    model, feeds, shown = faces(data)
+    judge = Judge(model, shown)
+    print(
+        f"{'level':8}{'INT16':>6}{'boxes COS':>11}{'error':>9}{'scores COS':>12}{'error':>9}{'mean COS of layers':>20}"
+    )
+
+    def line(name: str, ranges: Mapping[str, Range], raised: list[str]) -> None:
+        errors, cosines = judge.shares(ranges, FACES, False, raised)
+        print(
+            f"{name:8}{len(raised):6}{cosines['boxes']:11.6f}{errors['boxes']:9.2g}{cosines['scores']:12.6f}"
+            f"{errors['scores']:9.2g}{np.mean(list(cosines.values())):20.6f}"
+        )
+
+    for level in LEVELS:
+        found = calibrate(model, feeds, FACES, level)
+        line(level, found.ranges, [each.domain.name for each in found.sensitivities if each.raised])
+    line("all 16", found.ranges, [domain.name for domain in PlanTrial(model, found.ranges, FACES).domains])
+
+
+def processes(data: Path) -> None:
+    model, feeds, _ = faces(data)
+    for count in (1, 2, 4):
+        begun = time.perf_counter()
+        calibrate(model, feeds, FACES, "L2", processes=count)
+        print(f"{count} processes: {time.perf_counter() - begun:.1f} s for {len(feeds)} pictures")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["tiny", "ultraface", "processes"])
+    parser.add_argument("data", type=Path)
+    args = parser.parse_args()
+    {"tiny": tiny, "ultraface": ultraface, "processes": processes}[args.what](args.data)
+
+
+if __name__ == "__main__":
+    main()
