@@ -124,7 +124,7 @@ class DumpTrial:
                     f"output {name!r} changes its shape with the values (post-processing in the model?): "
                     f"{list(values[name].shape)} and {list(floats[name].shape)}; repair the model without that part"
                 )
-        return score(values, floats)
+        return score(values, {name: floats[name] for name in self.judged})
 
     def _weight_bytes(self, plan: QuantPlan) -> tuple[int, int]:
         """Of the convolutions' weights: as stored, and all at 16 bits."""

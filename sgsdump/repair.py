@@ -148,7 +148,7 @@ class Repair:
             if idle == PATIENCE:
                 self.ended = f"{idle} rounds in a row improved nothing"
                 return
-        self.ended = f"the thresholds do not hold after {most} rounds (--rounds)"
+        self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
 
     def _proposed(self, in_vain: set[str]) -> tuple[Change, ...]:
         """What advise is sure of; else what it thinks likely; else, where all at INT16 would do, the worse half."""

@@ -184,7 +184,7 @@ def test_rounds_that_improve_nothing_are_undone(digits, capsys, monkeypatch):
 def test_rounds_has_an_end(digits, capsys):
     assert main([*REPAIR, "--max-rmse", "0.005", "--rounds", "1"]) == 1
     found = document(digits / "out")
-    assert found["ended"] == "the thresholds do not hold after 1 rounds (--rounds)" and len(found["rounds"]) == 2
+    assert found["ended"] == "the thresholds do not hold after 1 round (--rounds)" and len(found["rounds"]) == 2
 
 
 def test_a_model_that_int16_cannot_repair_says_so(digits, capsys):
