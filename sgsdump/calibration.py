@@ -23,10 +23,10 @@ from sgsdump.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.passes.fold_constants import fold_constants
 from sgsdump.passes.quantise import Picture, quantise
 from sgsdump.passes.topology import sorted_nodes
-from sgsdump.processes import ordered_map
 from sgsdump.quant_plan import Choice, QuantPlan, plan
 from sgsdump.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.task_pool import ALONE, Workers, run_tasks
 from sgsdump.tensor_range import Range
 
 if TYPE_CHECKING:
@@ -63,20 +63,24 @@ def gather(
     model: Model,
     feeds: Iterable[Feed],
     wanted: Wanted = PLAIN,
-    processes: int = 1,
+    workers: Workers = ALONE,
     progress: Callable[[int, int], None] | None = None,
 ) -> Statistics:
     """One pass over all feeds of a simplified model: the figures of its float tensors.
 
     feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
                process a sequence that can be sent there, e.g. ``PictureFeeds``.
-    processes  gives the same bits whatever it is.
+    workers    give the same bits whoever they are. To processes the names of the files are sent, to a cluster the
+               arrays, so that its machines need no file.
     progress   called with (feeds done, feeds in all).
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """
-    if processes > 1 and isinstance(feeds, Sequence):
-        given = (serialise(model.proto), model.path, feeds, wanted)
-        parts = ordered_map(_see_by_index, given, range(len(feeds)), min(processes, len(feeds)))
+    if workers.scheduler is not None:
+        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, wanted), feeds, workers)
+    elif workers.processes > 1 and isinstance(feeds, Sequence):
+        given = (serialise(model.proto), model.path, wanted, feeds)
+        some = replace(workers, processes=min(workers.processes, len(feeds)))
+        parts = run_tasks(_see_by_index, given, range(len(feeds)), some)
     else:
         parts = map(_seer(model, wanted), feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else 0
@@ -118,10 +122,14 @@ def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
     return see
 
 
-def _see_by_index(data: bytes, path: Path, feeds: Sequence[Feed], wanted: Wanted) -> Callable[[int], Statistics]:
+def _see_feed(data: bytes, path: Path, wanted: Wanted) -> Callable[[Feed], Statistics]:
     from onnx import ModelProto
 
-    see = _seer(Model(ModelProto.FromString(data), path), wanted)
+    return _seer(Model(ModelProto.FromString(data), path), wanted)
+
+
+def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]) -> Callable[[int], Statistics]:
+    see = _see_feed(data, path, wanted)
     return lambda index: see(feeds[index])
 
 

@@ -35,3 +35,7 @@ class OutputError(SgsdumpError):
 
 class MissingExtra(SgsdumpError):
     """An optional package is absent; the message names the extra that brings it."""
+
+
+class WorkerError(SgsdumpError):
+    """The processes or the cluster that were to share the work cannot be reached, were lost, or do not fit."""

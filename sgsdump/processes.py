@@ -1,4 +1,4 @@
-"""One function over many items in worker processes; results come in the items' order, a few are under way at a time."""
+"""Tasks in worker processes of this machine; see ``task_pool``."""
 
 from __future__ import annotations
 
@@ -8,46 +8,91 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import WorkerError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+# So many times in a row, without a result between, processes may be killed.
+PATIENCE = 3
 
 # A worker process's own.
 _recipe: tuple = ()
 _work: Callable[[Any], Any] | None = None
 
 
-def ordered_map(
-    make_work: Callable[..., Callable[[Item], Result]], given: tuple, items: Iterable[Item], processes: int
-) -> Iterator[Result]:
-    """``make_work(*given)`` is called once in each process and what it returns for every item; all must be picklable.
-
-    With one process everything happens in this one. The first item that fails ends it with its own exception, after
-    the few that are under way. Raises SgsdumpError when a worker is killed.
-    """
-    if processes <= 1:
-        yield from map(make_work(*given), items)
-        return
-    # Spawned, not forked: onnxruntime's threads do not survive a fork.
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _start, (make_work, given))
-    waiting: deque[Future] = deque()
-    items = iter(items)
+@contextmanager
+def in_processes(
+    make_work: Callable[..., Callable[[Any], Any]], given: tuple, processes: int, notice: Callable[[str], None]
+) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
+    """The function from items to results. Raises WorkerError when processes are killed again and again."""
+    pool = _Pool(make_work, given, processes, notice)
     try:
-        waiting.extend(_submit(pool, item) for item in islice(items, 2 * processes))
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(_submit(pool, item) for item in islice(items, 1))
-            yield result
-    except BrokenProcessPool as error:
-        raise SgsdumpError(
-            "a worker process was killed, perhaps for want of memory; try fewer (--num_process)"
-        ) from error
+        yield pool.results
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.executor.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass
+class _Task:
+    item: Any
+    future: Future | None = None
+
+    def kept(self) -> bool:
+        """Whether it ended by itself."""
+        done = self.future is not None and self.future.done() and not self.future.cancelled()
+        return done and not isinstance(self.future.exception(), BrokenProcessPool)  # type: ignore[union-attr]
+
+
+class _Pool:
+    """An executor that is replaced when one of its processes is killed, for then all of it is broken."""
+
+    def __init__(self, make_work: Callable, given: tuple, processes: int, notice: Callable[[str], None]):
+        self._start = (make_work, given)
+        self._processes, self._notice = processes, notice
+        self._noticed = False
+        self.executor = self._executor()
+
+    def results(self, items: Iterable[Any]) -> Iterator[Any]:
+        source = iter(items)
+        waiting: deque[_Task] = deque()
+        losses = 0
+        while True:
+            waiting.extend(_Task(item) for item in islice(source, 2 * self._processes - len(waiting)))
+            if not waiting:
+                return
+            try:
+                for task in waiting:
+                    task.future = task.future or _submit(self.executor, task.item)
+                result = waiting[0].future.result()  # type: ignore[union-attr]
+            except BrokenProcessPool as error:
+                losses += 1
+                if losses > PATIENCE:
+                    raise WorkerError(
+                        f"worker processes were killed {losses} times at the same task, perhaps for want of memory; "
+                        f"try fewer (--num_process)"
+                    ) from error
+                self._replace(waiting)
+                continue
+            losses = 0
+            waiting.popleft()
+            yield result
+
+    def _replace(self, waiting: Iterable[_Task]) -> None:
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        if not self._noticed:
+            self._notice("a worker process was killed; what it had under way is done again")
+            self._noticed = True
+        self.executor = self._executor()
+        for task in waiting:
+            if not task.kept():
+                task.future = None
+
+    def _executor(self) -> ProcessPoolExecutor:
+        # Spawned, not forked: onnxruntime's threads do not survive a fork.
+        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _start, self._start)
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:

@@ -28,6 +28,7 @@ from sgsdump.quant_plan import UINT8, Analysis, Choice, analyse, decide
 from sgsdump.range_statistics import Statistics, Wanted
 from sgsdump.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.task_pool import ALONE, Workers
 from sgsdump.tensor_range import Range
 from sgsdump.weight_fit import fit_weight
 
@@ -76,7 +77,7 @@ def calibrate(
     config: InputConfig,
     level: str = "L5",
     fuse: bool = True,
-    processes: int = 1,
+    workers: Workers = ALONE,
     threshold: float = THRESHOLD,
     progress: Callable[[int, int], None] | None = None,
     measuring: Callable[[int, int], None] | None = None,
@@ -84,6 +85,7 @@ def calibrate(
     """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
 
     feeds      for more than one process something that can be sent there: ``PictureFeeds``.
+    workers    who runs the pictures; the result is the same.
     threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
     progress   called with (pictures done, in all) of the one pass over all pictures.
     measuring  called with (runs done, in all) of the trials of ranges and bits that follow (L3 to L5).
@@ -95,7 +97,7 @@ def calibrate(
     proto = deployed(model, fuse)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
-    statistics = gather(model, feeds, wanted(analysis, does), processes, progress)
+    statistics = gather(model, feeds, wanted(analysis, does), workers, progress)
     ranges = plain_ranges(model, statistics, fuse)
     fits: tuple[RangeFit, ...] = ()
     found: tuple[Sensitivity, ...] = ()

@@ -6,7 +6,11 @@ import signal
 import pytest
 
 from sgsdump.errors import InputError, SgsdumpError
-from sgsdump.processes import ordered_map
+from sgsdump.task_pool import Workers, run_tasks
+
+
+def ordered_map(make_work, given, items, processes):
+    return run_tasks(make_work, given, items, Workers(processes))
 
 
 def adder(number):
@@ -68,7 +72,7 @@ def test_what_fails_at_the_start_arrives_as_itself(processes):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_killed_worker_is_said():
-    with pytest.raises(SgsdumpError, match="a worker process was killed"):
+    with pytest.raises(SgsdumpError, match="worker processes were killed 4 times at the same task"):
         list(ordered_map(suicidal, (0,), range(9), 2))
 
 

@@ -19,6 +19,7 @@ from sgsdump.sensitivity import Trials, raw
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.simulation import simulate
+from sgsdump.task_pool import Workers
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 PREPROCESS = """
@@ -65,7 +66,7 @@ def equal(a, b) -> bool:
 
 
 def test_two_processes_give_the_bits_of_one(float_model, feeds):
-    one, two = (calibrate(float_model, feeds, CONFIG, "L5", processes=n) for n in (1, 2))
+    one, two = (calibrate(float_model, feeds, CONFIG, "L5", workers=Workers(n)) for n in (1, 2))
     assert one.statistics.histograms and one.statistics.moments and one.statistics.channels
     assert equal(one, two)
 
@@ -75,7 +76,7 @@ def test_a_picture_that_fails_in_a_worker_is_one_line(float_model, tmp_path):
     (tmp_path / "1.png").rename(tmp_path / "broken.png")
     feeds = replace(feeds)
     with pytest.raises(InputError, match=r"pre\.py:7: the preprocess failed on .*broken\.png: ValueError: 'no pict"):
-        calibrate(float_model, feeds, CONFIG, "L1", processes=2)
+        calibrate(float_model, feeds, CONFIG, "L1", workers=Workers(2))
 
 
 def test_the_figures_are_those_of_all_pictures_at_once(float_model, feeds):

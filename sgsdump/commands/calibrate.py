@@ -20,16 +20,23 @@ averaged over the outputs, a softmax's input in place of its output. With ALL_IN
 
 With --quant_file the level is L1 for what the file does not name.
 
+With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). Pictures are read and preprocessed
+here, and sent with the model, so its machines need none of your files, but the same versions of sgsdump, onnx,
+onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing. The result is that of one process where
+the processors are alike; others may round the last bit of a value differently.
+
 examples:
   sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o net_fixed.onnx
   sgsdump calibrate -m net.onnx -i list.txt --input_config input_config.ini --quant_level L2 --num_process 4
   sgsdump calibrate -m net.onnx -i pictures/ --input_config input_config.ini --quant_file quant_info.json
+  sgsdump calibrate -m net.onnx -i pictures/ --input_config input_config.ini --scheduler tcp://host:8786
   sgsdump calibrate -m net.prototxt --weight_file net.caffemodel -i pictures/ --input_config input_config.ini
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quant_file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
                         "list of {name, min, max, bit, data}; the level is then L1")  # fmt: skip
-    parser.add_argument("--num_process", type=count, default=1, metavar="N",
-                        help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--num_process", type=count, default=1, metavar="N",
+                      help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
+    many.add_argument("--scheduler", metavar="ADDRESS", help="run pictures on the Dask cluster whose scheduler is here "
+                      "(tcp://host:8786); see above")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="write log/tensor_min_max.json instead of .txt")
 
 
@@ -82,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quant_import import import_params
     from sgsdump.quant_level import calibrate
     from sgsdump.sidecars import debug_config, input_config, quant_param
+    from sgsdump.task_pool import Workers
 
     debug = debug_config.read() or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
@@ -99,7 +110,8 @@ def run(args: argparse.Namespace) -> int:
         imported = None if params is None else import_params(simple, params, config, fuse, args.quant_file)
         if imported is not None:
             simple, config = imported.model, imported.config
-        options = (level, fuse, args.num_process, args.sensitivity_threshold)
+        workers = Workers(args.num_process, args.scheduler, lambda line: print(line, file=sys.stderr))
+        options = (level, fuse, workers, args.sensitivity_threshold)
         with counter("calibrate", "picture") as progress, counter("measure", "run") as measuring:
             found = calibrate(simple, feeds, config, *options, progress, measuring)
         if imported is not None:

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     check_options(args)
     metric = load_metric(args.metric) if args.metric else None
     config = input_config.read(args.input_config)
-    folder = usable_folder(args.output)
+    folder = usable_folder(args.output, Path(args.input_config))
     simple, ranges, feeds = calibrated(args, config)
     text = Path(args.metric.rpartition(":")[0]).read_bytes() if args.metric else b""
     with counter("tune", "run") as progress, stopped_by_ctrl_c(seconds) as left:
@@ -151,15 +151,18 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def usable_folder(path: Path) -> Path:
-    """The folder, made if need be. Raises OutputError when it cannot be written to."""
+def usable_folder(path: Path, ini: Path) -> Path:
+    """The folder, made if need be. Raises OutputError when it cannot be written to, ConfigError when a result would
+    take the place of the user's own input_config.ini."""
     import os
 
-    from sgsdump.errors import OutputError
+    from sgsdump.errors import ConfigError, OutputError
     from sgsdump.output import make_folder
 
     if not os.access(make_folder(path), os.W_OK):
         raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
+    if ini.resolve().parent == path.resolve() and re.fullmatch(r"input_config(_\d+_[\d.]+)?\.ini", ini.name):
+        raise ConfigError(f"the results would overwrite {ini}; name another folder with -o")
     return path
 
 
@@ -172,6 +175,7 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     from sgsdump.picture_feeds import PictureFeeds
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
+    from sgsdump.task_pool import Workers
     from sgsdump.tuning_setup import evenly
 
     model = open_model(args.model, args.weight_file)
@@ -183,7 +187,7 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     simple = simplify(model)
     with counter("calibrate", "picture") as progress:
         found = calibrate(
-            simple, pictures, config, LEVELS[args.quant_level], processes=args.num_process, progress=progress
+            simple, pictures, config, LEVELS[args.quant_level], workers=Workers(args.num_process), progress=progress
         )
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)

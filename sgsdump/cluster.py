@@ -1,0 +1,215 @@
+"""Tasks on a Dask cluster that is already running; see ``task_pool``.
+
+What all tasks need is itself a task: its result travels from worker to worker, once to each, and the scheduler has it
+made again when the worker that held it dies. Each thread of a worker makes the work once from it. Everything is sent:
+workers need no file of the user's, only the same versions of sgsdump and of what computes (as does the scheduler,
+which reads the tasks).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import uuid
+import warnings
+from asyncio import TimeoutError as AsyncTimeoutError  # another class than TimeoutError before Python 3.11
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from typing import Any
+
+from sgsdump import __version__
+from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, WorkerError
+
+ANSWER_SECONDS = 5.0
+WORKER_SECONDS = 30.0
+POLL_SECONDS = 2.0
+COMPUTING = ("numpy", "onnx", "onnxruntime")
+
+
+@contextmanager
+def on_cluster(
+    make_work: Callable[..., Callable[[Any], Any]], given: tuple, address: str, notice: Callable[[str], None]
+) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
+    """The function from items to results.
+
+    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nobody
+    answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
+    version of sgsdump, and when a task kills worker after worker.
+    """
+    with _quiet(), _client(address) as client:
+        cluster = _Cluster(client, address, notice)
+        shared = cluster.submit(_Recipe, versions(), make_work, given)
+        yield lambda items: cluster.results(shared, items)
+
+
+def versions() -> dict[str, str]:
+    """Of sgsdump and of the packages whose version may change a result's bits."""
+    found = {"sgsdump": __version__}
+    for name in COMPUTING:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+class _Recipe:
+    """What tasks share. Each thread makes its own work of it, which goes when the cluster lets go of the recipe."""
+
+    def __init__(self, made_for: dict[str, str], make_work: Callable, given: tuple):
+        self._parts = (made_for, make_work, given)
+        self._own = threading.local()
+
+    def __reduce__(self) -> tuple:
+        return _Recipe, self._parts
+
+    def work(self) -> Callable[[Any], Any]:
+        if not hasattr(self._own, "work"):
+            made_for, make_work, given = self._parts
+            here = versions()
+            for name, wanted in made_for.items():
+                if here.get(name) != wanted:
+                    raise WorkerError(
+                        f"a worker on {socket.gethostname()} has {name} {here.get(name)}, here it is {wanted}; results "
+                        f"might differ, so install the same version on all machines"
+                    )
+            self._own.work = make_work(*given)
+        return self._own.work
+
+
+class _Parcel:
+    """Keeps Dask from looking for tasks inside an item."""
+
+    def __init__(self, item: Any):
+        self.item = item
+
+
+def _do(recipe: _Recipe, parcel: _Parcel) -> Any:
+    return recipe.work()(parcel.item)
+
+
+class _Cluster:
+    """A client, and what became of its workers."""
+
+    def __init__(self, client: Any, address: str, notice: Callable[[str], None]):
+        self._client, self._address, self._notice = client, address, notice
+        self._lost = threading.Event()
+        self._noticed = False
+        client.subscribe_topic("all", self._heard)
+
+    def submit(self, function: Callable, *arguments: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # a model is large
+            return self._client.submit(function, *arguments, key=f"sgsdump-{uuid.uuid4().hex}", pure=False)
+
+    def results(self, shared: Any, items: Iterable[Any]) -> Iterator[Any]:
+        source = iter(items)
+        waiting: deque[Any] = deque()
+        while True:
+            more = max(0, 2 * max(1, self._threads()) - len(waiting))  # none when workers were lost
+            waiting.extend(self.submit(_do, shared, _Parcel(item)) for item in islice(source, more))
+            if not waiting:
+                return
+            result = self._result(waiting[0])
+            waiting.popleft()
+            if self._lost.is_set() and not self._noticed:
+                self._notice(f"a worker of the cluster at {self._address} was lost; what it had is done again")
+                self._noticed = True
+            yield result
+
+    def _result(self, future: Any) -> Any:
+        self._wait(future)
+        try:
+            return future.result()
+        except SgsdumpError:
+            raise
+        except CancelledError as error:
+            raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def _wait(self, future: Any) -> None:
+        """As long as there are workers."""
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        without = 0.0
+        while not done.wait(POLL_SECONDS) and not future.done():
+            without = 0.0 if self._threads() else without + POLL_SECONDS
+            if without >= WORKER_SECONDS:
+                raise WorkerError(f"the cluster at {self._address} has no workers left")
+
+    def _explained(self, error: Exception) -> Exception:
+        """One line for what is the cluster's doing, the error itself for what the task raised."""
+        if type(error).__name__ == "KilledWorker":
+            return WorkerError(
+                f"a task killed one worker after another at {self._address}, perhaps for want of memory; their logs "
+                f"say why"
+            )
+        causes = (error, error.__cause__)
+        if any(isinstance(e, ImportError) and (e.name or "").partition(".")[0] == "sgsdump" for e in causes):
+            return WorkerError(
+                f"the cluster at {self._address} cannot import sgsdump as it is here; install sgsdump {__version__} on "
+                f"the scheduler and every worker"
+            )
+        return error
+
+    def _threads(self) -> int:
+        try:
+            return sum(self._client.nthreads().values())
+        except Exception as error:  # whatever the broken connection makes Dask raise
+            raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        message = event[1]
+        if isinstance(message, dict) and message.get("action") == "remove-worker" and not message.get("expected"):
+            self._lost.set()
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+        from distributed.comm import get_address_host_port
+    except ImportError as error:
+        raise MissingExtra("--scheduler needs dask.distributed: pip install 'sgsdump[cluster]'") from error
+    try:
+        host, port = get_address_host_port(address, strict=True)
+    except Exception as error:  # ValueError and more, by the scheme
+        raise ConfigError(f"--scheduler {address!r} is no address such as tcp://host:8786") from error
+    try:
+        socket.create_connection((host, port), ANSWER_SECONDS).close()
+        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    except Exception as error:  # what is no Dask scheduler makes Dask raise anything
+        raise WorkerError(
+            f"no Dask scheduler answers at {address}; is it running, of a like version, and reachable from here?"
+        ) from error
+    try:
+        try:
+            client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except (AsyncTimeoutError, TimeoutError) as error:
+            raise WorkerError(
+                f"the scheduler at {address} has no workers; start some with: dask worker {address}"
+            ) from error
+        yield client
+    finally:
+        with suppress(Exception):
+            client.unsubscribe_topic("all")
+        with suppress(Exception):
+            client.close(timeout=ANSWER_SECONDS)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask's own words on lost connections, with tracebacks, are for its developers; errors say it in one line."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.core")]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in zip(loggers, before):
+            logger.setLevel(level)
