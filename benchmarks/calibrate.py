@@ -29,6 +29,7 @@ from sgsdump.sensitivity import raw
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.task_pool import Workers
 from sgsdump.tensor_range import Range
 
 FACES = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
@@ -136,7 +137,7 @@ def processes(data: Path) -> None:
     model, feeds, _ = faces(data)
     for count in (1, 2, 4):
         begun = time.perf_counter()
-        calibrate(model, feeds, FACES, "L2", processes=count)
+        calibrate(model, feeds, FACES, "L2", workers=Workers(count))
         print(f"{count} processes: {time.perf_counter() - begun:.1f} s for {len(feeds)} pictures")
 
 
