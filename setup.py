@@ -8,7 +8,9 @@ HERE = Path(__file__).parent
 
 CV = ["opencv-python-headless>=4.8"]
 TFLITE = ["ai-edge-litert>=2.0"]
-TEST = ["pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"]
+TUNE = ["scipy>=1.11"]
+CLUSTER = ["distributed>=2024.1"]
+TEST = ["pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5", *TUNE, *CLUSTER]
 
 setup(
     name="sgsdump",
@@ -29,6 +31,13 @@ setup(
         "protobuf>=4.25",
         "threadpoolctl>=3.2",
     ],
-    extras_require={"cv": CV, "tflite": TFLITE, "test": TEST, "lint": ["ruff>=0.6", "mypy>=1.11"]},
+    extras_require={
+        "cv": CV,
+        "tflite": TFLITE,
+        "tune": TUNE,
+        "cluster": CLUSTER,
+        "test": TEST,
+        "lint": ["ruff>=0.6", "mypy>=1.11"],
+    },
     entry_points={"console_scripts": ["sgsdump = sgsdump.cli:main"]},
 )
