@@ -3,7 +3,8 @@
 tensor_min_max.txt                the range every tensor is stored with
 tensor_chn.txt                    the range of every channel of the convolutions' outputs, as seen
 softmax_lut_range.txt             how far the inputs of softmaxes lie below their maximum
-tensor_weight.txt, tensor_weight_calibration.txt   the convolutions' weights, and their ranges (above L1)
+tensor_weight.txt, tensor_weight_calibration.txt   the convolutions' weights, and their ranges (above L1); the
+                                  weights themselves up to ``WEIGHTS_LIMIT`` of them, ten bytes of text each
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.tensor_min_max import write_ranges
 from sgsdump.tensor_range import Range
 from sgsdump.weight_fit import output_rows
+
+WEIGHTS_LIMIT = 1 << 22
 
 
 def write_log(
@@ -49,8 +52,9 @@ def write_log(
         write_ranges(below, folder / "softmax_lut_range.txt")
     if weights:
         entries = list(_weights(graph, ranges, plan, changed))
-        tensor_weight.write(entries, folder / "tensor_weight.txt", with_ranges=False)
-        tensor_weight.write(entries, folder / "tensor_weight_calibration.txt", with_ranges=True)
+        few = sum(entry.data.size for entry in entries) <= WEIGHTS_LIMIT
+        tensor_weight.write(entries, folder / "tensor_weight.txt", with_ranges=False, with_data=few)
+        tensor_weight.write(entries, folder / "tensor_weight_calibration.txt", with_ranges=True, with_data=few)
     return path
 
 

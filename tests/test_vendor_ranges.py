@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sgsdump import calibration_log
 from sgsdump.calibration import make_fixed, simplify
 from sgsdump.calibration_log import write_log
 from sgsdump.model import graph_inputs, open_model
@@ -45,6 +46,7 @@ def tiny(shared, framework, config):
 def log(shared, tmp_path, framework, level):
     """Ours, in a folder."""
     pytest.importorskip("cv2", reason="the extra cv is not installed")
+    tmp_path.mkdir(exist_ok=True)
     (tmp_path / "pre.py").write_text(PREPROCESS)
     config = input_config.read(shared / "sigmastar/model/input_config.ini")
     model = tiny(shared, framework, config)
@@ -119,6 +121,14 @@ def test_the_weight_files_are_the_vendors_byte_for_byte(shared, tmp_path):
         assert [line for line in own if "min:" not in line and "max:" not in line] == [
             line for line in other if "min:" not in line and "max:" not in line
         ]
+
+
+def test_many_weights_are_not_listed_but_their_ranges_are(shared, tmp_path, monkeypatch):
+    whole = blocks(log(shared, tmp_path / "a", "caffe", "L2") / "tensor_weight_calibration.txt")
+    monkeypatch.setattr(calibration_log, "WEIGHTS_LIMIT", 100)
+    short = blocks(log(shared, tmp_path / "b", "caffe", "L2") / "tensor_weight_calibration.txt")
+    for name, text in short.items():
+        assert text == re.sub(r"data:\[.*?\]", "data:[]", whole[name])
 
 
 @pytest.mark.parametrize("level", ["L2", "L3", "L4", "L5"])

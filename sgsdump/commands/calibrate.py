@@ -20,6 +20,10 @@ averaged over the outputs, a softmax's input in place of its output. With ALL_IN
 
 With --quant_file the level is L1 for what the file does not name.
 
+log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
+softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
+weights themselves up to four million of them).
+
 With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). Pictures are read and preprocessed
 here, and sent with the model, so its machines need none of your files, but the same versions of sgsdump, onnx,
 onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing. The result is that of one process where

@@ -43,7 +43,7 @@ class ConvolutionWeights:
     changed: bool = False
 
 
-def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool) -> None:
+def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool, with_data: bool = True) -> None:
     """``tensor_weight_calibration.txt`` with ranges, else ``tensor_weight.txt``. Raises OutputError."""
     with replacing(path) as file:
         for weights in convolutions:
@@ -62,13 +62,15 @@ def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: b
             file.write(
                 ("\n     ".join(f"{line}," for line in lines) + "\n     data:[").encode("utf-8", "surrogateescape")
             )
-            _write_values(file, weights.data.reshape(-1))
+            if with_data:
+                _write_values(file, weights.data.reshape(-1))
             file.write(b"];\n")
 
 
 def _write_values(file: IO[bytes], values: np.ndarray) -> None:
     for start in range(0, values.size, CHUNK):
-        file.write(f"{_text(values[start : start + CHUNK])}, ".encode())
+        chunk = values[start : start + CHUNK].tolist()
+        file.write(("%f, " * len(chunk) % tuple(chunk)).encode())
 
 
 def _text(values: np.ndarray) -> str:
