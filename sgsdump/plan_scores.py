@@ -5,40 +5,29 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sgsdump.metric import Sums
-from sgsdump.objective import Score, score, total
+from sgsdump.objective import Score, total
 from sgsdump.output import replacing
+from sgsdump.plan_judge import Judge, Judged, Picture, Question
 from sgsdump.plan_model import PlanModel
-from sgsdump.plan_walk import Plan, PlanWalk, Prepared
+from sgsdump.plan_walk import Plan, PlanWalk
 from sgsdump.user_metric import UserMetric
 
-# Of the outputs' values at most so many, evenly chosen, make up the vectors of the plan model.
-MAX_VALUES = 1 << 16
 SAVE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """What goes into the fixed model, and what the float model makes of it (outputs and watched tensors)."""
-
-    raw: Mapping[str, np.ndarray]
-    floats: Mapping[str, np.ndarray]
-
-
-@dataclass
-class _Sensitivity:
-    """One picture's part of the plan model."""
-
-    gram: np.ndarray
-    scores: dict[Plan, Score]
+Run = Callable[[Iterable[Question]], Iterator[Judged]]
 
 
 class PlanScores:
@@ -50,6 +39,7 @@ class PlanScores:
     best      what a reader of the file may want to know at once.
     file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
     ran       called with (runs done so far) as the network is run.
+    elsewhere  entered until ``close``, runs the questions in place of threads here; with outputs for a metric.
     """
 
     def __init__(
@@ -63,6 +53,7 @@ class PlanScores:
         file: Path | None = None,
         fingerprint: str = "",
         ran: Callable[[int], None] | None = None,
+        elsewhere: AbstractContextManager[Run] | None = None,
     ):
         self.domains, self.watched, self.outputs = list(domains), list(watched), list(outputs)
         self.pictures = list(pictures)
@@ -70,13 +61,14 @@ class PlanScores:
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
-        self._walk, self._metric, self._ran = walk, metric, ran
+        self._metric, self._ran = metric, ran
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
-        self._sensitivities: dict[int, _Sensitivity] = {}
-        self._energy = {
-            n: sum(float(np.square(p.floats[n], dtype=np.float64).sum()) for p in pictures) for n in watched
-        }
-        self._pool = ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(self.pictures))))
+        self._sensitivities: dict[int, Judged] = {}
+        self._judge = Judge(walk, domains, pictures, watched, outputs, metric)
+        self._stack = ExitStack()
+        self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None
+        self._threads = max(1, min(os.cpu_count() or 1, len(self.pictures)))
+        self._pool = ThreadPoolExecutor(self._threads)
         self._load()
 
     def error(self, plan: Plan) -> float:
@@ -88,12 +80,7 @@ class PlanScores:
         new = [plan for plan in dict.fromkeys(plans) if plan not in self.scores]
         if not new:
             return
-        prepared = self._walk.ordered(new)
-
-        def one(picture: Picture) -> dict[Plan, Score]:
-            return {plan: self._score(outputs, picture) for plan, outputs in self._walk.run(prepared, picture.raw)}
-
-        found = [self._counted(scores) for scores in self._pool.map(one, self.pictures)]
+        found = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
         self.scores |= {plan: total(scores[plan] for scores in found) for plan in new}
         self.save(SAVE_SECONDS)
 
@@ -104,24 +91,25 @@ class PlanScores:
         """
         every = frozenset(self.domains)
         plans = [every, frozenset(), *(every - {d} for d in self.domains), *(frozenset({d}) for d in self.domains)]
-        prepared = self._walk.ordered(plans)
-        at_once = self._pool._max_workers
         missing = [index for index in range(len(self.pictures)) if index not in self._sensitivities]
-        for start in range(0, len(missing), at_once):
-            if self._sensitivities and left() <= 0:
-                break
-            some = missing[start : start + at_once]
-            for index, found in zip(some, self._pool.map(lambda i: self._sensitivity(prepared, i), some)):
-                self._counted(found.scores)
-                self._sensitivities[index] = found
+
+        def timely() -> Iterator[int]:
+            for count, index in enumerate(missing):
+                if (count or self._sensitivities) and left() <= 0:
+                    return
+                yield index
+
+        for judged in self._judged(timely(), plans, gram=True):
+            self._sensitivities[judged.index] = judged
             self.save(SAVE_SECONDS)
         parts = list(self._sensitivities.values())
         if len(parts) == len(self.pictures):
             self.scores |= {plan: total(part.scores[plan] for part in parts) for plan in plans}
         errors = {plan: total(part.scores[plan] for part in parts).error(self.watched) for plan in plans}
         # Each picture's vectors are relative to all pictures' energy; scaled up where some are missing.
-        seen = sum(part.gram[0, 0] for part in parts)
-        gram = np.sum([part.gram for part in parts], axis=0) * (errors[every] / seen if seen > 0 else 1.0)
+        grams = [np.asarray(part.gram) for part in parts]
+        seen = sum(gram[0, 0] for gram in grams)
+        gram = np.sum(grams, axis=0) * (errors[every] / seen if seen > 0 else 1.0)
         return PlanModel(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
 
     def save(self, seconds: float = 0.0) -> None:
@@ -135,7 +123,7 @@ class PlanScores:
             "plans": {self._key(plan): _plain(found) for plan, found in self.scores.items()},
             "sensitivities": {
                 index: {
-                    "gram": part.gram.tolist(),
+                    "gram": np.asarray(part.gram).tolist(),
                     "plans": {self._key(plan): _plain(found) for plan, found in part.scores.items()},
                 }
                 for index, part in self._sensitivities.items()
@@ -146,40 +134,43 @@ class PlanScores:
         self._saved = time.monotonic()
 
     def close(self) -> None:
-        """Save, and let the threads go."""
+        """Save, and let the threads or workers go."""
+        self._stack.close()
         self._pool.shutdown(cancel_futures=True)
         self.save()
 
-    def _sensitivity(self, prepared: Sequence[Prepared], index: int) -> _Sensitivity:
-        picture, scores, vectors = self.pictures[index], {}, {}
-        for plan, outputs in self._walk.run(prepared, picture.raw):
-            scores[plan] = self._score(outputs, picture)
-            if len(plan) >= len(self.domains) - 1:
-                vectors[plan] = self._vector(outputs, picture)
-        every = frozenset(self.domains)
-        moves = [vectors[every], *(vectors[every - {d}] - vectors[every] for d in self.domains)]
-        stacked = np.stack(moves)
-        return _Sensitivity(stacked @ stacked.T, scores)
+    def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], gram: bool = False) -> Iterator[Judged]:
+        """Picture by picture, which are taken as they are needed."""
+        asked = tuple(dict.fromkeys(plans))
+        questions = (Question(index, asked, gram) for index in pictures)
+        if self._elsewhere is not None:
+            answers: Iterator[Judged] = map(self._with_metric, self._elsewhere(questions))
+        else:
+            prepared = self._judge.walk.ordered(asked)
+            answers = self._threaded(lambda question: self._judge.answer(question, prepared), questions)
+        for judged in answers:
+            self.runs += len(judged.scores)
+            if self._ran:
+                self._ran(self.runs)
+            yield judged
 
-    def _vector(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> np.ndarray:
-        parts = []
-        for name in self.watched:
-            apart = (outputs[name].astype(np.float64) - picture.floats[name]).reshape(-1)
-            step = -(-apart.size * len(self.watched) // MAX_VALUES)
-            parts.append(apart[::step] * np.sqrt(step / (self._energy[name] or 1.0)))
-        return np.concatenate(parts)
+    def _threaded(self, answer: Callable[[Question], Judged], questions: Iterator[Question]) -> Iterator[Judged]:
+        waiting: deque[Future[Judged]] = deque()
+        while True:
+            some = islice(questions, self._threads - len(waiting))
+            waiting.extend(self._pool.submit(answer, question) for question in some)
+            if not waiting:
+                return
+            yield waiting.popleft().result()
 
-    def _score(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> Score:
+    def _with_metric(self, judged: Judged) -> Judged:
         if self._metric is None:
-            return score(outputs, picture.floats)
-        given, golden = ({name: side[name] for name in self.outputs} for side in (outputs, picture.floats))
-        return score(outputs, picture.floats, self._metric(given, golden))
-
-    def _counted(self, scores: dict[Plan, Score]) -> dict[Plan, Score]:
-        self.runs += len(scores)
-        if self._ran:
-            self._ran(self.runs)
-        return scores
+            return judged
+        floats = self.pictures[judged.index].floats
+        golden = {name: floats[name] for name in self.outputs}
+        kept = judged.outputs or {}
+        scores = {plan: replace(s, metric=self._metric(kept[plan], golden)) for plan, s in judged.scores.items()}
+        return replace(judged, scores=scores, outputs=None)
 
     def _key(self, plan: Plan) -> str:
         return "".join("1" if name in plan else "0" for name in self.domains)
@@ -194,7 +185,7 @@ class PlanScores:
         self.scores = {self._plan(key): _score(found) for key, found in document["plans"].items()}
         for index, part in document["sensitivities"].items():
             scores = {self._plan(key): _score(found) for key, found in part["plans"].items()}
-            self._sensitivities[int(index)] = _Sensitivity(np.array(part["gram"]), scores)
+            self._sensitivities[int(index)] = Judged(int(index), scores, np.array(part["gram"]))
         self.resumed = len(self.scores)
 
 

@@ -10,14 +10,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from sgsdump.calibration import serialise
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executor import executors
 from sgsdump.model import Model
 from sgsdump.objective import watched_tensors
-from sgsdump.plan_scores import Picture, PlanScores
+from sgsdump.plan_judge import Picture, Subject, make_answer
+from sgsdump.plan_scores import PlanScores
 from sgsdump.plan_trial import PlanTrial
 from sgsdump.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.task_pool import ALONE, Workers, task_pool
 from sgsdump.tensor_range import Range
 from sgsdump.tuning import Sizes
 from sgsdump.user_metric import UserMetric
@@ -51,10 +54,12 @@ def set_up(
     file: Path | None = None,
     metric_text: bytes = b"",
     ran: Callable[[int], None] | None = None,
+    workers: Workers = ALONE,
 ) -> Setup:
     """The plans of a simplified float model, to be judged on ``feeds``.
 
     file         the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
+    workers      a cluster among them runs the plans, with the same results; threads here do else. The metric runs here.
     Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
     """
     if config.conv_format not in (None, "ALL_UINT8"):
@@ -84,8 +89,13 @@ def set_up(
     sizes = Sizes(
         tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
     )
+    elsewhere = None
+    if workers.scheduler is not None:
+        subject = Subject(serialise(model.proto), model.path, ranges, config)
+        judge = (sizes.domains, pictures, watched, trial.outputs, None, metric is not None)
+        elsewhere = task_pool(make_answer, (subject, names, *judge), workers)
     pool = PlanScores(
-        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), ran
+        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), ran, elsewhere
     )  # fmt: skip
     return Setup(trial, pool, sizes)
 

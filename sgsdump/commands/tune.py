@@ -16,16 +16,22 @@ for the SDK's sim_calibrator.py --quant_file) and input_config_i_RATE.ini (yours
 is that of the plan marked *: the smallest that goes 90 % of the way from INT8 to INT16. pareto.csv, .json and .png show
 them all. progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
 
+With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
+preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
+same versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
+
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o tuned
   sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --target "output-cos>=0.999"
   sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --scheduler tcp://host:8786
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from sgsdump.pareto import Pareto
     from sgsdump.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.task_pool import Workers
     from sgsdump.tensor_range import Range
     from sgsdump.tuning_setup import PictureFeed
 
@@ -60,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
     parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="how ranges are found, see calibrate "
                         "(default: %(default)s; the bits it proposes are not taken)")  # fmt: skip
-    parser.add_argument("--num_process", type=int, default=1, metavar="N", help="processes that calibrate")
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--num_process", type=int, default=1, metavar="N", help="processes that calibrate")
+    many.add_argument("--scheduler", metavar="ADDRESS", help="calibrate and run plans on the Dask cluster whose "
+                      "scheduler is here (tcp://host:8786); see above")  # fmt: skip
     parser.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
     parser.add_argument("--pickle", action="store_true", help="write quant parameters as pickle (protocol 3) too")
 
@@ -89,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     with counter("tune", "run") as progress, stopped_by_ctrl_c(seconds) as left:
         bar: list[int] = []
         setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text,
-                       lambda runs: progress(runs, max(bar[0], runs)))  # fmt: skip
+                       lambda runs: progress(runs, max(bar[0], runs)), workers_of(args))  # fmt: skip
         most = tuning.most_evaluations(len(setup.sizes.domains), 1 if target else len(set(rates)))
         bar.append(most * len(setup.pool.pictures))
         print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
@@ -124,6 +134,12 @@ def check_options(args: argparse.Namespace) -> None:
         raise ConfigError("--target metric>=X needs --metric FILE.py:function")
     if args.num_process < 1:
         raise ConfigError(f"--num_process {args.num_process} is no number of 1 or more")
+
+
+def workers_of(args: argparse.Namespace) -> Workers:
+    from sgsdump.task_pool import Workers
+
+    return Workers(args.num_process, args.scheduler, lambda line: print(line, file=sys.stderr))
 
 
 def parse_rates(text: str) -> list[float]:
@@ -175,7 +191,6 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     from sgsdump.picture_feeds import PictureFeeds
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
-    from sgsdump.task_pool import Workers
     from sgsdump.tuning_setup import evenly
 
     model = open_model(args.model, args.weight_file)
@@ -187,7 +202,7 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     simple = simplify(model)
     with counter("calibrate", "picture") as progress:
         found = calibrate(
-            simple, pictures, config, LEVELS[args.quant_level], workers=Workers(args.num_process), progress=progress
+            simple, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=progress
         )
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
