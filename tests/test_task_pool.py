@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,23 +18,7 @@ from sgsdump.calibration import gather, plain_ranges, simplify
 from sgsdump.errors import ConfigError, InputError, MissingExtra, WorkerError
 from sgsdump.task_pool import Workers, run_tasks, task_pool
 
-HERE = str(Path(__file__).parent)
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-
-
-@pytest.fixture(scope="module")
-def dask_cluster():
-    distributed = pytest.importorskip("distributed", reason="dask.distributed (the extra cluster) is not installed")
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, before]))
-    try:
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1",
-            silence_logs=60,
-        ) as found:  # fmt: skip
-            yield found
-    finally:
-        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
 @pytest.fixture(params=["alone", "processes", "cluster"])
@@ -158,7 +141,7 @@ def test_a_scheduler_without_workers_is_said(monkeypatch):
     monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.5)
     with (
         distributed.LocalCluster(
-            n_workers=0, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=60
+            n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=60
         ) as empty,
         pytest.raises(WorkerError, match="has no workers; start some"),
     ):
