@@ -20,9 +20,9 @@ import numpy as np
 
 from sgsdump.calibration import pictures_of, simplify
 from sgsdump.executor import executors
+from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import Model, graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs
-from sgsdump.picture_feeds import PictureFeeds
 from sgsdump.plan_trial import PlanTrial
 from sgsdump.quant_level import LEVELS, calibrate
 from sgsdump.sensitivity import raw

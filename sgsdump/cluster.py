@@ -41,6 +41,7 @@ def on_cluster(
     answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
     version of sgsdump, and when a task kills worker after worker.
     """
+    _require_dask()
     with _quiet(), _client(address) as client:
         cluster = _Cluster(client, address, notice)
         shared = cluster.submit(_Recipe, versions(), make_work, given)
@@ -168,13 +169,18 @@ class _Cluster:
             self._lost.set()
 
 
-@contextmanager
-def _client(address: str) -> Iterator[Any]:
+def _require_dask() -> None:
     try:
-        from distributed import Client
-        from distributed.comm import get_address_host_port
+        import distributed  # noqa: F401  (before logging is made quiet, for it sets up its own)
     except ImportError as error:
         raise MissingExtra("--scheduler needs dask.distributed: pip install 'sgsdump[cluster]'") from error
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    from distributed import Client
+    from distributed.comm import get_address_host_port
+
     try:
         host, port = get_address_host_port(address, strict=True)
     except Exception as error:  # ValueError and more, by the scheme

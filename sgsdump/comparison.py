@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.align import Given, Pair, Unpaired, align
-from sgsdump.dataflow import with_rises
+from sgsdump.comparing.align import Given, Pair, Unpaired, align
+from sgsdump.comparing.dataflow import with_rises
+from sgsdump.comparing.name_map import pairs_by_map
+from sgsdump.comparing.orientation import measure, without_overallocation
+from sgsdump.comparing.real_values import RealValues
+from sgsdump.comparing.row import Failed, Row, row_of
+from sgsdump.comparing.same_values import pairs_by_value
+from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
+from sgsdump.comparing.twins import find_twins
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
-from sgsdump.name_map import pairs_by_map
 from sgsdump.net_facts import with_layouts
-from sgsdump.orientation import measure, without_overallocation
-from sgsdump.real_values import RealValues
-from sgsdump.row import Failed, Row, row_of
-from sgsdump.same_values import pairs_by_value
 from sgsdump.sidecars.parse_net import ParseNet
-from sgsdump.thresholds import DOCUMENTED, Thresholds
-from sgsdump.twins import find_twins
 
 Progress = Callable[[Iterable, int], Iterable]
 JUMP_SHARE = 0.1

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from sgsdump.comparing.sums import Values
 from sgsdump.dump import Dump, Record
-from sgsdump.sums import Values
 from sgsdump.tensor import Quant, Tensor, dequantise
 from sgsdump.tensor_range import Range
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgsdump.align import normalised
+from sgsdump.comparing.align import normalised
 from sgsdump.dequantise import true_scales
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError

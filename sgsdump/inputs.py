@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump import picture
 from sgsdump.errors import InputError
-from sgsdump.image_list import expand, random_seed
+from sgsdump.feeding import picture
+from sgsdump.feeding.image_list import expand, random_seed
+from sgsdump.feeding.preprocess import Preprocess, load
 from sgsdump.input_spec import InputSpec, fit, shape_text
 from sgsdump.layout import NCHW, NHWC
-from sgsdump.preprocess import Preprocess, load
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.comparing.sums import Values, pair_sums
 from sgsdump.graph import Graph
 from sgsdump.metric import Sums, ratio
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.rmse import rmse
-from sgsdump.sums import Values, pair_sums
 
 if TYPE_CHECKING:
     from onnx import ModelProto

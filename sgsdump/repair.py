@@ -18,6 +18,7 @@ from shutil import rmtree
 from sgsdump.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.blame import BlameTrial, Measurement, PictureFeed, output_error
 from sgsdump.calibration import deployed, pictures_of
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.dump_trial import DumpRun, DumpTrial, Watch
 from sgsdump.errors import ConfigError
 from sgsdump.model import Model
@@ -27,7 +28,6 @@ from sgsdump.rules_of_thumb import Convolution, convolutions, read_signs
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensor_range import Range
-from sgsdump.thresholds import Thresholds
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sgsdump.align import normalised
+from sgsdump.comparing.align import normalised
 from sgsdump.family import Family
 
 if TYPE_CHECKING:
+    from sgsdump.comparing.row import Row
+    from sgsdump.comparing.thresholds import Thresholds
     from sgsdump.comparison import Comparison
-    from sgsdump.row import Row
-    from sgsdump.thresholds import Thresholds
 
 Report = Callable[["Comparison", "Thresholds"], str]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.align import normalised
+from sgsdump.comparing.align import normalised
+from sgsdump.comparing.row import Row
 from sgsdump.comparison import Comparison
 from sgsdump.distribution import WIDE, Distribution, distributions, layers, pair_ranges
 from sgsdump.dump import Dump
@@ -20,7 +21,6 @@ from sgsdump.errors import ConfigError
 from sgsdump.fusion import is_convolution, sdk_name
 from sgsdump.graph import Graph
 from sgsdump.quant_plan import Analysis
-from sgsdump.row import Row
 from sgsdump.tensor_range import Range
 
 RMSE_OVER = 0.5

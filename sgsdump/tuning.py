@@ -98,7 +98,7 @@ def check_rates(rates: Sequence[float]) -> None:
 def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = lambda: float("inf")) -> Found:
     """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
     check_rates(rates)
-    model = pool.plan_model(left)
+    model = pool.plan_model(_half(left))
     rates = sorted(set(rates))
     pool.measure([frozenset(), frozenset(sizes.domains)])
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
@@ -116,7 +116,7 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
 
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
     """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
-    model = pool.plan_model(left)
+    model = pool.plan_model(_half(left))
     pool.measure([frozenset(), frozenset(sizes.domains)])
     small = len(sizes.domains) <= EXHAUSTIVE
     complete = _halve(pool, sizes, model, target, left)
@@ -130,6 +130,12 @@ def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = l
     plan = reaching[0]
     found = (_proposed(sizes, model, sizes.rate(plan), plan),)
     return Found(found, _ends(sizes, model), small and complete, complete)
+
+
+def _half(left: Left) -> Left:
+    """The first half of the time left: what is measured must be put to use."""
+    reserved = left() / 2
+    return left if reserved == float("inf") else lambda: left() - reserved
 
 
 def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> bool:

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from sgsdump.advice import MAYBE, NO, YES, advise, tensor_arrays
-from sgsdump.align import Pair
 from sgsdump.blame import Blame, Measurement
+from sgsdump.comparing.align import Pair
+from sgsdump.comparing.row import row_of
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.dump import Record
 from sgsdump.metric import Sums
 from sgsdump.plan_trial import Domain
-from sgsdump.row import row_of
 from sgsdump.rules_of_thumb import Convolution, Signs
 from sgsdump.tensor import Tensor
-from sgsdump.thresholds import Thresholds
 
 A, B, C = (Convolution(name, "CONV_2D", f"{name}.in", f"{name}.in", f"{name}.out", False) for name in "abc")
 CALM = Signs((0.0, 5.0))

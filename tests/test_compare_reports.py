@@ -6,8 +6,8 @@ Every permitted difference is named here; anything else fails.
 import pytest
 
 import sgsdump
+from sgsdump.comparing.thresholds import DOCUMENTED
 from sgsdump.report import reports
-from sgsdump.thresholds import DOCUMENTED
 
 FLOAT = "dumps/tiny_float_a_full"
 ONNX = "reference_dumps/onnx/dump_bin_True/onnx_NHWC_outtensor_dump.bin"

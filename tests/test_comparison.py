@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import sgsdump
+from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dump import Dump, Record
 from sgsdump.tensor import Tensor
-from sgsdump.thresholds import DOCUMENTED, Thresholds
 
 RNG = np.random.default_rng(3)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgsdump import picture
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
+from sgsdump.feeding import picture
 from sgsdump.inputs import InputSpec, expand, feeds
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sgsdump.comparing.sums import CHUNK, Values, chunks, pair_sums
 from sgsdump.metric import metrics
-from sgsdump.sums import CHUNK, Values, chunks, pair_sums
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 

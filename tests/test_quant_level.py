@@ -12,8 +12,8 @@ from sgsdump.calibration import gather, make_fixed, measure_ranges, simplify
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executor import executors
+from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import graph_inputs, open_model
-from sgsdump.picture_feeds import PictureFeeds
 from sgsdump.quant_level import LEVELS, calibrate
 from sgsdump.sensitivity import Trials, raw
 from sgsdump.sidecars import input_config

@@ -13,9 +13,9 @@ import pytest
 from sgsdump import calibration_log
 from sgsdump.calibration import make_fixed, simplify
 from sgsdump.calibration_log import write_log
+from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs
-from sgsdump.picture_feeds import PictureFeeds
 from sgsdump.quant_level import calibrate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges

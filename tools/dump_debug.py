@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dump import open_dump
     from sgsdump.errors import ValuesError
     from sgsdump.reports.dump_debug_lines import lines
-    from sgsdump.value_table import write_pair
+    from sgsdump.sdk.value_table import write_pair
 
     fixed, floats = open_dump(args.fixed), open_dump(args.float)
     if args.tensor is not None:

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.sdk_options import NoEffect, accept, notes
+    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
 
     no_effect = [
         NoEffect(("--mixed_precision",), "bit widths are those of input_config.ini"),

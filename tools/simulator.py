@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.commands.simulate import open_as, simulate_all
-    from sgsdump.sdk_options import NoEffect, accept, notes
+    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.sdk.unknown_output import write_outputs
     from sgsdump.sidecars import input_config
-    from sgsdump.unknown_output import write_outputs
 
     no_effect = [
         NoEffect(("--skip_garbage",), "outputs are never padded here", value=False),

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.formats import sigmastar_bin, sigmastar_text
     from sgsdump.inputs import expand, feeds
     from sgsdump.output import make_folder
-    from sgsdump.tflite_run import TfliteRun
+    from sgsdump.sdk.tflite_run import TfliteRun
 
     model = TfliteRun(args.model_file)
     runs = feeds(args.image, args.preprocess, model.inputs)

@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump import advice, calibration, rules_of_thumb
     from sgsdump.blame import BlameTrial
+    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dump import open_dump
     from sgsdump.graph import Graph
     from sgsdump.model import open_model
@@ -67,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.thresholds import DOCUMENTED, Thresholds
 
     _check_options(args)
     config = input_config.read(args.input_config)

@@ -59,13 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
     from sgsdump.errors import ValuesError
     from sgsdump.report import reports
     from sgsdump.sidecars import name_map, parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.thresholds import DOCUMENTED, Thresholds
 
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse)
     shown = given or DOCUMENTED
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:
-    from sgsdump.name_map import names_of
+    from sgsdump.comparing.name_map import names_of
     from sgsdump.sidecars import name_map
 
     pairs = [(row.sample_name, row.name) for row in found.rows]

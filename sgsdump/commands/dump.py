@@ -93,12 +93,12 @@ def dump_all(
     own_outputs_first  in the order of onnx_dump_data.py.
     every_layer        of a model with in-place layers also the tensors they wrote over.
     """
-    from sgsdump import listing
     from sgsdump.executor import executors
     from sgsdump.inputs import expand, feeds
     from sgsdump.model import graph_inputs
     from sgsdump.output import make_folder
     from sgsdump.progress import counter
+    from sgsdump.sdk import listing
 
     specs = graph_inputs(model.proto)
     runs = feeds(image, preprocess, specs, config)
@@ -131,7 +131,7 @@ def _write(
     from sgsdump.dump import open_dump
     from sgsdump.executor import Layer
     from sgsdump.formats import sigmastar_bin
-    from sgsdump.layer_files import write_shapes, write_text
+    from sgsdump.sdk.layer_files import write_shapes, write_text
 
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
     inputs = list(records(fed[:1] if caffe else fed, Tally()))

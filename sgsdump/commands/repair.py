@@ -71,10 +71,11 @@ def count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.calibration import simplify
     from sgsdump.calibration_log import write_log
+    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.feeding.picture_feeds import PictureFeeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.output import make_folder, replacing_folder, set_aside
     from sgsdump.passes.mark_outputs import mark_outputs
-    from sgsdump.picture_feeds import PictureFeeds
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
     from sgsdump.repair import Repair
@@ -82,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecar import read_bytes
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
-    from sgsdump.thresholds import DOCUMENTED, Thresholds
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED

@@ -185,10 +185,10 @@ def usable_folder(path: Path, ini: Path) -> Path:
 def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, dict[str, Range], Iterator[PictureFeed]]:
     """The simplified model, the ranges of its tensors, and the pictures that judge plans."""
     from sgsdump.calibration import simplify
+    from sgsdump.feeding.picture_feeds import PictureFeeds
     from sgsdump.inputs import feeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.passes.mark_outputs import mark_outputs
-    from sgsdump.picture_feeds import PictureFeeds
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
     from sgsdump.tuning_setup import evenly

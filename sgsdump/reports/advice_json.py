@@ -13,9 +13,9 @@ from typing import Any
 
 from sgsdump.advice import Advice
 from sgsdump.blame import Measurement, Totals
+from sgsdump.comparing.row import Row
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.rmse import rmse
-from sgsdump.row import Row
 
 
 def render(

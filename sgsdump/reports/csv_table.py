@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import io
 
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.dump import Record
 from sgsdump.report import remark
-from sgsdump.thresholds import Thresholds
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]
 _NUMBERS = ["count", "mse", "cos", "rmse", "rise"]

@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
+from sgsdump.comparing.row import Row
 from sgsdump.comparison import Comparison
 from sgsdump.dump import Dump
-from sgsdump.row import Row
 
 
 def lines(comparison: Comparison, sample: Dump) -> list[str]:

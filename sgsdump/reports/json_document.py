@@ -11,9 +11,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.dump import Record
-from sgsdump.thresholds import Thresholds
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:

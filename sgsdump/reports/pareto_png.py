@@ -27,8 +27,8 @@ def render(result: Pareto) -> bytes:
     left.plot(rates, predicted, "x", color="tab:red", markersize=8, label="predicted")
     left.plot([result.taken.rate], [result.taken.error], "o", color="none", markeredgecolor="black", markersize=13)
     left.annotate("to take", (result.taken.rate, result.taken.error), (12, 12), textcoords="offset points", fontsize=9)
-    for row in (result.rows[0], result.rows[-1]):
-        left.annotate(row.label, (row.rate, row.error), (6, -12), textcoords="offset points", fontsize=9)
+    for row, shift in ((result.rows[0], 8), (result.rows[-1], -34)):
+        left.annotate(row.label, (row.rate, row.error), (shift, 8), textcoords="offset points", fontsize=9)
     left.set_ylabel("error of the outputs, Σ(fixed-float)² / Σfloat²")
     for name in result.outputs:
         right.plot(rates, [max(1 - row.cos[name], 1e-9) for row in result.rows], "o-", label=name)

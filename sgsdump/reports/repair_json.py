@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sgsdump.blame import error_of
+from sgsdump.comparing.row import Row
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.metrics.cos import cos
 from sgsdump.repair import Repair, Round
-from sgsdump.row import Row
-from sgsdump.thresholds import Thresholds
 
 
 def render(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds) -> str:

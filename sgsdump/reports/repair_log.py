@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from sgsdump.advice import holds
 from sgsdump.blame import Totals, error_of
+from sgsdump.comparing.row import Row
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.metrics.cos import cos
 from sgsdump.repair import Change, Repair, Round
-from sgsdump.row import Row
-from sgsdump.thresholds import Thresholds
 
 MOST_JUMPS = 3
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.report import layer_name
-from sgsdump.thresholds import Thresholds
 
 JUMP = 1.0
 RETRIED = "as it lies"  # in the note of ``orientation.measure`` on a pair whose layout the values decided

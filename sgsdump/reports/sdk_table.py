@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.report import layer_name, remark
-from sgsdump.thresholds import Thresholds
 
 _WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them included
 

@@ -6,10 +6,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
+from sgsdump.comparing.row import Row
+from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.report import remark
-from sgsdump.row import Row
-from sgsdump.thresholds import Thresholds
 
 MOST_JUMPS = 3
 WIDTH = 110

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import sgsdump
+from sgsdump.comparing.thresholds import DOCUMENTED
 from sgsdump.dump import Dump, Record
 from sgsdump.report import reports
 from sgsdump.tensor import Tensor
-from sgsdump.thresholds import DOCUMENTED
 
 MANUAL = """\
 3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000000    COS:1.000000    RMSE:0.000000

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Dump, Record, Tensor, open_dump, save_dump
-from sgsdump.dump_tree import read_tree, write_tree
 from sgsdump.errors import FormatError
+from sgsdump.sdk.dump_tree import read_tree, write_tree
 
 SIMULATORS = ["tiny_float_a_full", "tiny_fixed_a_elim_dequant", "tiny_fixed_d_plain", "tiny_nofuse_elim_dequant"]
 

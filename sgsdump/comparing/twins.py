@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sgsdump.align import Pair
+from sgsdump.comparing.align import Pair
+from sgsdump.comparing.fingerprint import Agreement, find_matches
+from sgsdump.comparing.real_values import RealValues
+from sgsdump.comparing.row import Failed, Row, Twin
+from sgsdump.comparing.thresholds import DOCUMENTED
 from sgsdump.errors import SgsdumpError
-from sgsdump.fingerprint import Agreement, find_matches
-from sgsdump.real_values import RealValues
-from sgsdump.row import Failed, Row, Twin
-from sgsdump.thresholds import DOCUMENTED
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from sgsdump.comparing.thresholds import DOCUMENTED
 from sgsdump.comparison import Comparison
 from sgsdump.errors import OutputError
 from sgsdump.output import make_folder, replacing
 from sgsdump.report import reports
-from sgsdump.thresholds import DOCUMENTED
 
 
 def new_folder(name: str, category: str = "Undefined", inside: Path = Path()) -> Path:

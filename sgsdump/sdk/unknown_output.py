@@ -24,7 +24,7 @@ import numpy as np
 from sgsdump.file_name import fitting, safe
 from sgsdump.layout import to_nhwc
 from sgsdump.output import make_folder, replacing
-from sgsdump.value_table import CHUNK, rows
+from sgsdump.sdk.value_table import CHUNK, rows
 
 PER_ROW = 12
 

@@ -20,15 +20,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.align import Given, Pair, normalised
+from sgsdump.comparing.align import Given, Pair, normalised
+from sgsdump.comparing.fingerprint import PROBES, probe_all
+from sgsdump.comparing.orientation import measure
+from sgsdump.comparing.real_values import RealValues
+from sgsdump.comparing.sums import Values
 from sgsdump.dump import Record
 from sgsdump.errors import ValuesError
-from sgsdump.fingerprint import PROBES, probe_all
 from sgsdump.metrics.cos import cos
-from sgsdump.orientation import measure
-from sgsdump.real_values import RealValues
 from sgsdump.stats import Stats, summarise
-from sgsdump.sums import Values
 
 LEAST_COS = 1 - 1e-6
 CLOSE = 1e-3

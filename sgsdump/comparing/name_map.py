@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from sgsdump.align import Given, Pair, compared
+from sgsdump.comparing.align import Given, Pair, compared
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError
 

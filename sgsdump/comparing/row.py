@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sgsdump.align import Pair
+from sgsdump.comparing.align import Pair
+from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
 from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.mse import mse
 from sgsdump.metrics.rmse import rmse
 from sgsdump.record_header import word_of
 from sgsdump.tensor import TensorInfo
-from sgsdump.thresholds import DOCUMENTED, Thresholds
 
 
 @dataclass(frozen=True)

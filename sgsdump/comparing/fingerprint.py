@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from sgsdump.comparing.orientation import measure
+from sgsdump.comparing.sums import Values
 from sgsdump.dump import Record
 from sgsdump.errors import ValuesError
 from sgsdump.layout import to_nchw, to_nhwc
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.rmse import rmse
-from sgsdump.orientation import measure
-from sgsdump.sums import Values
 
 PROBES = 64
 NEAREST = 4

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from sgsdump.comparing.orientation import measure, without_overallocation
+from sgsdump.comparing.sums import Values
 from sgsdump.errors import ValuesError
 from sgsdump.layout import to_nchw, to_nhwc
-from sgsdump.orientation import measure, without_overallocation
-from sgsdump.sums import Values
 
 RNG = np.random.default_rng(1)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sgsdump.align import align, normalised
+from sgsdump.comparing.align import align, normalised
 from sgsdump.dump import Dump, Record
 from sgsdump.tensor import Tensor
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sgsdump.comparing.sums import Values, pair_sums
 from sgsdump.errors import ValuesError
 from sgsdump.layout import to_nchw, to_nhwc
 from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
-from sgsdump.sums import Values, pair_sums
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
 _TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from sgsdump.align import compared
+from sgsdump.comparing.align import compared
+from sgsdump.comparing.sums import Values
 from sgsdump.dequantise import Ranges, true_scales, values_of
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.net_facts import scales_of
 from sgsdump.sidecars.parse_net import ParseNet
-from sgsdump.sums import Values
 from sgsdump.tensor import Quant
 
 

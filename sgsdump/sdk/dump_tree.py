@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.align import normalised
+from sgsdump.comparing.align import normalised
 from sgsdump.dump import Dump, Record, open_dump
 from sgsdump.errors import FormatError
 from sgsdump.file_name import Taken, safe

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sgsdump import Record, Tensor, open_dump
-from sgsdump.layer_files import write_shapes, write_text
+from sgsdump.sdk.layer_files import write_shapes, write_text
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import sgsdump
+from sgsdump.comparing.name_map import names_of
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError
-from sgsdump.name_map import names_of
 from sgsdump.tensor import Tensor
 
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Set
 from dataclasses import replace
 
+from sgsdump.comparing.row import Row
 from sgsdump.dump import Dump
-from sgsdump.row import Row
 
 
 def tells_flow(dump: Dump) -> bool:
