@@ -186,7 +186,10 @@ def _client(address: str) -> Iterator[Any]:
     except Exception as error:  # ValueError and more, by the scheme
         raise ConfigError(f"--scheduler {address!r} is no address such as tcp://host:8786") from error
     try:
-        socket.create_connection((host, port), ANSWER_SECONDS).close()
+        with socket.create_connection((host, port), ANSWER_SECONDS) as greeting:
+            # A Dask scheduler speaks first; its client waits for ever for what does not.
+            if address.startswith("tcp://") and not greeting.recv(1):
+                raise OSError("closed")
         client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except Exception as error:  # what is no Dask scheduler makes Dask raise anything
         raise WorkerError(
