@@ -40,3 +40,7 @@ def dies_once(folder: Path, deadly):
 
 def poison():
     return lambda item: os.kill(os.getpid(), signal.SIGKILL)
+
+
+def unmakeable():
+    raise InputError("cannot begin")

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 from small_nets import residual_net
-from task_functions import adder, dies_once, poison, unlucky, where
+from task_functions import adder, dies_once, poison, unlucky, unmakeable, where
 
 from sgsdump import cluster
 from sgsdump.calibration import gather, plain_ranges, simplify
@@ -64,6 +64,11 @@ def test_an_error_arrives_as_itself_after_the_results_before_it(workers):
     assert [next(taken) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(InputError, match=r"^3 is no picture$"):
         next(taken)
+
+
+def test_what_fails_at_the_start_arrives_as_itself(workers):
+    with pytest.raises(InputError, match="cannot begin"):
+        list(run_tasks(unmakeable, (), range(3), workers))
 
 
 def test_a_reader_that_stops_stops_the_work(workers):
@@ -134,6 +139,27 @@ def test_nobody_there_is_said():
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(WorkerError, match=f"no Dask scheduler answers at {address}"):
             list(run_tasks(adder, (1,), [1], Workers(scheduler=address)))
+
+
+def test_a_listener_that_is_no_scheduler_is_said(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(WorkerError, match=f"no Dask scheduler answers at {address}"):
+            list(run_tasks(adder, (1,), [1], Workers(scheduler=address)))
+
+
+def test_a_scheduler_that_ends_is_said():
+    distributed = pytest.importorskip("distributed")
+    found = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=60
+    )
+    taken = run_tasks(adder, (1,), range(10**9), Workers(scheduler=found.scheduler_address))
+    assert next(taken) == 1
+    found.close()
+    with pytest.raises(WorkerError, match=r"the connection to the scheduler at .* was lost"):
+        list(taken)
 
 
 def test_a_scheduler_without_workers_is_said(monkeypatch):
