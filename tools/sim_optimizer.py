@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Find quant plans of 8-bit and 16-bit convolutions, as the SDK's sim_optimizer.py does.
+
+sim_optimizer.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini
+
+Writes ./optimized_quant_info_{i}_{rate}.pkl for the compression rates 0.65, 0.7 … 0.95, for sim_calibrator.py
+--quant_file, and what `sgsdump tune` writes besides into ./optimized.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FOLDER = Path("optimized")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    return exit_status("sim_optimizer.py", lambda: run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    from sgsdump.cli import main as sgsdump
+    from sgsdump.output import replacing
+    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
+
+    no_effect = [NoEffect(("--soc_version",), "there is one simulation for all chips")]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
+    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("--input_config", required=True, help="input_config.ini, all convolutions at 8 bits")
+    parser.add_argument("--num_process", type=int, default=1, help="processes that calibrate (default: %(default)s)")
+    accept(parser, no_effect)
+    args = parser.parse_args(argv)
+    for note in notes(args, no_effect):
+        print(f"sim_optimizer.py: {note}", file=sys.stderr)
+    given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(FOLDER), "--pickle"]
+    given += ["--num_process", str(args.num_process)]
+    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+        given += [option, value] if value else []
+    for old in FOLDER.glob("optimized_quant_info_*.pkl"):
+        old.unlink()
+    status = sgsdump(["tune", *given])
+    if status:
+        return status
+    for made in sorted(FOLDER.glob("optimized_quant_info_*.pkl")):
+        with replacing(Path(made.name)) as file:
+            file.write(made.read_bytes())
+        print(made.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
