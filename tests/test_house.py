@@ -12,6 +12,7 @@ LIBRARIES_AT_HOME = {
     "matplotlib": ("reports", "chart"),
     "tqdm": ("commands", "progress"),
     "onnxruntime": ("executors",),
+    "distributed": ("cluster",),
 }
 
 

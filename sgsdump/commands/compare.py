@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sgsdump.dump import Dump
 
 HELP = "compare two dumps layer by layer"
-BIG = 64 << 20  # bytes in both files from which a progress bar helps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
     sample, benchmark = open_dump(args.sample), open_dump(args.benchmark)
     names = name_map.read(args.name_map) if args.name_map else None
     net = parse_net.read(args.parse_net) if args.parse_net else None
-    big = sum(_size(path) for path in (args.sample, args.benchmark)) >= BIG
     found = compare(
         sample,
         benchmark,
@@ -82,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         net=net,
         name_map=names,
         match_by_value=args.match_by_value,
-        progress=_bar if big else None,
+        progress=_bar,
     )
     if not found.rows and not found.failed:
         raise ValuesError(
@@ -129,11 +127,7 @@ def _printable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
-
-
 def _bar(stream: Iterable, total: int) -> Iterable:
-    from tqdm import tqdm
+    from sgsdump.progress import counted
 
-    return tqdm(stream, total=total, unit="layer", desc="compare", file=sys.stderr, leave=False)
+    return counted(stream, "compare", "layer", total)

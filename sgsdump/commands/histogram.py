@@ -13,7 +13,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, ValuesError
@@ -36,12 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
     from sgsdump.dump import open_dump
     from sgsdump.net_facts import with_layouts, with_scales
     from sgsdump.output import replacing_folder
+    from sgsdump.progress import counted
     from sgsdump.reports.contact_sheet import save_contact_sheets
     from sgsdump.reports.histogram_png import save_histogram
     from sgsdump.reports.histogram_summary import summary_lines
@@ -68,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     undrawn: list[Undrawn] = []
     with replacing_folder(args.output) as folder:
         found = distributions(dump, {name: ranges[pairs[name]] for name in pairs})
-        for result in tqdm(found, total=len(names), unit="layer", desc="histogram", file=sys.stderr):
+        for result in counted(found, "histogram", "layer", len(names)):
             if isinstance(result, Undrawn):
                 undrawn.append(result)
                 continue

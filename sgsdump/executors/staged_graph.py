@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class StagedGraph:
         nodes, bounds = list(proto.graph.node), [0, *cuts, len(proto.graph.node)]
         stubs = {t.name: t for t in proto.graph.initializer if t.name not in fed}
         types = {i.name: i.type for i in proto.graph.input if i.name in fed}
-        whole = [segment(nodes[start:stop], set(stubs)) for start, stop in zip(bounds, bounds[1:])]
+        whole = [segment(nodes[start:stop], set(stubs)) for start, stop in pairwise(bounds)]
         self._outputs = list(outputs)
         self._sessions: list[ort.InferenceSession] = []
         self._parts: list[Segment] = []

@@ -74,11 +74,11 @@ def test_files(dumps, tmp_path, capsys):
     assert "no folder" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
 
-def test_progress_of_big_dumps_goes_to_standard_error(dumps, capsys, monkeypatch):
+def test_progress_of_long_work_goes_to_standard_error(dumps, capsys, monkeypatch):
     main(["compare", dumps["near"], dumps["same"]])
     plain = capsys.readouterr()
     assert not plain.err
-    monkeypatch.setattr("sgsdump.commands.compare.BIG", 1)
+    monkeypatch.setattr("sgsdump.progress.DELAY_SECONDS", 0)
     main(["compare", dumps["near"], dumps["same"]])
     captured = capsys.readouterr()
     assert "/2 [" in captured.err and captured.out == plain.out
