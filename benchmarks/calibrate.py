@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgsdump.calibrating.sensitivity import raw
 from sgsdump.calibration import pictures_of, simplify
 from sgsdump.executor import executors
 from sgsdump.feeding.picture_feeds import PictureFeeds
@@ -25,7 +26,6 @@ from sgsdump.model import Model, graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs
 from sgsdump.plan_trial import PlanTrial
 from sgsdump.quant_level import LEVELS, calibrate
-from sgsdump.sensitivity import raw
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges

@@ -18,10 +18,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sgsdump.calibrating.quant_export import quant_params
     from sgsdump.comparison import Comparison, compare
     from sgsdump.dump import Dump, Record, open_dump, save_dump
     from sgsdump.errors import SgsdumpError
-    from sgsdump.quant_export import quant_params
     from sgsdump.tensor import Quant, Tensor, TensorInfo
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _PUBLIC = {
     "compare": "sgsdump.comparison",
     "Comparison": "sgsdump.comparison",
     "SgsdumpError": "sgsdump.errors",
-    "quant_params": "sgsdump.quant_export",
+    "quant_params": "sgsdump.calibrating.quant_export",
 }
 __all__ = [
     "Comparison",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.calibrating.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executor import Runner, executors
 from sgsdump.fusion import operators
@@ -24,7 +25,6 @@ from sgsdump.passes.fold_constants import fold_constants
 from sgsdump.passes.quantise import Picture, quantise
 from sgsdump.passes.topology import sorted_nodes
 from sgsdump.quant_plan import Choice, QuantPlan, plan
-from sgsdump.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.task_pool import ALONE, Workers, run_tasks
 from sgsdump.tensor_range import Range

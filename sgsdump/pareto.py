@@ -16,16 +16,13 @@ from sgsdump.tuning import Found, Proposed, Sizes
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# The plan to take where no other wish is known: the smallest that goes this part of the way from INT8 to INT16.
-ENOUGH = 0.9
-
 
 @dataclass(frozen=True)
 class Row:
     """One plan.
 
-    label      INT8, INT16, or the compression rate asked for.
-    asked      that rate; None for the two ends.
+    label      INT8, INT16, smallest, or the compression rate asked for.
+    asked      that rate; None for the others.
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
@@ -90,11 +87,13 @@ def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_
         )
 
     plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in found.plans]
-    rows = (row("INT8", None, found.ends[0]), *plans, row("INT16", None, found.ends[1]))
+    known = next((r for each, r in zip(found.plans, plans) if each.plan == found.smallest.plan), None)
+    smallest = [] if known else [row("smallest", None, found.smallest)]
+    rows = (row("INT8", None, found.ends[0]), *smallest, *plans, row("INT16", None, found.ends[1]))
     return Pareto(
         rows=rows,
         cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
-        taken=next((r for r in plans if r.way >= ENOUGH), plans[-1]),
+        taken=known or smallest[0],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
         pictures=len(pool.pictures),

@@ -18,6 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sgsdump.calibrating.range_statistics import Statistics, Wanted
+from sgsdump.calibrating.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
+from sgsdump.calibrating.weight_fit import fit_weight
 from sgsdump.calibration import Feed, deployed, gather, plain_ranges
 from sgsdump.errors import ConfigError
 from sgsdump.family import hint
@@ -25,12 +28,9 @@ from sgsdump.fusion import is_convolution
 from sgsdump.graph import Graph, attribute
 from sgsdump.model import Model
 from sgsdump.quant_plan import UINT8, Analysis, Choice, analyse, decide
-from sgsdump.range_statistics import Statistics, Wanted
-from sgsdump.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.task_pool import ALONE, Workers
 from sgsdump.tensor_range import Range
-from sgsdump.weight_fit import fit_weight
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sgsdump.calibrating.quant_export import quant_params
 from sgsdump.calibration import FixedModel, make_fixed
 from sgsdump.pareto import Row
 from sgsdump.plan_trial import PlanTrial
-from sgsdump.quant_export import quant_params
 from sgsdump.quant_param import QuantParam
 
 

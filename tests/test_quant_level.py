@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 
+from sgsdump.calibrating.sensitivity import Trials, raw
 from sgsdump.calibration import gather, make_fixed, measure_ranges, simplify
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
@@ -15,7 +16,6 @@ from sgsdump.executor import executors
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import graph_inputs, open_model
 from sgsdump.quant_level import LEVELS, calibrate
-from sgsdump.sensitivity import Trials, raw
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.simulation import simulate

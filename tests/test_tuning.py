@@ -199,6 +199,8 @@ def test_the_digits_planted_convolutions_and_no_other():
     raised = {name for d in made.trial.domains if d.name in found.plan for name in d.convolutions}
     assert raised == set(demo._planted(float_digits)) == {"block2/pw", "block4/pw"}
     assert made.pool.scores[found.plan].mean_metric == 1.0
+    # Without a target too: the smallest plan that goes most of the way.
+    assert search_rates(made.pool, made.sizes, RATES).smallest.plan == found.plan
     assert made.pool.scores[frozenset()].mean_metric < 0.9
     made.pool.close()
 

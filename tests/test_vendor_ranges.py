@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sgsdump import calibration_log
+from sgsdump.calibrating import calibration_log
+from sgsdump.calibrating.calibration_log import write_log
 from sgsdump.calibration import make_fixed, simplify
-from sgsdump.calibration_log import write_log
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs

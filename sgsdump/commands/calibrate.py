@@ -86,14 +86,14 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.calibrating.calibration_log import write_log
+    from sgsdump.calibrating.quant_import import import_params
     from sgsdump.calibration import make_fixed, serialise, simplify
-    from sgsdump.calibration_log import write_log
     from sgsdump.feeding.picture_feeds import PictureFeeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.output import replacing, replacing_folder, set_aside
     from sgsdump.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counter
-    from sgsdump.quant_import import import_params
     from sgsdump.quant_level import calibrate
     from sgsdump.sidecars import debug_config, input_config, quant_param
     from sgsdump.task_pool import Workers

@@ -69,8 +69,8 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.calibrating.calibration_log import write_log
     from sgsdump.calibration import simplify
-    from sgsdump.calibration_log import write_log
     from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.feeding.picture_feeds import PictureFeeds
     from sgsdump.model import graph_inputs, open_model

@@ -13,8 +13,9 @@ mean counts, higher is better.
 
 FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant_file`; --pickle: .pkl
 for the SDK's sim_calibrator.py --quant_file) and input_config_i_RATE.ini (yours, with tensor_arrays); input_config.ini
-is that of the plan marked *: the smallest that goes 90 % of the way from INT8 to INT16. pareto.csv, .json and .png show
-them all. progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
+is that of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the
+target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all. progress.json keeps every
+plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
 
 With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
 preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         bar: list[int] = []
         setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text,
                        lambda runs: progress(runs, max(bar[0], runs)), workers_of(args))  # fmt: skip
-        most = tuning.most_evaluations(len(setup.sizes.domains), 1 if target else len(set(rates)))
+        most = tuning.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
         bar.append(most * len(setup.pool.pictures))
         print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
               f"pictures = {bar[0]} runs of the network, within {args.budget}")  # fmt: skip
@@ -259,6 +260,8 @@ def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial:
             write(f"optimized_{name}.onnx", serialise(fixed.proto))
         write(f"input_config_{name}.ini", with_tensor_arrays(ini, row.tensors))
     write("input_config.ini", with_tensor_arrays(ini, result.taken.tensors))
+    if args.fixed_model:
+        write("optimized.onnx", serialise(fixed_of(trial, result.taken).proto))
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))

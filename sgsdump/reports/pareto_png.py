@@ -19,11 +19,12 @@ def render(result: Pareto) -> bytes:
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    rates = [row.rate for row in result.rows]
+    rows = [row for row in result.rows if row.label != "smallest"]
+    rates = [row.rate for row in rows]
     cloud = [(rate, error) for rate, error in result.cloud if error > 0]
     left.scatter(*zip(*cloud), s=9, color="0.75", label=f"{result.plans_tried} plans tried") if cloud else None
-    left.plot(rates, [row.error for row in result.rows], "o-", color="tab:blue", label="tuned, verified")
-    predicted = [max(row.predicted, 0.0) for row in result.rows]
+    left.plot(rates, [row.error for row in rows], "o-", color="tab:blue", label="tuned, verified")
+    predicted = [max(row.predicted, 0.0) for row in rows]
     left.plot(rates, predicted, "x", color="tab:red", markersize=8, label="predicted")
     left.plot([result.taken.rate], [result.taken.error], "o", color="none", markeredgecolor="black", markersize=13)
     left.annotate("to take", (result.taken.rate, result.taken.error), (12, 12), textcoords="offset points", fontsize=9)
@@ -31,7 +32,7 @@ def render(result: Pareto) -> bytes:
         left.annotate(row.label, (row.rate, row.error), (shift, 8), textcoords="offset points", fontsize=9)
     left.set_ylabel("error of the outputs, Σ(fixed-float)² / Σfloat²")
     for name in result.outputs:
-        right.plot(rates, [max(1 - row.cos[name], 1e-9) for row in result.rows], "o-", label=name)
+        right.plot(rates, [max(1 - row.cos[name], 1e-9) for row in rows], "o-", label=name)
     right.set_ylabel("1 - COS of the output")
     for axes in (left, right):
         axes.set_yscale("log")

@@ -8,7 +8,7 @@ from sgsdump.pareto import Pareto, Row
 
 
 def render(result: Pareto) -> str:
-    """Lines of a table; the marked plan goes ``ENOUGH`` of the way from INT8 to INT16 in the fewest bytes."""
+    """Lines of a table; the marked plan is the smallest that is good enough (``tuning.ENOUGH``, or the target)."""
     outputs = result.outputs
     metric = any(row.metric is not None for row in result.rows)
     head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "error", "of the way"]

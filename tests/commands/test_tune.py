@@ -65,7 +65,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
         *(f"optimized_quant_info_{name}.{ending}" for name in each for ending in ("json", "pkl")),
         *(f"input_config_{name}.ini" for name in each),
         *(f"optimized_{name}.onnx" for name in each),
-        *("input_config.ini", "pareto.csv", "pareto.json", "pareto.png", "progress.json"),
+        *("input_config.ini", "optimized.onnx", "pareto.csv", "pareto.json", "pareto.png", "progress.json"),
     }
     document = json.loads((work / "t.json").read_text())
     assert document == json.loads((work / "out" / "pareto.json").read_text())

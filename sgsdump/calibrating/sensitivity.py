@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sgsdump.calibrating.range_fit import MIN_MAX, Proposal, proposals
+from sgsdump.calibrating.range_statistics import Statistics
+from sgsdump.calibrating.value_histogram import ValueHistogram
 from sgsdump.calibration import Feed, deployed, pictures_of
 from sgsdump.executor import executors
 from sgsdump.model import Model
@@ -20,11 +23,8 @@ from sgsdump.objective import watched_tensors
 from sgsdump.passes.mark_outputs import mark_outputs
 from sgsdump.passes.quantise import Picture
 from sgsdump.plan_trial import Domain, PlanTrial
-from sgsdump.range_fit import MIN_MAX, Proposal, proposals
-from sgsdump.range_statistics import Statistics
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensor_range import Range
-from sgsdump.value_histogram import ValueHistogram
 
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002

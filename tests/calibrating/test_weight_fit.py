@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node
 
+from sgsdump.calibrating.range_statistics import Moments
+from sgsdump.calibrating.weight_fit import _errors, _inputs, fit_weight, output_rows
 from sgsdump.graph import Graph
-from sgsdump.range_statistics import Moments
-from sgsdump.weight_fit import _errors, _inputs, fit_weight, output_rows
 
 
 def net(weight, **attributes):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgsdump.calibrating.weight_fit import output_rows
 from sgsdump.calibration import deployed
 from sgsdump.fusion import is_convolution, is_depthwise, sdk_name
 from sgsdump.graph import Graph
@@ -24,7 +25,6 @@ from sgsdump.quant_plan import QuantPlan
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.tensor_min_max import write_ranges
 from sgsdump.tensor_range import Range
-from sgsdump.weight_fit import output_rows
 
 WEIGHTS_LIMIT = 1 << 22
 

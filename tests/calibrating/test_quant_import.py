@@ -9,9 +9,9 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 import sgsdump
+from sgsdump.calibrating.quant_import import import_params
 from sgsdump.calibration import make_fixed, measure_ranges, simplify
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.quant_import import import_params
 from sgsdump.quant_level import calibrate
 from sgsdump.quant_param import QuantParam
 from sgsdump.sidecars import quant_param

@@ -12,8 +12,8 @@ from functools import reduce
 
 import numpy as np
 
+from sgsdump.calibrating.value_histogram import ValueHistogram, count_values
 from sgsdump.errors import InputError
-from sgsdump.value_histogram import ValueHistogram, count_values
 
 
 @dataclass(frozen=True)

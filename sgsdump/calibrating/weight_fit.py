@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.calibrating.range_statistics import Moments
 from sgsdump.graph import Graph, attribute
 from sgsdump.quant_plan import INT8, output_axis
-from sgsdump.range_statistics import Moments
 from sgsdump.tensor_range import Range
 
 if TYPE_CHECKING:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgsdump.value_histogram import SIDE, ValueHistogram, count_values
+from sgsdump.calibrating.value_histogram import SIDE, ValueHistogram, count_values
 
-NUMBERS = st.floats(-1e6, 1e6, width=32) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0])
+NUMBERS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False) | st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0]
+)
 
 
 def same(a: ValueHistogram, b: ValueHistogram) -> bool:

@@ -5,9 +5,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from sgsdump.calibrating.range_fit import ENTROPY, MIN_MAX, MSE, PERCENTILE, proposals, squared_error
+from sgsdump.calibrating.value_histogram import count_values
 from sgsdump.quant_plan import uint8_quant
-from sgsdump.range_fit import ENTROPY, MIN_MAX, MSE, PERCENTILE, proposals, squared_error
-from sgsdump.value_histogram import count_values
 
 
 def by_onnxruntime(values, low, high):

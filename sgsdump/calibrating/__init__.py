@@ -1,0 +1,1 @@
+"""The parts of ``quant_level.py``: streaming figures, fitted ranges and weights, quant parameters, log files."""
