@@ -1,16 +1,25 @@
 """sgsdump: find the layer that loses accuracy when a network is quantised.
 
-The map, top down; imports point down only:
+The map, top down; imports point down only. A singular file is a contract, the plural folder beside it the family that
+keeps it, one file a member; a folder in -ing holds the parts of one job.
 
-    commands, cli                                    read argv, print
-    reports                                          results -> text, csv, json, png
-    calibration simulation comparison                the work
-    align stats inputs executors                     pairs, one-pass statistics, feeds, running models
-    formats sidecars models passes metrics           the families, one file per member
-    tensor layout dump, and the contracts            format sidecar model graph_pass executor metric report
-    family errors output                             standard library only
+    commands, cli, progress                           read argv, print
+    reports                                           results -> text, csv, json, png
+    tuning advice repair (parts: planning)            which convolutions deserve INT16
+    calibration quant_level (parts: calibrating)      ranges -> fixed model; the levels L1 to L5
+    simulation comparison (parts: comparing) distribution
+                                                      run and dump; hold two dumps together; values in their range
+    inputs (parts: feeding) stats dequantise net_facts executors task_pool
+                                                      feeds, one-pass figures, true scales, running models, workers
+    formats sidecars models passes metrics            the families; caffe: the importer behind models/caffe
+    fusion quant_plan padding                         what the fixed model is
+    tensor tensor_range layout dump graph             the core types, and the contracts:
+                                                      format sidecar model graph_pass executor metric report input_spec
+    family errors output file_name                    standard library only
 
-Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``, ``quant_params``.
+``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits.
+
+Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``.
 """
 
 from __future__ import annotations

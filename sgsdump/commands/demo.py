@@ -27,6 +27,7 @@ HELP = "the whole loop on an embedded sample"
 SAMPLES = Path(__file__).parents[1] / "samples"
 INPUT, OUTPUT = "image", "prob"
 MEAN, STD = 127.0, 128.0
+TUNED = "fixed, tuned by repair"
 INPUT_CONFIG = f"""\
 [INPUT_CONFIG]
 inputs = {INPUT};
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.model import open_model
     from sgsdump.output import make_folder, set_aside
 
     aside = set_aside(args.output)
@@ -68,10 +70,13 @@ def run(args: argparse.Namespace) -> int:
         _dump("simulate -m fixed.onnx -t Fixed -i digit.png", "fixed.bin")
         _type("compare fixed.bin float.bin")
         _type("histogram float.bin log/tensor_min_max.txt")
+        _type("repair -m digits.onnx -i pictures --input_config input_config.ini -o repaired")
+        answers[TUNED] = _answers(open_model("repaired/fixed.onnx"), digits.images, raw=True)
     print(f"\nAccuracy on {len(digits.labels)} digits")
     for kind, found in answers.items():
-        print(f"  {kind:28} {(found == digits.labels).mean():.2f}")
+        print(f"  {kind:26} {(found == digits.labels).mean():.2f}")
     print(f"Made sick on purpose: {', '.join(_planted(models['float']))}")
+    print(f"What was done to repair it: {args.output / 'repaired' / 'rounds.txt'}")
     print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
     return 0
 

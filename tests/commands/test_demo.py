@@ -32,7 +32,13 @@ def test_it_prints_the_accuracy_of_float_and_fixed(printed):
     accuracy = {kind.strip(): float(value) for kind, value in re.findall(r"^  (.*?)  +([01]\.\d\d)$", text, re.M)}
     assert accuracy["float"] >= 0.98
     assert accuracy["fixed, INT8"] <= 0.6
-    assert accuracy["fixed, INT16 (ALL_INT16)"] == accuracy["float"]
+    assert accuracy["fixed, INT16 (ALL_INT16)"] == accuracy["fixed, tuned by repair"] == accuracy["float"]
+
+
+def test_repair_raises_the_planted_convolutions_and_no_other(printed):
+    folder, _ = printed
+    ini = (folder / "repaired" / "input_config.ini").read_text()
+    assert re.search(r"tensor_arrays *= *'?block2/dw/relu,block4/dw/relu'?;?\s", ini)
 
 
 def test_it_leaves_everything_to_type_the_commands_again(printed):
@@ -40,7 +46,7 @@ def test_it_leaves_everything_to_type_the_commands_again(printed):
     assert (folder / "Histograms" / "overview.png").is_file()
     for name in ("digits.onnx", "fixed.onnx", "float.bin", "fixed.bin", "input_config.ini", "digit.png"):
         assert (folder / name).is_file(), name
-    assert text.count("$ sgsdump ") == 5
+    assert text.count("$ sgsdump ") == 6
 
 
 def test_an_older_demo_is_moved_aside(printed, capsys):
