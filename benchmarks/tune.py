@@ -247,7 +247,7 @@ def table(bench: Bench) -> str:
     tuned = bench.setup()
     found: Found = search_rates(tuned.pool, tuned.sizes, TABLE_RATES)
     judged = bench.setup(judged=True)
-    judged.pool.measure([each.plan for each in (*found.ends, *found.plans)])
+    judged.pool.measure([each.plan for each in (*found.ends, *found.plans, found.smallest)])
     return render(pareto(found, judged.pool, judged.sizes, judged.trial, with_metric=True))
 
 
