@@ -24,7 +24,7 @@ from sgsdump.executor import executors
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import Model, graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs
-from sgsdump.plan_trial import PlanTrial
+from sgsdump.planning.plan_trial import PlanTrial
 from sgsdump.quant_level import LEVELS, calibrate
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

@@ -33,15 +33,15 @@ from sgsdump.calibration import simplify
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.inputs import feeds
 from sgsdump.model import graph_inputs, open_model
-from sgsdump.objective import score, total
-from sgsdump.pareto import pareto
-from sgsdump.plan_scores import Picture
-from sgsdump.plan_walk import Plan
+from sgsdump.planning.objective import score, total
+from sgsdump.planning.pareto import pareto
+from sgsdump.planning.plan_scores import Picture
+from sgsdump.planning.plan_walk import Plan
+from sgsdump.planning.tuning_setup import Setup, evenly, set_up
 from sgsdump.quant_level import calibrate
 from sgsdump.reports.pareto_table import render
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning import Found, Sizes, search_rates
-from sgsdump.tuning_setup import Setup, evenly, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sgsdump.blame import Blame, Measurement, output_error
 from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
 from sgsdump.distribution import LEVELS, WIDE
 from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.mse import mse
 from sgsdump.metrics.rmse import rmse
-from sgsdump.rules_of_thumb import RMSE_OVER, Convolution, Signs
+from sgsdump.planning.blame import Blame, Measurement, output_error
+from sgsdump.planning.rules_of_thumb import RMSE_OVER, Convolution, Signs
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)

@@ -16,15 +16,15 @@ from pathlib import Path
 from shutil import rmtree
 
 from sgsdump.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
-from sgsdump.blame import BlameTrial, Measurement, PictureFeed, output_error
 from sgsdump.calibration import deployed, pictures_of
 from sgsdump.comparing.thresholds import Thresholds
-from sgsdump.dump_trial import DumpRun, DumpTrial, Watch
 from sgsdump.errors import ConfigError
 from sgsdump.model import Model
 from sgsdump.output import make_folder
+from sgsdump.planning.blame import BlameTrial, Measurement, PictureFeed, output_error
+from sgsdump.planning.dump_trial import DumpRun, DumpTrial, Watch
+from sgsdump.planning.rules_of_thumb import Convolution, convolutions, read_signs
 from sgsdump.quant_plan import analyse
-from sgsdump.rules_of_thumb import Convolution, convolutions, read_signs
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensor_range import Range

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.plan_model import PlanModel
-from sgsdump.plan_scores import SAVE_SECONDS, PlanScores
-from sgsdump.plan_search import best_by_model, every_plan, neighbours, proposals
-from sgsdump.plan_walk import Plan
-from sgsdump.target import Target
+from sgsdump.planning.plan_model import PlanModel
+from sgsdump.planning.plan_scores import SAVE_SECONDS, PlanScores
+from sgsdump.planning.plan_search import best_by_model, every_plan, neighbours, proposals
+from sgsdump.planning.plan_walk import Plan
+from sgsdump.planning.target import Target
 
 EXHAUSTIVE = 12
 AT_ONCE = 8  # neighbours verified together

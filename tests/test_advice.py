@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from sgsdump.advice import MAYBE, NO, YES, advise, tensor_arrays
-from sgsdump.blame import Blame, Measurement
 from sgsdump.comparing.align import Pair
 from sgsdump.comparing.row import row_of
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.dump import Record
 from sgsdump.metric import Sums
-from sgsdump.plan_trial import Domain
-from sgsdump.rules_of_thumb import Convolution, Signs
+from sgsdump.planning.blame import Blame, Measurement
+from sgsdump.planning.plan_trial import Domain
+from sgsdump.planning.rules_of_thumb import Convolution, Signs
 from sgsdump.tensor import Tensor
 
 A, B, C = (Convolution(name, "CONV_2D", f"{name}.in", f"{name}.in", f"{name}.out", False) for name in "abc")

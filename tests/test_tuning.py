@@ -11,16 +11,16 @@ from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executor import executors
 from sgsdump.model import open_model
-from sgsdump.objective import Score, score, total, watched_tensors
-from sgsdump.plan_model import PlanModel
-from sgsdump.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
-from sgsdump.plan_trial import PlanTrial
-from sgsdump.plan_walk import PlanWalk
+from sgsdump.planning.objective import Score, score, total, watched_tensors
+from sgsdump.planning.plan_model import PlanModel
+from sgsdump.planning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
+from sgsdump.planning.plan_trial import PlanTrial
+from sgsdump.planning.plan_walk import PlanWalk
+from sgsdump.planning.target import parse_target
+from sgsdump.planning.tuning_setup import evenly, set_up
 from sgsdump.quant_level import calibrate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.target import parse_target
 from sgsdump.tuning import check_rates, most_evaluations, search_rates, search_target
-from sgsdump.tuning_setup import evenly, set_up
 
 pytest.importorskip("scipy", reason="tune needs scipy")
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

@@ -19,10 +19,10 @@ from sgsdump.calibrating.value_histogram import ValueHistogram
 from sgsdump.calibration import Feed, deployed, pictures_of
 from sgsdump.executor import executors
 from sgsdump.model import Model
-from sgsdump.objective import watched_tensors
 from sgsdump.passes.mark_outputs import mark_outputs
 from sgsdump.passes.quantise import Picture
-from sgsdump.plan_trial import Domain, PlanTrial
+from sgsdump.planning.objective import watched_tensors
+from sgsdump.planning.plan_trial import Domain, PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensor_range import Range
 

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
-    from sgsdump.blame import BlameTrial, Measurement, PictureFeed
     from sgsdump.comparison import Comparison
     from sgsdump.dump import Dump
     from sgsdump.graph import Graph
     from sgsdump.model import Model
+    from sgsdump.planning.blame import BlameTrial, Measurement, PictureFeed
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensor_range import Range
 
@@ -56,14 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump import advice, calibration, rules_of_thumb
-    from sgsdump.blame import BlameTrial
+    from sgsdump import advice, calibration
     from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dump import open_dump
     from sgsdump.graph import Graph
     from sgsdump.model import open_model
     from sgsdump.output import replacing
     from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.planning import rules_of_thumb
+    from sgsdump.planning.blame import BlameTrial
     from sgsdump.quant_plan import analyse
     from sgsdump.reports import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config

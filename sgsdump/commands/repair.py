@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.blame import PictureFeed
     from sgsdump.input_spec import InputSpec
+    from sgsdump.planning.blame import PictureFeed
     from sgsdump.sidecars.input_config import InputConfig
 
 HELP = "raise convolutions to INT16 until the outputs are good"

@@ -41,12 +41,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump.model import Model
-    from sgsdump.pareto import Pareto
-    from sgsdump.plan_trial import PlanTrial
+    from sgsdump.planning.pareto import Pareto
+    from sgsdump.planning.plan_trial import PlanTrial
+    from sgsdump.planning.tuning_setup import PictureFeed
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.task_pool import Workers
     from sgsdump.tensor_range import Range
-    from sgsdump.tuning_setup import PictureFeed
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
@@ -79,14 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump import tuning
     from sgsdump.output import replacing
-    from sgsdump.pareto import pareto
+    from sgsdump.planning.pareto import pareto
+    from sgsdump.planning.target import parse_target
+    from sgsdump.planning.tuning_setup import set_up
+    from sgsdump.planning.user_metric import load_metric
     from sgsdump.progress import counter
     from sgsdump.reports.pareto_json import render
     from sgsdump.reports.pareto_table import render as table
     from sgsdump.sidecars import input_config
-    from sgsdump.target import parse_target
-    from sgsdump.tuning_setup import set_up
-    from sgsdump.user_metric import load_metric
 
     rates = parse_rates(args.rates) if args.rates else list(tuning.RATES)
     target = parse_target(args.target) if args.target else None
@@ -190,9 +190,9 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     from sgsdump.inputs import feeds
     from sgsdump.model import graph_inputs, open_model
     from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.planning.tuning_setup import evenly
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
-    from sgsdump.tuning_setup import evenly
 
     model = open_model(args.model, args.weight_file)
     if model.blobs is not None:
@@ -239,10 +239,10 @@ def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial:
     """Every file of FOLDER but progress.json."""
     from sgsdump.calibration import serialise
     from sgsdump.output import replacing
+    from sgsdump.planning.tuned_files import fixed_of, optimized, stem
     from sgsdump.reports import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
-    from sgsdump.tuned_files import fixed_of, optimized, stem
 
     def write(name: str, data: bytes) -> None:
         with replacing(folder / name) as file:

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sgsdump.advice import Advice
-from sgsdump.blame import Measurement, Totals
 from sgsdump.comparing.row import Row
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.rmse import rmse
+from sgsdump.planning.blame import Measurement, Totals
 
 
 def render(

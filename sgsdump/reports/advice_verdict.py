@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sgsdump.advice import MAYBE, Advice, holds
-from sgsdump.blame import Measurement, Totals, error_of, output_error
 from sgsdump.comparing.thresholds import Thresholds
+from sgsdump.planning.blame import Measurement, Totals, error_of, output_error
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.

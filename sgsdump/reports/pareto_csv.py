@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sgsdump.pareto import Pareto
+from sgsdump.planning.pareto import Pareto
 
 _NUMBERS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "way", "metric")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sgsdump.pareto import Pareto, as_document
+from sgsdump.planning.pareto import Pareto, as_document
 
 
 def render(result: Pareto) -> str:

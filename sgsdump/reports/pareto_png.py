@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from sgsdump.pareto import Pareto
+from sgsdump.planning.pareto import Pareto
 
 SIZE = (11.0, 4.6)  # inches
 DPI = 100

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.blame import error_of
 from sgsdump.comparing.row import Row
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.metrics.cos import cos
+from sgsdump.planning.blame import error_of
 from sgsdump.repair import Repair, Round
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from sgsdump.advice import holds
-from sgsdump.blame import Totals, error_of
 from sgsdump.comparing.row import Row
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.metrics.cos import cos
+from sgsdump.planning.blame import Totals, error_of
 from sgsdump.repair import Change, Repair, Round
 
 MOST_JUMPS = 3

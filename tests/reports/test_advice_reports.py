@@ -3,11 +3,11 @@
 import json
 
 from sgsdump.advice import MAYBE, NO, YES, Advice, Measured
-from sgsdump.blame import Measurement
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.metric import Sums
+from sgsdump.planning.blame import Measurement
+from sgsdump.planning.rules_of_thumb import Convolution, Signs
 from sgsdump.reports import advice_json, advice_table, advice_verdict
-from sgsdump.rules_of_thumb import Convolution, Signs
 
 LIMITS = Thresholds(max_rmse=0.1)
 

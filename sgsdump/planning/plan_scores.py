@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from sgsdump.metric import Sums
-from sgsdump.objective import Score, total
 from sgsdump.output import replacing
-from sgsdump.plan_judge import Judge, Judged, Picture, Question
-from sgsdump.plan_model import PlanModel
-from sgsdump.plan_walk import Plan, PlanWalk
-from sgsdump.user_metric import UserMetric
+from sgsdump.planning.objective import Score, total
+from sgsdump.planning.plan_judge import Judge, Judged, Picture, Question
+from sgsdump.planning.plan_model import PlanModel
+from sgsdump.planning.plan_walk import Plan, PlanWalk
+from sgsdump.planning.user_metric import UserMetric
 
 SAVE_SECONDS = 1.0
 

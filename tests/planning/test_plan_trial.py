@@ -7,7 +7,7 @@ import pytest
 from small_nets import residual_net
 
 from sgsdump.calibration import make_fixed, measure_ranges, simplify
-from sgsdump.plan_trial import PlanTrial
+from sgsdump.planning.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.simulation import simulate
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.blame import BlameTrial, error_of, output_error
 from sgsdump.calibration import make_fixed, measure_ranges, simplify
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.layout import to_nhwc
 from sgsdump.metric import Sums
+from sgsdump.planning.blame import BlameTrial, error_of, output_error
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.simulation import simulate
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.plan_scores import PlanScores
-from sgsdump.plan_trial import PlanTrial
+from sgsdump.planning.plan_scores import PlanScores
+from sgsdump.planning.plan_trial import PlanTrial
 from sgsdump.tuning import Found, Proposed, Sizes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from sgsdump.executor import staged_graphs
 from sgsdump.passes.parametrise import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, parameter
-from sgsdump.plan_trial import PlanTrial
+from sgsdump.planning.plan_trial import PlanTrial
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""

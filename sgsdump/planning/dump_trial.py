@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.blame import PictureFeed, Totals
 from sgsdump.calibration import deployed, make_fixed, pictures_of, serialise
 from sgsdump.comparison import Comparison, compare
 from sgsdump.dump import Dump, Record, open_dump, save_dump
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.graph import Graph
 from sgsdump.model import Model
-from sgsdump.objective import Score, score, total, watched_tensors
 from sgsdump.output import replacing
+from sgsdump.planning.blame import PictureFeed, Totals
+from sgsdump.planning.objective import Score, score, total, watched_tensors
 from sgsdump.quant_plan import INT16, QuantPlan
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.simulation import simulate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.errors import MissingExtra
-from sgsdump.plan_model import PlanModel
+from sgsdump.planning.plan_model import PlanModel
 
 
 def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:

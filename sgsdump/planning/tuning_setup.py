@@ -14,16 +14,16 @@ from sgsdump.calibration import serialise
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executor import executors
 from sgsdump.model import Model
-from sgsdump.objective import watched_tensors
-from sgsdump.plan_judge import Picture, Subject, make_answer
-from sgsdump.plan_scores import PlanScores
-from sgsdump.plan_trial import PlanTrial
-from sgsdump.plan_walk import PlanWalk
+from sgsdump.planning.objective import watched_tensors
+from sgsdump.planning.plan_judge import Picture, Subject, make_answer
+from sgsdump.planning.plan_scores import PlanScores
+from sgsdump.planning.plan_trial import PlanTrial
+from sgsdump.planning.plan_walk import PlanWalk
+from sgsdump.planning.user_metric import UserMetric
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.task_pool import ALONE, Workers, task_pool
 from sgsdump.tensor_range import Range
 from sgsdump.tuning import Sizes
-from sgsdump.user_metric import UserMetric
 
 # Of the calibration pictures so many, evenly chosen, judge the plans.
 PICTURES = 10

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sgsdump.errors import ConfigError
-from sgsdump.objective import Score
+from sgsdump.planning.objective import Score
 
 NAMES = ("output-cos", "output-rmse", "error", "metric")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sgsdump.calibrating.quant_export import quant_params
 from sgsdump.calibration import FixedModel, make_fixed
-from sgsdump.pareto import Row
-from sgsdump.plan_trial import PlanTrial
+from sgsdump.planning.pareto import Row
+from sgsdump.planning.plan_trial import PlanTrial
 from sgsdump.quant_param import QuantParam
 
 

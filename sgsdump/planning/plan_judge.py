@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from sgsdump.model import Model
-from sgsdump.objective import Score, score
-from sgsdump.plan_trial import PlanTrial
-from sgsdump.plan_walk import Plan, PlanWalk, Prepared
+from sgsdump.planning.objective import Score, score
+from sgsdump.planning.plan_trial import PlanTrial
+from sgsdump.planning.plan_walk import Plan, PlanWalk, Prepared
+from sgsdump.planning.user_metric import UserMetric
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensor_range import Range
-from sgsdump.user_metric import UserMetric
 
 # Of the outputs' values at most so many, evenly chosen, make up the vectors of the plan model.
 MAX_VALUES = 1 << 16

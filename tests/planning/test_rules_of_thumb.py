@@ -7,8 +7,8 @@ from small_nets import conv, model, node, weights
 from sgsdump.comparison import compare
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError
+from sgsdump.planning.rules_of_thumb import convolutions, ranges_of_model, read_signs
 from sgsdump.quant_plan import analyse
-from sgsdump.rules_of_thumb import convolutions, ranges_of_model, read_signs
 from sgsdump.tensor import Tensor
 from sgsdump.tensor_range import Range
 

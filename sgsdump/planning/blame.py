@@ -22,9 +22,9 @@ from sgsdump.fusion import is_convolution
 from sgsdump.metric import Sums
 from sgsdump.metrics.rmse import rmse
 from sgsdump.model import Model
-from sgsdump.objective import Score, score, total, watched_tensors
-from sgsdump.plan_trial import Domain, PlanTrial
-from sgsdump.plan_walk import PlanWalk
+from sgsdump.planning.objective import Score, score, total, watched_tensors
+from sgsdump.planning.plan_trial import Domain, PlanTrial
+from sgsdump.planning.plan_walk import PlanWalk
 from sgsdump.quant_plan import Analysis
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensor_range import Range
