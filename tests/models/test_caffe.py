@@ -80,7 +80,8 @@ def test_calibrated_and_simulated_as_the_sdk_does(shared: Path, folder: Path) ->
     """input_config.ini names cat as an output, which a Caffe net cannot say of itself."""
     model = shared / "sigmastar/model"
     config = ["--input_config", f"{model}/input_config.ini"]
-    assert main(["calibrate", "-m", *tiny(shared), "-i", f"{model}/calib_images", *config]) == 0
+    level = ["--quant_level", "L1"]
+    assert main(["calibrate", "-m", *tiny(shared), "-i", f"{model}/calib_images", *config, *level]) == 0
     assert [o.name for o in onnx.load("tiny_fixed.onnx").graph.output] == ["prob", "cat"]
     Path("DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
     assert main(["simulate", "-t", "Fixed", "-m", "tiny_fixed.onnx", "-i", f"{model}/test.jpg"]) == 0
