@@ -22,7 +22,7 @@ from sgsdump.graph import Graph
 from sgsdump.model import Model, graph_inputs
 from sgsdump.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.passes.fold_constants import fold_constants
-from sgsdump.passes.quantise import Picture, quantise
+from sgsdump.passes.quantise import Picture, fixed_facts, quantise
 from sgsdump.passes.topology import sorted_nodes
 from sgsdump.quant_plan import Choice, QuantPlan, plan
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
@@ -38,8 +38,10 @@ Feed = tuple[str, Mapping[str, np.ndarray]]
 def simplify(model: Model) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away.
 
-    Layer names stay as they are. Raises ModelError for a graph that cannot be sorted.
+    Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
     """
+    if fixed_facts(model.proto) is not None:
+        raise ModelError(f"{model.path} is a fixed model made by calibrate; give the float model it was made from")
     ordered = type(model.proto)()
     ordered.CopyFrom(model.proto)
     if model.folder is not None:

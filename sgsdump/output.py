@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,9 +19,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Missing parent folders are not made. Raises OutputError when the file cannot be opened, written or renamed.
     """
-    path = Path(path)
+    # A link stays a link: what it points to is replaced.
+    path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
     if path.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise OutputError(f"cannot write {path}: it is a device or a pipe; name a file")
     if not path.parent.is_dir():
         raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
@@ -42,10 +45,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     An existing ``path`` is set aside only then. Raises OutputError when something cannot be written.
     """
     path = Path(path)
-    if path.exists() and not path.is_dir():
-        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
-    if Path.cwd().is_relative_to(path.resolve()):
-        raise OutputError(f"cannot write the folder {path}: you are in it; name another with -o")
+    check_folder(path)
     partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
     make_folder(partial)
     try:
@@ -56,6 +56,25 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write the folder {path}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_folder(path: Path) -> None:
+    """Raises OutputError for what cannot become a result folder: a file, or the folder one stands in."""
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise OutputError(f"cannot write the folder {path}: you are in it; name another with -o")
+
+
+def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]) -> None:
+    """Raises OutputError when a result would overwrite one of the inputs, or another result. None stands for none."""
+    taken = {Path(path).resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is None:
+            continue
+        if Path(path).resolve() in taken:
+            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another file")
+        taken.add(Path(path).resolve())
 
 
 def make_folder(path: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgsdump.errors import OutputError
-from sgsdump.output import make_folder, replacing, set_aside
+from sgsdump.output import check_outputs, make_folder, replacing, set_aside
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -72,3 +72,28 @@ def test_an_older_folder_is_moved_aside_with_its_date(tmp_path: Path) -> None:
     assert [p.name for p in places if p] == ["log_20240305-060708", "log_20240305-060708_2", "log_20240305-060708_3"]
     assert [(p / "kept").read_text() for p in places if p] == ["0", "1", "2"]
     assert not (tmp_path / "log").exists()
+
+
+def test_a_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    with replacing(link) as file:
+        file.write(b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="device or a pipe"), replacing(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_results_never_overwrite_what_the_command_reads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_outputs(["a", None], ["b", None])
+    with pytest.raises(OutputError, match="reads or writes it already"):
+        check_outputs(["./a"], [tmp_path / "a"])
+    with pytest.raises(OutputError, match="reads or writes it already"):
+        check_outputs(["a", "a"], [])

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dump import open_dump
     from sgsdump.graph import Graph
     from sgsdump.model import open_model
-    from sgsdump.output import replacing
+    from sgsdump.output import check_outputs, replacing
     from sgsdump.passes.mark_outputs import mark_outputs
     from sgsdump.planning import rules_of_thumb
     from sgsdump.planning.blame import BlameTrial
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     _check_options(args)
+    check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])
     config = input_config.read(args.input_config)
     model = open_model(args.model, args.weight_file)
     if model.blobs is not None:

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.calibration import make_fixed, serialise, simplify
     from sgsdump.feeding.picture_feeds import PictureFeeds
     from sgsdump.model import graph_inputs, open_model
-    from sgsdump.output import replacing, replacing_folder, set_aside
+    from sgsdump.output import check_outputs, replacing, replacing_folder, set_aside
     from sgsdump.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counter
     from sgsdump.quant_level import calibrate
@@ -109,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
     level = args.quant_level if params is None else "L1"
     # Opened first: a long calibration must not end with "no such folder".
+    check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
     with replacing(target) as file, replacing_folder(Path("log")) as folder:
         simple = simplify(model)
         imported = None if params is None else import_params(simple, params, config, fuse, args.quant_file)

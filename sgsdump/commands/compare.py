@@ -62,10 +62,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
     from sgsdump.errors import ValuesError
+    from sgsdump.output import check_outputs
     from sgsdump.report import reports
     from sgsdump.sidecars import name_map, parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
+    read = [args.sample, args.benchmark, args.tensor_min_max, args.parse_net, args.name_map]
+    check_outputs([args.csv, args.json, args.write_name_map], read)
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse)
     shown = given or DOCUMENTED
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None

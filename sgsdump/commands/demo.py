@@ -52,8 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.model import open_model
-    from sgsdump.output import make_folder, set_aside
+    from sgsdump.output import check_folder, make_folder, set_aside
 
+    check_folder(args.output)
     aside = set_aside(args.output)
     if aside:
         print(f"moved the older {args.output} aside to {aside}")

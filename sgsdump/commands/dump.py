@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.model import open_model
+    from sgsdump.output import check_outputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     model = open_model(args.model_file, args.weight_file)
     caffe = model.blobs is not None
     output = args.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
+    check_outputs([output], [args.model_file, args.weight_file, args.image, args.input_config])
     every = args.every_layer
     dump_all(model, args.image, args.preprocess, config, output, text=text, caffe=caffe, every_layer=every)
     return 0

@@ -78,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump import tuning
+    from sgsdump.errors import OutputError
     from sgsdump.output import replacing
     from sgsdump.planning.pareto import pareto
     from sgsdump.planning.target import parse_target
@@ -94,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     check_options(args)
     metric = load_metric(args.metric) if args.metric else None
     config = input_config.read(args.input_config)
+    if args.json and not Path(args.json).parent.is_dir():
+        raise OutputError(f"cannot write {args.json}: there is no folder {Path(args.json).parent}; make it first")
     folder = usable_folder(args.output, Path(args.input_config))
     simple, ranges, feeds = calibrated(args, config)
     text = Path(args.metric.rpartition(":")[0]).read_bytes() if args.metric else b""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sgsdump.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -12,6 +14,14 @@ class Thresholds:
     min_cos: float | None = None
     max_rmse: float | None = None
     max_mse: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for limits that nothing could ever be within."""
+        if self.min_cos is not None and not -1 <= self.min_cos <= 1:
+            raise ConfigError(f"a COS lies between -1 and 1, so {self.min_cos:g} is no threshold for it")
+        for name, limit in (("RMSE", self.max_rmse), ("MSE", self.max_mse)):
+            if limit is not None and not limit >= 0:
+                raise ConfigError(f"an {name} is 0 or more, so {limit:g} is no threshold for it")
 
     def __str__(self) -> str:
         limits = (("COS", "<", self.min_cos), ("RMSE", ">", self.max_rmse), ("MSE", ">", self.max_mse))

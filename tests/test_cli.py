@@ -1,0 +1,56 @@
+"""What every command does with trouble: one line on standard error, status 2, no traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgsdump import Tensor, save_dump
+from sgsdump.cli import main
+
+LONG = "9" * 300
+
+
+@pytest.fixture
+def dumps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.bin", "b.bin"):
+        save_dump([Tensor.of("x", np.ones(8, np.float32))], name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["compare", LONG, "b.bin"], "too long"),
+        (["compare", "a.bin", "b.bin", "--csv", LONG], "too long"),
+        (["compare", "a.bin", "b.bin", "--csv", "a.bin"], "reads or writes it already"),
+        (["compare", "a.bin", "b.bin", "--csv", "t", "--json", "t"], "reads or writes it already"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "2"], "no threshold"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "no threshold"),
+        (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "no threshold"),
+        (["demo", "-o", "."], "you are in it"),
+        (["demo", "-o", "a.bin"], "a file has that name"),
+    ],
+)
+def test_one_line_and_status_2(dumps, capsys, command, message):
+    before = (dumps / "a.bin").read_bytes()
+    assert main(command) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and message in captured.err
+    assert (dumps / "a.bin").read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_standard_output(dumps):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sgsdump", "compare", "a.bin", "b.bin"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "No space left" in done.stderr
