@@ -8,7 +8,6 @@ Without -o the fixed model is ./MODEL_fixed.onnx; a name that ends in _float bec
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.sdk.calibrator_options import calibrate_arguments
+    from sgsdump.sdk.sdk_options import NoEffect
 
     no_effect = [
         NoEffect(("--mixed_precision",), "bit widths are those of input_config.ini"),
@@ -30,33 +30,11 @@ def run(argv: Sequence[str]) -> int:
         NoEffect(("--work_mode",), "there is one way to calibrate"),
         NoEffect(("--soc_version",), "there is one calibration for all chips"),
     ]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", required=True, help="input_config.ini")
-    parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L5")
-    parser.add_argument("-o", "--output", type=Path, help="fixed model to write, or the folder for it")
-    parser.add_argument("--quant_file", help="quant parameters, JSON or pickle; the level is then L1")
-    parser.add_argument("--num_process", default="1", help="processes that run pictures (default: %(default)s)")
-    accept(parser, no_effect)
-    args = parser.parse_args(argv)
-    for note in notes(args, no_effect):
-        print(f"sim_calibrator.py: {note}", file=sys.stderr)
-    given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(target(args))]
-    given += ["--quant_level", args.quant_level, "--num_process", args.num_process]
-    optional = (("-n", args.preprocess), ("--weight_file", args.weight_file), ("--quant_file", args.quant_file))
-    for option, value in optional:
-        given += [option, value] if value else []
-    return sgsdump(["calibrate", *given])
-
-
-def target(args: argparse.Namespace) -> Path:
-    name = f"{Path(args.model).stem.removesuffix('_float')}_fixed.onnx"
-    if args.output is None:
-        return Path(name)
-    return args.output / name if args.output.is_dir() else args.output
+    own = {("--quant_file",): "quant parameters, JSON or pickle; the level is then L1"}
+    arguments, notes = calibrate_arguments("sim_calibrator.py", __doc__, own, no_effect, argv)
+    for note in notes:
+        print(note, file=sys.stderr)
+    return sgsdump(["calibrate", *arguments])
 
 
 if __name__ == "__main__":
