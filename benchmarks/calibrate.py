@@ -20,7 +20,7 @@ import numpy as np
 
 from sgsdump.calibrating.sensitivity import raw
 from sgsdump.calibration import pictures_of, simplify
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import Model, graph_inputs, open_model
 from sgsdump.passes.mark_outputs import mark_outputs
@@ -61,7 +61,7 @@ class Judge:
         trial = PlanTrial(
             replace(self.model, proto=mark_outputs(self.model.proto, stored)), ranges, config, per_channel
         )
-        runner = executors()["onnxruntime"](self.model, keep_sessions=True)
+        runner = runners()["onnxruntime"](self.model, keep_sessions=True)
         pictures = pictures_of(self.model, config, ranges)
         errors: dict[str, list[float]] = {name: [] for name in stored}
         cosines: dict[str, list[float]] = {name: [] for name in stored}

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.dump import Record
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.formats.sigmastar_bin import FORMAT, FRAMEWORK
 from sgsdump.layout import NCHW
 from sgsdump.model import open_model
@@ -33,7 +33,7 @@ WAYS = ("segments", "one run")
 
 
 def segments(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    for layer in executors()["onnxruntime"](open_model(path)).run(feed):
+    for layer in runners()["onnxruntime"](open_model(path)).run(feed):
         yield layer.name, layer.array
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from sgsdump.calibrating.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executor import Runner, executors
+from sgsdump.executor import Runner, runners
 from sgsdump.fusion import operators
 from sgsdump.graph import Graph
 from sgsdump.model import Model, graph_inputs
@@ -110,7 +110,7 @@ def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dic
 
 def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
     """The function from one feed to its figures; it keeps the model ready for the next."""
-    runner: Runner = executors()["onnxruntime"](model, keep_sessions=True)
+    runner: Runner = runners()["onnxruntime"](model, keep_sessions=True)
 
     def see(labelled: Feed) -> Statistics:
         label, feed = labelled

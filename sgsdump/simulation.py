@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.dump import Record
-from sgsdump.executor import Layer, executors
+from sgsdump.executor import Layer, runners
 from sgsdump.fusion import operators, sdk_name
 from sgsdump.graph import Graph
 from sgsdump.layout import NHWC, to_nhwc
@@ -143,7 +143,7 @@ def _records(
     sources = {view.source(name): name for name in variables}
     readers = Counter(name for op in view.operators for name in dict.fromkeys(op["inputs"]))
     live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
-    runner = executors()["onnxruntime"](model)
+    runner = runners()["onnxruntime"](model)
     wanted = {*sources, *view.graph.outputs}
     layers = runner.run(feed, only=wanted, progress=progress)
     for index, op in enumerate(view.operators):

@@ -12,7 +12,7 @@ from sgsdump.calibrating.sensitivity import Trials, raw
 from sgsdump.calibration import gather, make_fixed, measure_ranges, simplify
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.feeding.picture_feeds import PictureFeeds
 from sgsdump.model import graph_inputs, open_model
 from sgsdump.quant_level import LEVELS, calibrate
@@ -81,7 +81,7 @@ def test_a_picture_that_fails_in_a_worker_is_one_line(float_model, tmp_path):
 
 def test_the_figures_are_those_of_all_pictures_at_once(float_model, feeds):
     found = calibrate(float_model, feeds, CONFIG, "L5").statistics
-    runner = executors()["onnxruntime"](float_model)
+    runner = runners()["onnxruntime"](float_model)
     runs = [{**feed, **{layer.name: layer.array for layer in runner.run(feed)}} for _, feed in feeds]
     c1, pool, fc = (np.stack([run[name] for run in runs]).astype(np.float64) for name in ("c1", "pool", "fc"))
     np.testing.assert_array_equal(found.channels["c1"].low, c1.min(axis=(0, 1, 3, 4)))

@@ -9,7 +9,7 @@ from small_nets import conv, model, node, weights
 from sgsdump.calibration import make_fixed, measure_ranges, simplify
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.model import open_model
 from sgsdump.planning.objective import Score, score, total, watched_tensors
 from sgsdump.planning.plan_model import PlanModel
@@ -75,8 +75,8 @@ def setup(float_model, ranges):
 def plain_error(float_model, ranges, plan):
     """The error by its formula, from a fixed model made for this plan alone: the oracle."""
     fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(plan)))
-    mine = executors()["onnxruntime"](replace(float_model, proto=fixed.proto), keep_sessions=True)
-    theirs = executors()["onnxruntime"](float_model, keep_sessions=True)
+    mine = runners()["onnxruntime"](replace(float_model, proto=fixed.proto), keep_sessions=True)
+    theirs = runners()["onnxruntime"](float_model, keep_sessions=True)
     apart = energy = 0.0
     for feed, raw_feed in feeds():
         (a,) = [layer.array for layer in mine.run(raw_feed, only={"fc"})]

@@ -17,7 +17,7 @@ from sgsdump.calibrating.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.calibrating.range_statistics import Statistics
 from sgsdump.calibrating.value_histogram import ValueHistogram
 from sgsdump.calibration import Feed, deployed, pictures_of
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.model import Model
 from sgsdump.passes.mark_outputs import mark_outputs
 from sgsdump.passes.quantise import Picture
@@ -96,7 +96,7 @@ class Trials:
             {name: raw(array, pictures[name]) if name in pictures else array for name, array in feed.items()}
             for _, feed in feeds
         ]
-        runner = executors()["onnxruntime"](marked, keep_sessions=True)
+        runner = runners()["onnxruntime"](marked, keep_sessions=True)
         only = set(self.outputs)
         self.float_outputs = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
 

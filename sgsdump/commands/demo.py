@@ -129,9 +129,9 @@ def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
     """The digit a model sees in each picture."""
     import numpy as np
 
-    from sgsdump.executor import executors
+    from sgsdump.executor import runners
 
-    runner = executors()["onnxruntime"](model, keep_sessions=True)
+    runner = runners()["onnxruntime"](model, keep_sessions=True)
     found = []
     for image in images.astype(np.float32):
         feed = {INPUT: (image if raw else (image - MEAN) / STD)[None, None].astype(np.float32)}

@@ -95,7 +95,7 @@ def dump_all(
     own_outputs_first  in the order of onnx_dump_data.py.
     every_layer        of a model with in-place layers also the tensors they wrote over.
     """
-    from sgsdump.executor import executors
+    from sgsdump.executor import runners
     from sgsdump.inputs import expand, feeds
     from sgsdump.model import graph_inputs
     from sgsdump.output import make_folder
@@ -105,7 +105,7 @@ def dump_all(
     specs = graph_inputs(model.proto)
     runs = feeds(image, preprocess, specs, config)
     targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
-    runner = executors()["onnxruntime"](model, keep_sessions=len(targets) > 1)
+    runner = runners()["onnxruntime"](model, keep_sessions=len(targets) > 1)
     outputs = [info.name for info in model.proto.graph.output]
     shown = model.blobs | model.overwritten if model.blobs and every_layer else model.blobs
     for target, (label, feed) in zip(targets, runs):

@@ -1,7 +1,23 @@
 """The executors; onnxruntime is the reference."""
 
+from importlib.metadata import entry_points
+
+from sgsdump.executor import ENTRY_POINTS
 from sgsdump.family import Family
 
-EXECUTORS = Family("executor", {"onnxruntime": "sgsdump.executors.onnx_runtime:SegmentRunner"})
+EXECUTORS = {
+    "ort": "sgsdump.executors.ort:OrtExecutor",
+    "reference": "sgsdump.executors.reference:ReferenceExecutor",
+    "openvino": "sgsdump.executors.openvino:OpenvinoExecutor",
+    "tvm": "sgsdump.executors.tvm:TvmExecutor",
+    "sdaa": "sgsdump.executors.sdaa:SdaaExecutor",
+}
+RUNNERS = Family("runner", {"onnxruntime": "sgsdump.executors.onnx_runtime:SegmentRunner"})
 WHOLE_GRAPHS = Family("whole-graph executor", {"onnxruntime": "sgsdump.executors.whole_graph:WholeGraph"})
 STAGED_GRAPHS = Family("staged executor", {"onnxruntime": "sgsdump.executors.staged_graph:StagedGraph"})
+
+
+def executor_table() -> Family:
+    """Our executors and those that installed packages bring; a plug-in may take the place of a name that is ours."""
+    plugged = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    return Family("executor", EXECUTORS | plugged)

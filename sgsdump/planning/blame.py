@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.calibration import pictures_of
 from sgsdump.errors import InputError, ValuesError
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.fusion import is_convolution
 from sgsdump.metric import Sums
 from sgsdump.metrics.rmse import rmse
@@ -85,7 +85,7 @@ class BlameTrial:
         self.layers = stored_layers(self.trial.analysis)
         self._watched = list(dict.fromkeys([*self.judged, *self.layers.values()]))
         self._walk = PlanWalk(self.trial, self._watched)
-        self._float = executors()["onnxruntime"](model, keep_sessions=True)
+        self._float = runners()["onnxruntime"](model, keep_sessions=True)
         every = frozenset(domain.name for domain in self.trial.domains)
         self._lowered = {every - {name}: name for name in every}
         self._raised = {frozenset([name]): name for name in every}

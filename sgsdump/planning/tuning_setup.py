@@ -12,7 +12,7 @@ import numpy as np
 
 from sgsdump.calibration import serialise
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.model import Model
 from sgsdump.planning.objective import watched_tensors
 from sgsdump.planning.plan_judge import Picture, Subject, make_answer
@@ -75,7 +75,7 @@ def set_up(
     watched = watched_tensors(trial.proto)
     names = list(dict.fromkeys([*watched, *trial.outputs]))
     walk = PlanWalk(trial, names)
-    runner = executors()["onnxruntime"](model, keep_sessions=True)
+    runner = runners()["onnxruntime"](model, keep_sessions=True)
     pictures = []
     digest = hashlib.sha256(trial.every_plan.SerializeToString(deterministic=True) + metric_text)
     for name, found in sorted(ranges.items()):

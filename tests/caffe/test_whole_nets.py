@@ -9,7 +9,7 @@ import pytest
 from caffe_nets import by_opencv, opened, ours
 
 from sgsdump import calibration
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.model import Model
 from sgsdump.simulation import simulate
 
@@ -125,7 +125,7 @@ def test_a_net_computes_what_opencv_computes(name: str, tmp_path: Path) -> None:
     for output, wanted in by_opencv(text, weights, feed, outputs).items():
         assert result[output].shape == wanted.shape
         np.testing.assert_allclose(result[output], wanted, rtol=1e-4, atol=1e-4)
-    dumped = {layer.name: layer.array for layer in executors()["onnxruntime"](model).run(feed, model.blobs)}
+    dumped = {layer.name: layer.array for layer in runners()["onnxruntime"](model).run(feed, model.blobs)}
     assert dumped.keys() == (model.blobs or set()) - {"data"}
     for output in outputs:
         np.testing.assert_array_equal(dumped[output], result[output])

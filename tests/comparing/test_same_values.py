@@ -137,7 +137,7 @@ def test_inputs_too():
 @pytest.fixture(scope="module")
 def detector(shared, tmp_path_factory):
     """The dumps of the detector's Caffe and ONNX model on one random picture."""
-    from sgsdump.executor import executors
+    from sgsdump.executor import runners
     from sgsdump.model import graph_inputs, open_model
 
     folder = tmp_path_factory.mktemp("detector")
@@ -147,7 +147,7 @@ def detector(shared, tmp_path_factory):
     dumps = []
     for files in (caffe, (onnx,)):
         model = open_model(*files)
-        runner = executors()["onnxruntime"](model)
+        runner = runners()["onnxruntime"](model)
         layers = runner.run({graph_inputs(model.proto)[0].name: picture})
         path = folder / f"{files[0].suffix}.bin"
         sgsdump.save_dump((Tensor.of(layer.name, layer.array, op_type=layer.op_type) for layer in layers), path)

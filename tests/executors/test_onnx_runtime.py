@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import InputError, ModelError
-from sgsdump.executor import Layer, executors
+from sgsdump.executor import Layer, runners
 from sgsdump.executors import onnx_runtime
 from sgsdump.model import Model, open_model
 
@@ -135,7 +135,7 @@ X = np.array([[1.5, -2, 0.25], [0, 3, 1]], np.float32)
 
 
 def dumped(model: Model, feed: Feed, **options: bool) -> tuple[list[Layer], dict[str, str]]:
-    runner = executors()["onnxruntime"](model, **options)
+    runner = runners()["onnxruntime"](model, **options)
     layers = list(runner.run(feed))
     return layers, {skip.name: skip.reason for skip in runner.skipped.values()}
 
@@ -161,7 +161,7 @@ def segment_length(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
 def test_edge_model(segment_length: int, keep_sessions: bool, sign: int) -> None:
     model = edge_model()
     feed = {"x": X * sign}
-    runner = executors()["onnxruntime"](model, keep_sessions=keep_sessions)
+    runner = runners()["onnxruntime"](model, keep_sessions=keep_sessions)
     for _ in range(2):
         assert_same(list(runner.run(feed)), one_run(model.proto, feed))
     reasons = {skip.name: skip.reason for skip in runner.skipped.values()}
@@ -182,7 +182,7 @@ def test_order_names_and_progress() -> None:
         helper.make_node("Abs", ["a"], ["z"]),
     ]
     steps = []
-    runner = executors()["onnxruntime"](as_model(nodes, [value("x", shape=(1, 4))]))
+    runner = runners()["onnxruntime"](as_model(nodes, [value("x", shape=(1, 4))]))
     layers = list(runner.run({"x": np.ones((1, 4), np.float32)}, progress=lambda *step: steps.append(step)))
     assert [(n.name, n.node, n.op_type) for n in layers] == [
         *(("a", "cut", "Split"), ("late", "cut", "Split")),
@@ -192,7 +192,7 @@ def test_order_names_and_progress() -> None:
 
 
 def test_only_gives_what_is_asked_for() -> None:
-    runner = executors()["onnxruntime"](edge_model())
+    runner = runners()["onnxruntime"](edge_model())
     assert [layer.name for layer in runner.run({"x": X}, only={"loop", "relu", "seq"})] == ["relu", "loop"]
     assert "text" not in runner.skipped
 
@@ -220,7 +220,7 @@ def test_every_tensor_of_a_real_model(shared: Path) -> None:
 def test_half_precision_model_with_weights_as_constants(shared: Path) -> None:
     model = open_model(shared / "sdaa" / "model_sample.onnx")
     (name,) = [info.name for info in model.proto.graph.input]
-    runner = executors()["onnxruntime"](model)
+    runner = runners()["onnxruntime"](model)
     shape = [1 if size is None else size for size in runner.inputs[0].shape]
     feed = {name: np.random.default_rng(0).standard_normal(shape).astype(runner.inputs[0].dtype)}
     wanted = one_run(model.proto, feed)
@@ -237,7 +237,7 @@ def test_many_feeds_of_other_shapes_share_the_sessions() -> None:
     model = as_model(
         [node("MatMul", ["x", "w"], "y"), node("Relu", ["y"], "z")], [value("x", shape=("N", 40))], weights
     )
-    runner = executors()["onnxruntime"](model, keep_sessions=True)
+    runner = runners()["onnxruntime"](model, keep_sessions=True)
     for count in (1, 5, 2):
         feed = {"x": np.random.default_rng(count).standard_normal((count, 40), np.float32)}
         assert_same(list(runner.run(feed)), one_run(model.proto, feed))
@@ -314,7 +314,7 @@ def test_external_weights(tmp_path: Path) -> None:
 
 
 def test_feeds_that_do_not_fit() -> None:
-    runner = executors()["onnxruntime"](as_model([node("Relu", ["data"], "y")], [value("data", shape=(1, 3, None))]))
+    runner = runners()["onnxruntime"](as_model([node("Relu", ["data"], "y")], [value("data", shape=(1, 3, None))]))
     good = np.zeros((1, 3, 9), np.float32)
     with pytest.raises(InputError, match=r"'data' is not fed; it expects float32 \[1, 3, \?\]"):
         runner.run({})
@@ -332,7 +332,7 @@ def fails(model: Model, message: str, capfd: pytest.CaptureFixture[str]) -> list
     """The model's run ends in one clear line and nothing on the terminal; the names it gave before that."""
     given = []
     with pytest.raises(ModelError, match=message) as caught:
-        given.extend(layer.name for layer in executors()["onnxruntime"](model).run({"x": X}))
+        given.extend(layer.name for layer in runners()["onnxruntime"](model).run({"x": X}))
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
     return given

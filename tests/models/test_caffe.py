@@ -11,12 +11,12 @@ from PIL import Image
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
-from sgsdump.executor import executors
+from sgsdump.executor import runners
 from sgsdump.model import Model, graph_inputs, open_model
 
 
 def run(model: Model, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {layer.name: layer.array for layer in executors()["onnxruntime"](model).run(feed, model.blobs)}
+    return {layer.name: layer.array for layer in runners()["onnxruntime"](model).run(feed, model.blobs)}
 
 
 def compared(sample: str, benchmark: Path) -> list[float]:
