@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.graph import needs
-from sgsdump.model import weight_names
+from sgsdump.tensor_types import infer_types
 
 if TYPE_CHECKING:
     import onnx
 
 MAX_NODES = 12
 MAX_BYTES = 64 << 20
-# Weights up to this many elements are shape parameters more often than not; shape inference wants their values.
-SMALL_WEIGHT = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,47 +101,8 @@ def sub_model(
 
 
 def tensor_bytes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Bytes of every tensor whose shape can be inferred when the inputs have these shapes; weights included.
-
-    Inference runs on a skeleton without the big weights: on the model itself it would copy them all.
-    """
-    import onnx
-
-    skeleton = _skeleton(proto, shapes)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
-    except Exception:
-        # The sizes only steer where to cut; a model that defeats shape inference may still run.
-        inferred = skeleton.graph
-    sizes = {info.name: _bytes(info.type.tensor_type) for info in (*inferred.input, *inferred.value_info)}
-    sizes |= {tensor.name: len(tensor.raw_data) for tensor in inferred.initializer}
-    return sizes
-
-
-def _skeleton(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
-    import onnx
-    from onnx.helper import make_tensor_value_info
-
-    big = {t.name: t for t in proto.graph.initializer if math.prod(t.dims) > SMALL_WEIGHT}
-    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
-    graph = model.graph
-    graph.name = "skeleton"
-    weights = weight_names(proto.graph)
-    for info in proto.graph.input:
-        if info.name in shapes:
-            elem_type = info.type.tensor_type.elem_type
-            graph.input.append(make_tensor_value_info(info.name, elem_type, shapes[info.name]))
-        elif info.name not in weights:
-            graph.input.append(info)
-    graph.initializer.extend(t for t in proto.graph.initializer if t.name not in big)
-    for node in proto.graph.node:
-        value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
-        if value is not None and math.prod(value.dims) > SMALL_WEIGHT:
-            big[node.output[0]] = value
-        else:
-            graph.node.append(node)
-    graph.input.extend(make_tensor_value_info(name, t.data_type, t.dims) for name, t in big.items())
-    return model
+    """Bytes of every tensor whose shape can be inferred when the inputs have these shapes; weights included."""
+    return {name: _bytes(kind.tensor_type) for name, kind in infer_types(proto, shapes).items()}
 
 
 def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
