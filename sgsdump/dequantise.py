@@ -18,6 +18,7 @@ import numpy as np
 
 from sgsdump.comparing.sums import Values
 from sgsdump.dump import Dump, Record
+from sgsdump.element import is_complex, is_float, is_number
 from sgsdump.tensor import Quant, Tensor, dequantise
 from sgsdump.tensor_range import Range
 
@@ -37,7 +38,9 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
     """
     stored = tensor.stored()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
-    if stored.dtype.kind == "f" or info.quant is None:
+    if is_complex(stored.dtype) or not is_number(stored.dtype):
+        return Values(tensor.real())
+    if is_float(stored.dtype) or info.quant is None:
         return Values(stored)
     if not info.quant.exact or info.quant.axis is not None:
         return Values(dequantise(stored, info))

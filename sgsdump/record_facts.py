@@ -6,30 +6,20 @@ One rule governs the payload: in an ``isFloat: 1`` file every value is float32, 
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
 from sgsdump.dump import Record
-from sgsdump.errors import FormatError, ValuesError
+from sgsdump.element import is_complex, is_integer, is_number, name_of
+from sgsdump.errors import ValuesError
 from sgsdump.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.record_header import Header, dtype_of, word_of
 from sgsdump.tensor import Quant, Tensor, TensorInfo
 
 FLOAT32 = np.dtype("<f4")
 BYTES = np.dtype(np.uint8)
-
-
-def map_file(path: Path) -> mmap.mmap:
-    """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise FormatError(f"cannot read {path}: {error}") from None
 
 
 def stored_dtype(header: Header, is_float: bool) -> np.dtype:
@@ -105,12 +95,12 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
                 f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
             )
         array = tensor.stored() if transposed else tensor.raw()
-    elif info.dtype.kind in "iu" and info.quant is not None and not record.constant:
+    elif is_integer(info.dtype) and info.quant is not None and not record.constant:
         array = tensor.real()
-    elif info.dtype.kind in "cOSUMm":
-        raise ValuesError(f"tensor {info.name!r} is {info.dtype}, which a dump of float32 cannot hold")
+    elif is_complex(info.dtype) or not is_number(info.dtype):
+        raise ValuesError(f"tensor {info.name!r} is {name_of(info.dtype)}, which a dump of float32 cannot hold")
     else:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
     if transposed:
         array = to_nhwc(array) if layout == NHWC else to_nchw(array)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgsdump.element import is_complex, is_float, is_number, name_of
 from sgsdump.errors import FormatError, ValuesError
 
 
@@ -93,13 +94,22 @@ class Tensor:
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self) -> np.ndarray:
-        """The float32 values this tensor means, in the shape ``stored`` gives.
+        """The float32 values this tensor means, in the shape ``stored`` gives; complex ones as pairs (real, imaginary)
+        along a further last axis of 2, so that whoever compares counts both. Booleans are 0.0 and 1.0.
 
-        Raises ValuesError when integers cannot be dequantised because their true scale is not known.
+        Raises ValuesError when integers cannot be dequantised because their true scale is not known, and for text and
+        raw bytes, which mean no numbers.
         """
         stored = self.stored()
-        if stored.dtype.kind == "f":
-            return stored.astype(np.float32, copy=False)
+        if is_float(stored.dtype):
+            with np.errstate(over="ignore", invalid="ignore"):
+                return stored.astype(np.float32, copy=False)
+        if is_complex(stored.dtype):
+            pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
+            with np.errstate(over="ignore"):
+                return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
+        if not is_number(stored.dtype):
+            raise ValuesError(f"tensor {self.info.name!r} holds {name_of(stored.dtype)}, which mean no numbers")
         return dequantise(stored, self.info)
 
     def __repr__(self) -> str:
@@ -127,7 +137,7 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 def _is_padded(nbytes: int, shape: tuple[int, ...], dtype: np.dtype) -> bool:
     """True when an integer payload has the size of a buffer padded to 16 bytes of channels, rounded up to 64."""
-    if dtype.kind == "f" or not shape:
+    if dtype.kind not in "biu" or not shape:
         return False
     per_pixel = 16 // dtype.itemsize
     channels = -(-shape[-1] // per_pixel) * per_pixel

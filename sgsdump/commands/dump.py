@@ -178,7 +178,9 @@ def not_finite(array: np.ndarray) -> str:
     """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
     import numpy as np
 
-    if array.dtype.kind != "f":
+    from sgsdump.element import is_float
+
+    if not is_float(array.dtype):
         return ""
     # The sum is finite whenever nothing is wrong, short of an overflow, and it is several times faster than a count.
     with np.errstate(all="ignore"):

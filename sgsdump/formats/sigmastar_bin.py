@@ -18,18 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import numpy as np
-
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.format import Format
+from sgsdump.mapped_file import loader, map_file
 from sgsdump.output import replacing
-from sgsdump.record_facts import header_of, infer_op_indexes, map_file, payload_of, record_of, stored_dtype
+from sgsdump.record_facts import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
 from sgsdump.record_header import (
     END_NONE,
     END_SHORT,
@@ -145,7 +143,7 @@ def read(path: Path) -> Dump:
         if rest:
             said = f"holds {place.size} bytes, not a whole number of {dtype}"
             raise _trouble(path, len(records), place.header.name, place.offset, said)
-        load = partial(np.frombuffer, data, dtype, count, place.payload)
+        load = loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
 

@@ -27,8 +27,9 @@ from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.format import Format
 from sgsdump.layout import NCHW, NHWC
+from sgsdump.mapped_file import map_file
 from sgsdump.output import replacing
-from sgsdump.record_facts import FLOAT32, header_of, infer_op_indexes, map_file, payload_of, record_of, stored_dtype
+from sgsdump.record_facts import FLOAT32, header_of, infer_op_indexes, payload_of, record_of, stored_dtype
 from sgsdump.record_header import (
     HEAD,
     Buffer,

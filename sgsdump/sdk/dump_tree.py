@@ -21,13 +21,15 @@ import numpy as np
 
 from sgsdump.comparing.align import normalised
 from sgsdump.dump import Dump, Record, open_dump
+from sgsdump.element import is_float
 from sgsdump.errors import FormatError
 from sgsdump.file_name import Taken, safe
 from sgsdump.formats import sigmastar_text
 from sgsdump.formats.sigmastar_bin import BinVariant
 from sgsdump.formats.sigmastar_text import TextVariant
+from sgsdump.mapped_file import map_file
 from sgsdump.output import make_folder, replacing, replacing_folder
-from sgsdump.record_facts import header_of, map_file, payload_of, record_of, stored_dtype
+from sgsdump.record_facts import header_of, payload_of, record_of, stored_dtype
 from sgsdump.record_header import HEAD, format_header, format_size, holds_text, parse_header
 from sgsdump.tensor import Tensor
 
@@ -124,4 +126,4 @@ def _style(dump: Dump) -> tuple[bool, bool]:
     """Whether a dump is written as floats, and whether its headers have shapes."""
     if isinstance(dump.variant, (BinVariant, TextVariant)):
         return dump.variant.is_float, dump.variant.shaped
-    return all(record.tensor.info.dtype.kind == "f" for record in dump.records), True
+    return all(is_float(record.tensor.info.dtype) for record in dump.records), True
