@@ -54,8 +54,9 @@ class Extractor:
         self._declared = {info.name: info for info in (*graph.value_info, *graph.output)}
         self._annotations = {note.tensor_name: note for note in graph.quantization_annotation}
         self._producer: dict[str, int] = {}
-        for index, node in enumerate(self._nodes):
-            for name in filter(None, node.output):
+        self._makes = [tuple(filter(None, node.output)) for node in self._nodes]
+        for index, makes in enumerate(self._makes):
+            for name in makes:
                 if name in self._producer:
                     raise ModelError(f"two nodes of the model make the tensor {name!r}; no sub-model can be cut out")
                 self._producer[name] = index
@@ -88,13 +89,14 @@ class Extractor:
         chosen, used = self._walk(outputs, set(cut))
         model = self._shell(chosen)
         graph = model.graph
-        graph.node.extend(self._without(index, cut) for index in chosen)
         fed = dict.fromkeys([*cut, *(name for name in self._inputs if name in used)])
+        graph.node.extend(self._without(index, fed) for index in chosen)
         graph.input.extend(self._input(name, types) for name in fed)
         graph.output.extend(self._output(name, types) for name in outputs)
         self._add_weights(graph, used - set(cut))
-        inner = [name for index in chosen for name in self._nodes[index].output if name not in (*outputs, *fed)]
-        graph.value_info.extend(self._declared[name] for name in inner if name in self._declared)
+        inner = self._declared.keys() & used - {*outputs, *fed}
+        made = (name for index in chosen for name in self._makes[index] if name in inner)
+        graph.value_info.extend(self._declared[name] for name in made)
         return model
 
     def last_inputs(self, output_names: Sequence[str], depth: int) -> list[str]:
@@ -109,7 +111,7 @@ class Extractor:
         chosen, _ = self._walk(output_names, set())
         counted = [index for index in chosen if self._nodes[index].op_type != "Constant"]
         kept = counted[-depth:]
-        made = {name for index in kept for name in self._nodes[index].output}
+        made = {name for index in kept for name in self._makes[index]}
         reads = dict.fromkeys(name for index in kept for name in self._reads(index) if name not in made)
         reads |= dict.fromkeys(name for name in output_names if name not in made)
         return [name for name in reads if not self._is_weight(name)]
@@ -119,10 +121,10 @@ class Extractor:
         own = [name for name in dict.fromkeys(self._nodes[index].input) if name]
         return [*own, *sorted(self._needs[index].difference(own))]
 
-    def _without(self, index: int, cut: Sequence[str]) -> onnx.NodeProto:
+    def _without(self, index: int, cut: Mapping[str, None]) -> onnx.NodeProto:
         """A node; where the model is cut at one output of it while another is needed, the one has a new name."""
         node = self._nodes[index]
-        if not any(name in cut for name in node.output):
+        if cut.keys().isdisjoint(self._makes[index]):
             return node
         import onnx
 
@@ -141,18 +143,17 @@ class Extractor:
 
     def _walk(self, outputs: Iterable[str], cut: set[str]) -> tuple[list[int], set[str]]:
         """The nodes that the outputs need, in an order in which they can run, and every tensor they meet."""
-        found: set[int] = set()
+        producer, found = self._producer, set[int]()
         used = set(outputs)
         pending = [name for name in used if name not in cut]
         while pending:
-            index = self._producer.get(pending.pop())
+            index = producer.get(pending.pop())
             if index is None or index in found:
                 continue
             found.add(index)
-            fresh = self._needs[index] - used
+            pending += self._needs[index] - used - cut
             used |= self._needs[index]
-            pending += [name for name in fresh if name not in cut]
-        used |= {name for index in found for name in self._nodes[index].output if name}
+        used.update(name for index in found for name in self._makes[index])
         return sorted(found, key=self._rank.__getitem__), used
 
     @cached_property
