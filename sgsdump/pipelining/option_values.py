@@ -6,6 +6,7 @@ Tensor names may hold colons, commas and equal signs (``input:0``), so they are 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -79,11 +80,7 @@ def place(position: str | None, name: str | None, what: str) -> str | int | None
         raise ConfigError(f"{what} is given as index and as name; give one of them")
     if name is not None:
         return name
-    if position is None or not position.removeprefix("-").isdecimal():
-        return position
-    if position.startswith("-"):
-        raise ConfigError(f"{what} is a topological index from 0 on, or a tensor's name, not {position}")
-    return int(position)
+    return int(position) if position is not None and re.fullmatch(r"-?\d+", position) else position
 
 
 def _number(text: str) -> float:
