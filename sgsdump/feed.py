@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.family import hint
 from sgsdump.input_spec import InputSpec, shape_text
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> None:
@@ -28,6 +33,30 @@ def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> N
                 f"the model's input {name!r} expects {_describe(wanted.dtype, wanted.shape)}, "
                 f"got {_describe(array.dtype, array.shape)}"
             )
+
+
+def bfloat16_inputs(proto: onnx.ModelProto) -> frozenset[str]:
+    """Names of the inputs that are bfloat16; ``graph_inputs`` calls them float32, which is what users have."""
+    import onnx
+
+    kinds = ((info.name, info.type.tensor_type.elem_type) for info in proto.graph.input)
+    return frozenset(name for name, kind in kinds if kind == onnx.TensorProto.BFLOAT16)
+
+
+def fitted(
+    feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec], bfloat16: Collection[str]
+) -> dict[str, np.ndarray]:
+    """The feed, checked, in the model's own dtypes: what goes to ``bfloat16`` inputs may come as float32 too, and is
+    rounded to nearest even. Raises InputError as ``check_feed``."""
+    if not bfloat16:
+        check_feed(feed, inputs)
+        return dict(feed)
+    import ml_dtypes
+
+    brain = np.dtype(ml_dtypes.bfloat16)
+    given = {name for name in bfloat16 if name in feed and feed[name].dtype == brain}
+    check_feed(feed, [replace(spec, dtype=brain) if spec.name in given else spec for spec in inputs])
+    return {name: array.astype(brain) if name in bfloat16 else array for name, array in feed.items()}
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:

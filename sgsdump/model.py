@@ -108,8 +108,8 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     except (KeyError, ValueError, TypeError):
         raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
-    if dtype.isbuiltin != 1:
-        raise ModelError(f"input {info.name!r} of the model has element type {tensor.elem_type}, which numpy has not")
+    if dtype.kind == "O":
+        raise ModelError(f"input {info.name!r} of the model has element type {tensor.elem_type}, which is no number")
     return InputSpec(info.name, shape, dtype)
 
 

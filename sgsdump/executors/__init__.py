@@ -1,4 +1,8 @@
-"""The executors; onnxruntime is the reference."""
+"""The executors, by the name users give. A package of one's own adds more by an entry point:
+
+[project.entry-points."sgsdump.executors"]
+mine = "my_package.my_module:MyExecutor"
+"""
 
 from importlib.metadata import entry_points
 
@@ -19,5 +23,5 @@ STAGED_GRAPHS = Family("staged executor", {"onnxruntime": "sgsdump.executors.sta
 
 def executor_table() -> Family:
     """Our executors and those that installed packages bring; a plug-in may take the place of a name that is ours."""
-    plugged = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    plugged = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=ENTRY_POINTS)}
     return Family("executor", EXECUTORS | plugged)

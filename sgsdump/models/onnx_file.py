@@ -7,11 +7,11 @@ because a model is a file from somewhere else and must not make anyone read outs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
+from sgsdump.external_data import graph_tensors
 from sgsdump.model import Model, ModelReader
 
 if TYPE_CHECKING:
@@ -57,28 +57,11 @@ def _check_external(graph: onnx.GraphProto, path: Path) -> bool:
     import onnx
 
     found = False
-    for tensor in _tensors(graph):
+    for tensor in graph_tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _check_place(tensor, path)
             found = True
     return found
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Every weight and every tensor attribute of a graph and the bodies in it."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _tensors(attribute.g)
-            for body in attribute.graphs:
-                yield from _tensors(body)
 
 
 def _check_place(tensor: onnx.TensorProto, path: Path) -> None:

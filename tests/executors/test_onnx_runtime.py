@@ -243,36 +243,55 @@ def test_many_feeds_of_other_shapes_share_the_sessions() -> None:
         assert_same(list(runner.run(feed)), one_run(model.proto, feed))
 
 
-def test_bfloat16_and_four_bits() -> None:
-    nodes = [
-        node("Cast", ["x"], "bf", to=TensorProto.BFLOAT16),
-        node("Cast", ["bf"], "back", to=FLOAT),
-        node("QuantizeLinear", ["x", "scale", "zero"], "q4"),
-        node("DequantizeLinear", ["q4", "unit"], "q"),
-        node("QuantizeLinear", ["x", "scale", "uzero"], "u4"),
-        node("DequantizeLinear", ["u4", "unit"], "u"),
-        node("Cast", ["x"], "f8", to=TensorProto.FLOAT8E5M2),
-    ]
-    model = as_model(nodes, [value("x", shape=(7,))], {"scale": np.float32(0.5), "unit": np.float32(1)})
-    model.proto.graph.initializer.append(helper.make_tensor("zero", TensorProto.INT4, [], [-1]))
-    model.proto.graph.initializer.append(helper.make_tensor("uzero", TensorProto.UINT4, [], [3]))
-    x = np.array([1.1, -3.7, 0, 5.3, np.inf, -0.2, np.nan], np.float32)
+ODD_TYPES = {
+    **{"bf": TensorProto.BFLOAT16, "i4": TensorProto.INT4, "u4": TensorProto.UINT4},
+    **{"e4": TensorProto.FLOAT8E4M3FN, "e4z": TensorProto.FLOAT8E4M3FNUZ},
+    **{"e5": TensorProto.FLOAT8E5M2, "e5z": TensorProto.FLOAT8E5M2FNUZ},
+}
+
+
+def test_types_beyond_numpy_keep_their_type_and_values() -> None:
+    """The oracle is onnxruntime's own Cast back to float32; each crosses a cut, so it is handed on as well."""
+    nodes = [node("Cast", ["x"], name, to=kind) for name, kind in ODD_TYPES.items()]
+    nodes += [node("Cast", [name], f"{name}_back", to=FLOAT) for name in ODD_TYPES]
+    nodes += [node("Reshape", ["bf", "shape"], "folded")]
+    model = as_model(nodes, [value("x", shape=(7,))], {"shape": np.array([7, 1])})
+    x = np.array([1.1, -3.7, 0, 5.3, 6.6, -0.2, 2.49], np.float32)
     layers, skipped = dumped(model, {"x": x})
     got = {layer.name: layer.array for layer in layers}
-    assert got["bf"].dtype == np.float32
-    np.testing.assert_array_equal(got["bf"], got["back"])
-    assert (got["q4"].dtype, got["u4"].dtype) == (np.int8, np.uint8)
-    np.testing.assert_array_equal(got["q4"], got["q"])
-    np.testing.assert_array_equal(got["u4"], got["u"])
-    assert skipped == {"f8": "holds float8e5m2 values, which cannot be read"}
+    for name, kind in ODD_TYPES.items():
+        assert got[name].dtype == helper.tensor_dtype_to_np_dtype(kind), name
+        np.testing.assert_array_equal(got[name].astype(np.float32), got[f"{name}_back"], err_msg=name)
+    assert got["folded"].shape == (7, 1)
+    assert not skipped
 
 
-def test_bfloat16_input_is_fed_as_float() -> None:
+def test_not_finite_bfloat16_and_empty_tensors() -> None:
+    nodes = [node("Cast", ["x"], "bf", to=TensorProto.BFLOAT16), node("Cast", ["x"], "i4", to=TensorProto.INT4)]
+    model = as_model(nodes, [value("x", shape=(None,))])
+    (brain, _), _ = dumped(model, {"x": np.array([np.nan, np.inf, -np.inf, 1], np.float32)})
+    np.testing.assert_array_equal(brain.array.astype(np.float32), [np.nan, np.inf, -np.inf, 1])
+    (brain, nibbles), _ = dumped(model, {"x": np.empty(0, np.float32)})
+    assert (brain.array.shape, nibbles.array.shape) == ((0,), (0,))
+
+
+def test_bfloat16_input_is_fed_as_float_or_as_it_is() -> None:
     model = as_model([node("Cast", ["x"], "y", to=FLOAT)], [value("x", TensorProto.BFLOAT16, (5,))])
     x = np.array([1.00390625, 1.01171875, -3.1415926, np.inf, 1e-40], np.float32)
-    (layer,), _ = dumped(model, {"x": x})
-    tensor = helper.make_tensor("t", TensorProto.BFLOAT16, [5], x)
-    np.testing.assert_array_equal(layer.array, numpy_helper.to_array(tensor).astype(np.float32))
+    brain = numpy_helper.to_array(helper.make_tensor("t", TensorProto.BFLOAT16, [5], x))
+    for feed in (x, brain):
+        (layer,), _ = dumped(model, {"x": feed})
+        np.testing.assert_array_equal(layer.array, brain.astype(np.float32))
+    with pytest.raises(InputError, match="got float16"):
+        dumped(model, {"x": x.astype(np.float16)})
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT8E4M3FN, TensorProto.INT4])
+def test_inputs_of_types_beyond_numpy(kind: int) -> None:
+    model = as_model([node("Cast", ["x"], "y", to=FLOAT)], [value("x", kind, (3,))])
+    x = np.array([1, -3, 7], np.float32)
+    (layer,), _ = dumped(model, {"x": x.astype(helper.tensor_dtype_to_np_dtype(kind))})
+    np.testing.assert_array_equal(layer.array, x)
 
 
 def test_sparse_weight() -> None:

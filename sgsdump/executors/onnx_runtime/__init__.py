@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
 from sgsdump.executor import Layer, Progress, Skip
-from sgsdump.executors.onnx_runtime.ort_value import from_array, lend, rank_of, to_array, type_proto, why_not
-from sgsdump.feed import check_feed
+from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, rank_of, to_array, type_proto, why_not
+from sgsdump.feed import bfloat16_inputs, fitted
 from sgsdump.model import Model, graph_inputs
 from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
 from sgsdump.passes.topology import called, inner_tensors, sorted_nodes
@@ -44,17 +45,20 @@ class SegmentRunner:
     model           from ``open_model`` or made in memory.
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
                     False makes each session when its turn comes and lets it go: little memory, for one feed.
+    keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
     skipped         the tensors that cannot be given as arrays, by name, with the reason.
 
     Raises ModelError when the graph cannot be sorted or has inputs that are no tensors.
     """
 
-    def __init__(self, model: Model, keep_sessions: bool = False):
+    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False):
         graph = model.proto.graph
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
+        self._bfloat16 = bfloat16_inputs(model.proto)
         self._keep = keep_sessions
+        self._keep_going = keep_going
         self._nodes = sorted_nodes(graph)
         self._weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
         self._fed_types = {info.name: info.type for info in graph.input}
@@ -66,7 +70,7 @@ class SegmentRunner:
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
     ) -> Iterator[Layer]:
         """Every node output in topological order; see ``executor.Runner``."""
-        check_feed(feed, self.inputs)
+        feed = fitted(feed, self.inputs, self._bfloat16)
         if self._segments is None:
             sizes = tensor_bytes(self.model.proto, {name: array.shape for name, array in feed.items()})
             self._segments = cut(self._nodes, self._weights, sizes)
@@ -87,7 +91,9 @@ class SegmentRunner:
             live = {name: value for name, value in live.items() if last_reader.get(name, -1) > index}
             for node in part.nodes:
                 for name in filter(None, node.output):
-                    value = made.pop(name)
+                    value = made.pop(name, None)
+                    if value is None:
+                        continue
                     if last_reader.get(name, -1) > index:
                         live[name] = value
                     layer = self._layer(node, name, value.value) if only is None or name in only else None
@@ -111,6 +117,13 @@ class SegmentRunner:
         """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
         if not part.makes:
             return {}
+        lost = [name for name in part.reads if name not in live]
+        if lost:
+            return (
+                self._lost(part, f"needs {lost[0]!r}, which failed")
+                if len(part.nodes) == 1
+                else self._single(part, live)
+            )
         absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
         whole = without_reading(part, absent)
         try:
@@ -119,7 +132,7 @@ class SegmentRunner:
             types = {info.name: info.type for info in ready.session.get_outputs()}
         except REFUSALS as error:
             if len(part.nodes) == 1:
-                raise ModelError(f"{self.model.path}: {called(part.nodes[0])} cannot run: {_plain(error)}") from error
+                raise ModelError(f"{self.model.path}: {called(part.nodes[0])} cannot run: {plain(error)}") from error
         else:
             return {n: _Live(v, type_proto(types[n], rank_of(v))) for n, v in zip(part.makes, values)}
         made: dict[str, _Live] = {}
@@ -132,12 +145,11 @@ class SegmentRunner:
         kept = self._sessions.get(part.makes)
         if kept and kept.types == types:
             return kept
-        stubs, lent = {}, {}
-        for name in part.weights:
-            stubs[name], value = lend(self._weights[name])
-            if value is not None:
-                lent[name] = value
-        options = _options(self.model, self._keep)
+        stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
+        options = session_options(self.model.proto, self.model.folder)
+        if self._keep:
+            # Idle threads of the other sessions would spin and take the processors from the one that runs.
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_external_initializers(list(lent), list(lent.values()))
         data = sub_model(self.model.proto, part, stubs, reads)
         ready = _Ready(types, ort.InferenceSession(data, options, providers=["CPUExecutionProvider"]), lent)
@@ -175,18 +187,19 @@ class _Ready(NamedTuple):
     lent: dict[str, ort.OrtValue]
 
 
-def _options(model: Model, keep_sessions: bool) -> ort.SessionOptions:
+def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionOptions:
+    """Options of a session that runs ``proto`` or a part of it as it stands: no optimisation, nothing printed.
+
+    ``folder`` is where the external data lies; None when there is none.
+    """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = FATAL
     options.enable_cpu_mem_arena = False
-    if keep_sessions:
-        # Idle threads of the other sessions would spin and take the processors from the one that runs.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if model.folder is not None:
-        folder = str(model.folder.resolve())
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        if _external_bytes(model.proto) > HUGE:
+    if folder is not None:
+        entry = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(entry, str(folder.resolve()))
+        if _external_bytes(proto) > HUGE:
             options.add_session_config_entry("session.disable_prepacking", "1")
     return options
 
@@ -196,7 +209,7 @@ def _external_bytes(proto: onnx.ModelProto) -> int:
     return sum(int(entry.value) for tensor in external for entry in tensor.external_data if entry.key == "length")
 
 
-def _plain(error: Exception) -> str:
+def plain(error: Exception) -> str:
     """The first line of onnxruntime's message, without its error code."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     return text.splitlines()[0] if text else type(error).__name__

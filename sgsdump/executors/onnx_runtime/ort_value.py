@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, TypeProto
 
+from sgsdump.element import packed, packed_size, unpacked
 from sgsdump.errors import ModelError
 
 # Element types that numpy has too.
 PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64"
 PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split())
+# Those that numpy gets from ml_dtypes; onnxruntime packs 4-bit ones two to a byte, the first in the low half.
+BEYOND_WORDS = "BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT4E2M1 INT4 UINT4"
+BEYOND = frozenset(map(TensorProto.DataType.Value, set(BEYOND_WORDS.split()) & set(TensorProto.DataType.keys())))
 # Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
 LENT_ELEMENTS = 1024
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
@@ -74,20 +79,31 @@ def lend(weight: Any) -> tuple[Any, ort.OrtValue | None]:
     return stub, value
 
 
+def lend_all(weights: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, ort.OrtValue]]:
+    """``lend`` for weights by name: what stands in the model for each, and the values to hand over beside it."""
+    stubs, lent = {}, {}
+    for name, weight in weights.items():
+        stubs[name], value = lend(weight)
+        if value is not None:
+            lent[name] = value
+    return stubs, lent
+
+
 def rank_of(value: ort.OrtValue) -> int | None:
     """The rank of a tensor; None for anything else and for an empty optional."""
     return len(value.shape()) if value.has_value() and value.is_tensor() else None
 
 
 def from_array(array: np.ndarray, elem_type: int) -> ort.OrtValue:
-    """A value that shares the array's memory; float32 becomes bfloat16 by rounding to nearest even where asked for."""
+    """A value of the array's elements, whose type is ``elem_type``; numpy's own types share the array's memory."""
     array = np.ascontiguousarray(array).reshape(array.shape)
-    if elem_type != TensorProto.BFLOAT16:
+    if elem_type not in BEYOND:
         return ort.OrtValue.ortvalue_from_numpy(array)
-    bits = array.view(np.uint32)
-    rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-    rounded = np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(rounded, elem_type)
+    value = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), elem_type)
+    data = packed(array)
+    if data:
+        ctypes.memmove(value.data_ptr(), data, len(data))
+    return value
 
 
 def why_not(value: ort.OrtValue) -> str:
@@ -99,32 +115,19 @@ def why_not(value: ort.OrtValue) -> str:
     kind = value.element_type()
     if kind == TensorProto.STRING:
         return "holds text, not numbers"
-    if kind in PLAIN or kind in (TensorProto.BFLOAT16, TensorProto.INT4, TensorProto.UINT4):
+    if kind in PLAIN or kind in BEYOND:
         return ""
     return f"holds {TensorProto.DataType.Name(kind).lower()} values, which cannot be read"
 
 
 def to_array(value: ort.OrtValue) -> np.ndarray:
-    """The values of a tensor for which ``why_not`` is empty.
-
-    bfloat16 becomes float32 (the upper half of its bits); 4-bit integers, packed two to a byte, low half first,
-    become int8 or uint8.
-    """
+    """The values of a tensor for which ``why_not`` is empty, in its own element type."""
     kind = value.element_type()
     if kind in PLAIN:
         return value.numpy()
     shape = tuple(value.shape())
-    if kind == TensorProto.BFLOAT16:
-        return (
-            (_raw(value, 2 * math.prod(shape)).view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-        )
-    raw = _raw(value, (math.prod(shape) + 1) // 2)
-    halves = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)[: math.prod(shape)].reshape(shape)
-    if kind == TensorProto.UINT4:
-        return halves
-    return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
-
-
-def _raw(value: Any, count: int) -> np.ndarray:
-    """A copy of the tensor's ``count`` bytes."""
-    return np.frombuffer(ctypes.string_at(value.data_ptr(), count), np.uint8) if count else np.empty(0, np.uint8)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    size = packed_size(dtype, math.prod(shape))
+    # A copy: the memory is the value's own, which may go first.
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return unpacked(raw, dtype, math.prod(shape)).reshape(shape)

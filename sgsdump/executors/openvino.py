@@ -1,0 +1,99 @@
+"""OpenVINO: a second opinion on every tensor, by kernels of its own. Extra ``openvino``.
+
+The model is read by ``read_model``; OpenVINO's ``convert_model``, which reports its use home, is not called. It
+computes in float32 whatever the model's own float type, so that its values can be held against another back-end's.
+OpenVINO fuses what lies between two outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from sgsdump.element import BEYOND_NUMPY, packed, packed_size, unpacked
+from sgsdump.errors import MissingExtra, ModelError
+from sgsdump.executor import Configs, Executor, one_line
+from sgsdump.external_data import in_one_piece
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+PROTOBUF_LIMIT = 2**31 - 1
+SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
+NOISE = r"Exception from |Check '|\[ ?GENERAL_ERROR|Loading input"
+# OpenVINO's words for element types that numpy has not.
+BEYOND = {
+    name: BEYOND_NUMPY[ours]
+    for name, ours in (
+        *(("bf16", "bfloat16"), ("f8e4m3", "float8_e4m3fn"), ("f8e5m2", "float8_e5m2")),
+        *(("f8e8m0", "float8_e8m0fnu"), ("f4e2m1", "float4_e2m1fn"), ("i4", "int4"), ("u4", "uint4")),
+    )
+    if ours in BEYOND_NUMPY
+}
+
+
+class OpenvinoExecutor(Executor):
+    name = "openvino"
+    init_options: ClassVar = {"device": "the OpenVINO device to run on: CPU, the default, GPU, GPU.1, NPU ..."}
+    _request: Any = None
+
+    def on_init(self, configs: Configs) -> None:
+        try:
+            import openvino
+        except ImportError:
+            raise MissingExtra("the executor openvino needs OpenVINO: pip install 'sgsdump[openvino]'") from None
+        self._library = openvino
+        self._device = str(configs.get("device", "CPU"))
+        self._core = openvino.Core()
+
+    def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
+        self._request = None
+        whole = in_one_piece(model, folder)
+        if whole.ByteSize() > PROTOBUF_LIMIT:
+            raise ModelError(
+                "executor openvino cannot load the model: it takes at most 2 GiB of weights in one piece; "
+                "run the model a few layers at a time (mode fast)"
+            )
+        graph = self._core.read_model(whole.SerializeToString())
+        self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()
+        self._index = {info.name: index for index, info in enumerate(model.graph.output)}
+
+    def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
+        takes = {name for port in self._request.model_inputs for name in port.get_names()}
+        # OpenVINO drops inputs that nothing reads.
+        self._request.infer({name: self._tensor(array) for name, array in feed.items() if name in takes})
+        return [_array(name, self._request.get_output_tensor(self._index[name])) for name in output_names]
+
+    def on_release(self) -> None:
+        self._request = None
+        self._core = None
+
+    def plain(self, error: Exception) -> str:
+        """OpenVINO's messages begin with lines on its own source; what follows says what is wrong."""
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        telling = [line for line in lines if not re.match(NOISE, line)]
+        return " ".join(telling[:2]) if telling else one_line(error)
+
+    def _tensor(self, array: np.ndarray) -> Any:
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        word = next((word for word, dtype in BEYOND.items() if dtype == array.dtype), None)
+        if word is None:
+            return self._library.Tensor(array)
+        kind = getattr(self._library.Type, word)
+        return self._library.Tensor(np.frombuffer(packed(array), np.uint8), list(array.shape), kind)
+
+
+def _array(name: str, tensor: Any) -> np.ndarray:
+    """A copy: the tensor's memory is filled anew by the next run."""
+    word = tensor.element_type.get_type_name()
+    shape = tuple(tensor.shape)
+    if word in BEYOND:
+        size = packed_size(BEYOND[word], tensor.size)
+        raw = tensor.data.reshape(-1).view(np.uint8)[:size].tobytes()
+        return unpacked(raw, BEYOND[word], tensor.size).reshape(shape)
+    if word == "string":
+        raise ModelError(f"executor openvino: output {name!r} cannot be given: holds text, not numbers")
+    return np.array(tensor.data).reshape(shape)

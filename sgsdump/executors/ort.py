@@ -1,0 +1,86 @@
+"""onnxruntime, the whole model in one session, on the CPU.
+
+Optimisation is off unless asked for, so that every tensor is what the model says and a model cut anywhere gives the
+same values. Big weights are lent, not copied; external data are read by onnxruntime itself, at any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import onnxruntime as ort
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executor import Configs, Executor
+from sgsdump.executors.onnx_runtime import plain, session_options
+from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, to_array, why_not
+from sgsdump.family import hint
+from sgsdump.passes.segment import segment, sub_model
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LEVELS = {
+    "none": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+
+class OrtExecutor(Executor):
+    name = "ort"
+    init_options: ClassVar = {
+        "optimisation": f"how far onnxruntime may rewrite and fuse the graph: {', '.join(LEVELS)}; none is the default",
+        "threads": "threads within one operator; 0, the default, takes one per processor core",
+    }
+    _session: ort.InferenceSession | None = None
+    _lent: Mapping[str, ort.OrtValue] = MappingProxyType({})
+
+    def on_init(self, configs: Configs) -> None:
+        level = configs.get("optimisation", "none")
+        if level not in LEVELS:
+            raise ConfigError(f"executor ort: unknown optimisation {level!r}{hint(str(level), LEVELS)}")
+        threads = str(configs.get("threads", 0))
+        if not threads.isdecimal():
+            raise ConfigError(f"executor ort: threads is a number of threads or 0, not {threads!r}")
+        self._level, self._threads = LEVELS[level], int(threads)
+
+    def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
+        self._session, self._lent = None, MappingProxyType({})
+        graph = model.graph
+        weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
+        fed = {info.name: info.type for info in graph.input if info.name not in weights}
+        outputs = tuple(info.name for info in graph.output)
+        part = segment(list(graph.node), set(weights))
+        used = tuple(dict.fromkeys((*part.weights, *(name for name in outputs if name in weights))))
+        part = replace(part, reads=tuple(fed), weights=used, makes=outputs)
+        stubs, self._lent = lend_all({name: weights[name] for name in used})
+        options = session_options(model, Path(folder) if folder else None)
+        options.graph_optimization_level = self._level
+        options.intra_op_num_threads = self._threads
+        options.add_external_initializers(list(self._lent), list(self._lent.values()))
+        data = sub_model(model, part, stubs, fed)
+        self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        self._kinds = {name: kind.tensor_type.elem_type for name, kind in fed.items()}
+
+    def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
+        assert self._session is not None
+        fed = {name: from_array(array, self._kinds[name]) for name, array in feed.items()}
+        values = self._session.run_with_ort_values(output_names, fed)
+        for name, value in zip(output_names, values):
+            reason = why_not(value)
+            if reason:
+                raise ModelError(f"executor ort: output {name!r} cannot be given: {reason}")
+        return [to_array(value) for value in values]
+
+    def on_release(self) -> None:
+        self._session, self._lent = None, MappingProxyType({})
+
+    def plain(self, error: Exception) -> str:
+        return plain(error)

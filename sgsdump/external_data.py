@@ -1,0 +1,45 @@
+"""Models whose weights lie in files of their own, for those that can only take a model in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto
+
+
+def is_external(model: ModelProto) -> bool:
+    """Whether a weight or a tensor attribute, those in bodies included, lies in a file of its own."""
+    from onnx import TensorProto
+
+    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in graph_tensors(model.graph))
+
+
+def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
+    """The model with its external data read in from ``folder``: a copy, or the model itself when it has none."""
+    if not is_external(model):
+        return model
+    import onnx
+
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    onnx.external_data_helper.load_external_data_for_model(whole, folder or "")
+    return whole
+
+
+def graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every weight and every tensor attribute of a graph and the bodies in it."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            if attribute.HasField("g"):
+                yield from graph_tensors(attribute.g)
+            for body in attribute.graphs:
+                yield from graph_tensors(body)
