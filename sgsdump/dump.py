@@ -41,13 +41,22 @@ class Dump(Mapping[str, Tensor]):
     When several output records bear one name, ``dump[name]`` is the **first** of them in file order (a later one is
     reachable through ``records``). Names that are never an output stand in ``inputs`` (the network's inputs) or
     ``constants``. ``format`` and ``variant`` say how the file was written: saving it again gives its bytes back.
+    ``notes`` is what the reader wants said, a line each: files skipped, bytes left over, tensors the run did not dump.
     """
 
-    def __init__(self, records: Sequence[Record], format: str = "", variant: Any = None, path: Path | None = None):
+    def __init__(
+        self,
+        records: Sequence[Record],
+        format: str = "",
+        variant: Any = None,
+        path: Path | None = None,
+        notes: Iterable[str] = (),
+    ):
         self.records: tuple[Record, ...] = tuple(records)
         self.format = format
         self.variant = variant
         self.path = path
+        self.notes: tuple[str, ...] = tuple(notes)
         self._outputs: dict[str, Tensor] = {}
         for record in self.records:
             if record.io == "out" and not record.constant:
@@ -102,8 +111,10 @@ def open_dump(path: str | Path) -> Dump:
             return format.read(path)
     if not head and path.is_file():
         raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
-    what = "is a folder, not a dump" if path.is_dir() else "is not a dump of a known format"
-    raise FormatError(f"{path} {what} (known: {', '.join(formats())})")
+    if path.is_dir():
+        marks = [format.looks_for for format in formats().values() if format.looks_for]
+        raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
+    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(formats())})")
 
 
 def save_dump(dump: Dump | Iterable[Tensor | Record], path: str | Path, format: str | None = None) -> None:
@@ -131,6 +142,8 @@ def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
 def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
+    if path.exists() and not path.is_file():
+        raise FormatError(f"cannot read {path}: it is a device or a pipe; name a file or a folder")
     try:
         with open(path, "rb") as file:
             return file.read(HEAD_BYTES)

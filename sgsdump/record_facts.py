@@ -33,12 +33,13 @@ def record_of(
     """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
     io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut, _ = header
     known = layout if shape is None or len(shape) == 4 else None
-    info = TensorInfo(name, shape, dtype, known, _quant(word, scale, zero_point), op_type)
+    info = TensorInfo(name, shape, dtype, known, quant_of(word, scale, zero_point), op_type)
     return Record("in" if io == "in" else "out", slot, op_index, op_type, Tensor(info, load), constant, cut)
 
 
 @lru_cache(maxsize=4096)
-def _quant(word: str, scale: float, zero_point: int) -> Quant | None:
+def quant_of(word: str, scale: float, zero_point: int) -> Quant | None:
+    """What line0 says of quantisation; None for a plain float."""
     if word == "float" and scale == 0 and zero_point == 0:
         return None
     dtype = dtype_of(word)
@@ -52,14 +53,11 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
     """
     info = record.tensor.info
     quant = info.quant
-    if quant is None:
-        word = word_of(FLOAT32 if is_float else info.dtype)
-    else:
-        word = quant.type_name or (word_of(quant.dtype) if quant.dtype is not None else "unknown")
+    word = type_word(info, is_float)
     if word is None:
         raise ValuesError(f"tensor {info.name!r} is {info.dtype}, for which a SigmaStar dump has no type word")
     shape = info.shape if shaped else None
-    if shape is not None and _is_transposed(info, layout):
+    if shape is not None and is_transposed(info, layout):
         shape = nhwc_shape(shape) if layout == NHWC else nchw_shape(shape)
     scale = 0.0 if quant is None else float(np.ravel(quant.scale)[0])
     zero_point = 0 if quant is None else int(quant.zero_point)
@@ -79,6 +77,14 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
     )
 
 
+def type_word(info: TensorInfo, is_float: bool) -> str | None:
+    """The word behind ``type:``; None when the container has none for the tensor's type."""
+    quant = info.quant
+    if quant is None:
+        return word_of(FLOAT32 if is_float else info.dtype)
+    return quant.type_name or (word_of(quant.dtype) if quant.dtype is not None else "unknown")
+
+
 def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     """The flat values to write: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
 
@@ -87,7 +93,7 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
     """
     tensor = record.tensor
     info = tensor.info
-    transposed = _is_transposed(info, layout)
+    transposed = is_transposed(info, layout)
     if not is_float:
         if info.quant is not None and info.quant.dtype not in (None, info.dtype):
             raise ValuesError(
@@ -107,7 +113,8 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
     return np.ascontiguousarray(array).reshape(-1)
 
 
-def _is_transposed(info: TensorInfo, layout: str) -> bool:
+def is_transposed(info: TensorInfo, layout: str) -> bool:
+    """Whether a 4-D tensor is of the other layout than that of the file."""
     return info.layout in (NHWC, NCHW) and info.layout != layout and info.shape is not None and len(info.shape) == 4
 
 

@@ -135,6 +135,14 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
     return (stored.astype(np.int64) - quant.zero_point).astype(np.float32) * scale
 
 
+def same_quant(one: Quant | None, other: Quant | None) -> bool:
+    """Whether two ways of dequantising are equal in every field, scales per channel compared one by one."""
+    if one is None or other is None:
+        return one is other
+    plain = [(q.dtype, q.zero_point, q.axis, q.exact, q.type_name) for q in (one, other)]
+    return plain[0] == plain[1] and np.array_equal(one.scale, other.scale)
+
+
 def _is_padded(nbytes: int, shape: tuple[int, ...], dtype: np.dtype) -> bool:
     """True when an integer payload has the size of a buffer padded to 16 bytes of channels, rounded up to 64."""
     if dtype.kind not in "biu" or not shape:

@@ -16,13 +16,14 @@ The end of a file is a record boundary like any other, so a file cut exactly the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from sgsdump.dump import Dump, Record
+from sgsdump.element import is_integer
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.format import Format
 from sgsdump.mapped_file import loader, map_file
@@ -41,6 +42,7 @@ from sgsdump.record_header import (
     holds_text,
     parse_header,
 )
+from sgsdump.record_losses import REFUSED, lost
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
 
@@ -182,9 +184,7 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
         group: Group | None = None
         size = number = 0
         for record in records:
-            if variant is None:
-                info = record.tensor.info
-                variant = BinVariant(is_float=info.quant is None or info.dtype.kind == "f")
+            variant = variant or _usual(record)
             if not number:
                 file.write(b"isFloat: %d\n" % variant.is_float)
             if variant.ending == "group" and group is not None:
@@ -197,6 +197,20 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
             raise OutputError(f"cannot write {path}: there is no tensor to write")
         if group is not None:
             file.write(END_SHORT)
+
+
+def _usual(first: Record) -> BinVariant:
+    info = first.tensor.info
+    return BinVariant(is_float=info.quant is None or not is_integer(info.dtype))
+
+
+def loses(records: Sequence[Record], variant: BinVariant | None) -> Iterator[tuple[Record, str]]:
+    """What a dump of this variant cannot hold; see ``Format.loses``."""
+    for record in records:
+        variant = variant or _usual(record)
+        yield from ((record, what) for what in lost(record, variant.shaped, variant.is_float))
+        if variant.ending == "none" and record.io == "in":
+            yield record, f"is an input, which the ONNX and Caffe dumpers' form has no place for: {REFUSED}"
 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant) -> tuple[Group | None, int]:
@@ -222,4 +236,4 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
     return None, size
 
 
-FORMAT = Format("sigmastar_bin", recognises, read, write)
+FORMAT = Format("sigmastar_bin", recognises, read, write, loses)

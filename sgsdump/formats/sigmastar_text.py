@@ -15,7 +15,7 @@ parameters are left out: their body is empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from sgsdump.dump import Dump, Record
+from sgsdump.element import is_integer
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.format import Format
 from sgsdump.layout import NCHW, NHWC
@@ -40,6 +41,7 @@ from sgsdump.record_header import (
     parse_header,
     starts_rows,
 )
+from sgsdump.record_losses import lost
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW
@@ -218,10 +220,7 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
     with replacing(Path(path)) as file:
         number = 0
         for record in records:
-            if variant is None:
-                info = record.tensor.info
-                is_float = info.quant is None or info.dtype.kind == "f"
-                variant = FRAMEWORK if is_float else TextVariant(is_float=False, shaped=True)
+            variant = variant or _usual(record)
             if not number and variant.head:
                 file.write(b"isFloat: %d\n" % variant.is_float)
             _write_one(file, record, number, variant)
@@ -229,6 +228,21 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
             del record
         if not number:
             raise OutputError(f"cannot write {path}: there is no tensor to write")
+
+
+def _usual(first: Record) -> TextVariant:
+    info = first.tensor.info
+    is_float = info.quant is None or not is_integer(info.dtype)
+    return FRAMEWORK if is_float else TextVariant(is_float=False, shaped=True)
+
+
+def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[tuple[Record, str]]:
+    """What a string dump of this variant cannot hold; see ``Format.loses``."""
+    for record in records:
+        variant = variant or _usual(record)
+        yield from ((record, what) for what in lost(record, variant.shaped, variant.is_float, variant.layout))
+        if variant.is_float:
+            yield record, "is printed with six decimals"
 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
@@ -271,4 +285,4 @@ def _rows(values: np.ndarray, signed_nan: bool) -> bytes:
     return (rows % tuple(values.tolist())).encode()
 
 
-FORMAT = Format("sigmastar_text", recognises, read, write)
+FORMAT = Format("sigmastar_text", recognises, read, write, loses)
