@@ -99,11 +99,13 @@ class Extractor:
         graph.value_info.extend(self._declared[name] for name in made)
         return model
 
-    def last_inputs(self, output_names: Sequence[str], depth: int) -> list[str]:
+    def last_inputs(self, output_names: Sequence[str], depth: int | None) -> list[str] | None:
         """Where to cut so that the sub-model of ``output_names`` keeps the last ``depth`` nodes that lead to them.
 
-        Constant nodes are not counted and never cut off: they are weights. Raises ConfigError.
+        Constant nodes are not counted and never cut off: they are weights. None cuts nowhere. Raises ConfigError.
         """
+        if depth is None:
+            return None
         if depth < 1:
             raise ConfigError(f"a depth of {depth} nodes leaves nothing of the graph; give 1 or more")
         for name in output_names:
@@ -115,6 +117,14 @@ class Extractor:
         reads = dict.fromkeys(name for index in kept for name in self._reads(index) if name not in made)
         reads |= dict.fromkeys(name for name in output_names if name not in made)
         return [name for name in reads if not self._is_weight(name)]
+
+    def type_of(self, name: str) -> onnx.TypeProto | None:
+        """The type of a tensor by inference over the whole model, or as declared; None where nobody knows it."""
+        declared = self._declared.get(name)
+        for kind in (self._inferred.get(name), declared.type if declared else None):
+            if kind is not None and is_known(kind):
+                return kind
+        return None
 
     def _reads(self, index: int) -> list[str]:
         """What a node needs, its own inputs first and in order."""
@@ -227,12 +237,8 @@ class Extractor:
             for info in (self._inputs.get(name), self._declared.get(name)):
                 if info is not None and is_known(info.type):
                     return info
-        kind = types.get(name)
-        if kind is None and name in self._dense:
-            kind = tensor_type(self._dense[name])
-        if not is_known(kind):
-            kind = self._inferred.get(name)
-        if not is_known(kind):
+        kind = types.get(name) or self.type_of(name)
+        if kind is None:
             raise ModelError(
                 f"cannot cut the model at {name!r}: neither the model nor shape inference knows its element type; "
                 f"cut at another tensor, or give its type"
