@@ -16,7 +16,7 @@ The JSON (indent 4) has the tool's own keys::
     tensor_info       dtype, shape, has_nan, has_inf, mean, median, min, max
 
 and ours beside them: ``file`` (below the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false
-where the tensor cannot be given at all). Statistics that are not finite are the strings "nan", "inf" and "-inf", because
+where the tensor cannot be given at all). Statistics that are not finite are the strings "nan", "inf" and "-inf":
 strict JSON has no such numbers; the bare NaN and Infinity that the tool itself writes are read as well.
 
 A name is made a file name by percent-encoding what file systems do not take (and ``%``), which ``named`` undoes; a name

@@ -31,7 +31,7 @@ from sgsdump.pipelining.console_lines import input_line, output_line
 from sgsdump.pipelining.dump_folder import DumpFolder
 from sgsdump.pipelining.given_inputs import Given, InputSource
 from sgsdump.pipelining.not_dumped import NotDumped, why_no_array
-from sgsdump.pipelining.random_inputs import InputDefaults
+from sgsdump.pipelining.random_inputs import DEFAULTS, InputDefaults
 from sgsdump.pipelining.run import FAST, MODES, ExecutorConfigs, run
 from sgsdump.pipelining.selection import Place, by_name, select
 from sgsdump.pipelining.topology_index import NodeOutput, node_outputs
@@ -57,7 +57,7 @@ class Pipeline:
     told                gets each line of the console, without a line end.
     progress            called with (done, in all) while a dump runs.
 
-    failures            what failed so far, in the present folder; ``not_dumped`` the same and what cannot be given at all.
+    not_dumped          what was not dumped so far, in the present run; ``failures`` those of it that are errors.
 
     Raises ConfigError for an unknown mode or executor, ModelError for a model that cannot be read.
     """
@@ -72,7 +72,7 @@ class Pipeline:
         execute_configs: Mapping[str, Any] | None = None,
         mode: str = FAST,
         *,
-        defaults: InputDefaults = InputDefaults(),
+        defaults: InputDefaults = DEFAULTS,
         shapes: Mapping[str, Sequence[int]] | None = None,
         model_dtype: str = "",
         told: Callable[[str], None] | None = None,

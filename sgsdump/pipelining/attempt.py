@@ -25,6 +25,9 @@ class ExecutorConfigs:
     execute: Configs = field(default_factory=dict)
 
 
+NO_CONFIGS = ExecutorConfigs()
+
+
 @dataclass(frozen=True)
 class Failed:
     """Why a model did not load or run, in one line."""

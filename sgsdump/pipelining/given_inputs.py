@@ -17,7 +17,7 @@ from sgsdump.errors import ConfigError, InputError
 from sgsdump.family import hint
 from sgsdump.feed import check_feed
 from sgsdump.input_spec import InputSpec, shape_text
-from sgsdump.pipelining.random_inputs import InputDefaults, Number, Range, draw, full_range
+from sgsdump.pipelining.random_inputs import DEFAULTS, InputDefaults, Number, Range, draw, full_range
 
 RANGE_KEYS = ("seed", "low", "high")
 
@@ -48,7 +48,7 @@ def give(
     specs: Sequence[InputSpec],
     source: InputSource,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    defaults: InputDefaults = InputDefaults(),
+    defaults: InputDefaults = DEFAULTS,
 ) -> dict[str, Given]:
     """Every input of a model, in its order.
 

@@ -4,8 +4,8 @@ A back-end that fuses operators shows a tensor in the middle of a fused group on
 is the single output of a model that ends in it, the group that ends in it is fused as in the whole model, so at least
 one sub-model holds every fused group whole.
 
-A sub-model need not begin at the model's inputs for that. It holds the nodes nearest to its tensor, ``WHOLE`` of them at
-least, and is fed with the tensors dumped before it: any group of up to that many nodes is in it (epilogues of a
+A sub-model need not begin at the model's inputs for that. It holds the nodes nearest to its tensor, ``WHOLE`` of them
+at least, and is fed with the tensors dumped before it: any group of up to that many nodes is in it (epilogues of a
 convolution have about 6, a GELU or LayerNormalization 9, an attention block about 20). So the cost of a dump grows with
 the number of tensors and not with its square. Where only some tensors are wanted, a sub-model reaches back to the last
 ones dumped, or to the inputs.

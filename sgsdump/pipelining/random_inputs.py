@@ -29,6 +29,9 @@ class InputDefaults:
     int_max: int = 100
 
 
+DEFAULTS = InputDefaults()
+
+
 @dataclass(frozen=True)
 class Range:
     """Where one input's values come from: low to high, both included for integers. None stands for the default."""
@@ -38,17 +41,26 @@ class Range:
     high: Number | None = None
 
 
-def full_range(spec: InputSpec, given: Range, defaults: InputDefaults) -> Range:
+@dataclass(frozen=True)
+class Bounds:
+    """A range with nothing left open."""
+
+    seed: int
+    low: Number
+    high: Number
+
+
+def full_range(spec: InputSpec, given: Range, defaults: InputDefaults) -> Bounds:
     """``given`` with the defaults of the input's dtype put in. Raises ConfigError when low is above high."""
     low, high = _default_bounds(spec, defaults)
     low = low if given.low is None else given.low
     high = high if given.high is None else given.high
     if not low <= high:
         raise ConfigError(f"the range of the input {spec.name!r} goes from {low} to {high}; low is at most high")
-    return Range(defaults.seed if given.seed is None else given.seed, low, high)
+    return Bounds(defaults.seed if given.seed is None else given.seed, low, high)
 
 
-def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Range) -> np.ndarray:
+def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
     """An array of the input's dtype and this shape; ``bounds`` is a ``full_range``.
 
     Raises ConfigError for a range or seed that the dtype cannot hold, InputError for an input of text.
@@ -60,14 +72,21 @@ def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Range) -> np.ndarray:
         generator = np.random.default_rng(bounds.seed)
         if kind == "f":
             return generator.uniform(bounds.low, bounds.high, shape).astype(spec.dtype)
+        low, high = _whole(bounds.low), _whole(bounds.high)
         if kind == "b":
-            return generator.integers(bounds.low, bounds.high, shape, endpoint=True).astype(np.bool_)
-        return generator.integers(bounds.low, bounds.high, shape, dtype=spec.dtype.type, endpoint=True)
+            return generator.integers(low, high, shape, endpoint=True).astype(np.bool_)
+        return generator.integers(low, high, shape, dtype=spec.dtype.type, endpoint=True)
     except (ValueError, OverflowError, TypeError) as error:
         raise ConfigError(
             f"the input {spec.name!r} ({spec.dtype}) cannot be drawn from {bounds.low} to {bounds.high} "
             f"with the seed {bounds.seed}: {error}"
         ) from None
+
+
+def _whole(bound: Number) -> int:
+    if bound != int(bound):
+        raise ValueError("not a whole number")
+    return int(bound)
 
 
 def _default_bounds(spec: InputSpec, defaults: InputDefaults) -> tuple[Number, Number]:

@@ -17,7 +17,7 @@ from sgsdump.executor import Executor, Layer, Progress, runners
 from sgsdump.family import hint
 from sgsdump.feed import check_feed
 from sgsdump.model import graph_inputs
-from sgsdump.pipelining.attempt import ExecutorConfigs, opened
+from sgsdump.pipelining.attempt import NO_CONFIGS, ExecutorConfigs, opened
 from sgsdump.pipelining.fast import fast_steps
 from sgsdump.pipelining.isolated import isolated_steps
 from sgsdump.pipelining.not_dumped import NotDumped, inside_bodies
@@ -41,7 +41,7 @@ def run(
     feed: Mapping[str, np.ndarray],
     names: Sequence[str] | None = None,
     mode: str = FAST,
-    configs: ExecutorConfigs = ExecutorConfigs(),
+    configs: ExecutorConfigs = NO_CONFIGS,
     progress: Progress | None = None,
 ) -> Iterator[Layer | NotDumped]:
     """The wanted tensors of one run, in an order in which they can be computed.
@@ -65,7 +65,7 @@ def run(
             yield lost
     if not wanted:
         return
-    if executor == "ort" and mode == FAST and configs == ExecutorConfigs():
+    if executor == "ort" and mode == FAST and configs == NO_CONFIGS:
         yield from _by_runner(model, feed, wanted, progress)
         return
     lineage = Lineage(model.proto)

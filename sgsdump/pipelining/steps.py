@@ -1,8 +1,8 @@
 """Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
 
 A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
-wherever a value is already at hand. What could not be had, or cannot be fed (sequences, text, 8-bit floats), is no place
-to cut: the step then reaches further back and makes it itself.
+wherever a value is already at hand. What could not be had, or cannot be fed (sequences, text, 8-bit floats), is no
+place to cut: the step then reaches further back and makes it itself.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class _StepRunner:
     def _values(self, asks: Sequence[str], whole: int, reads: tuple[str, ...] | None) -> list[Any] | Failed:
         if not reads:
             reads = self._lineage.reads(asks, self.live, whole)
-        types = {name: kind for name in asks if is_known(kind := self._types.get(name))}
+        types = {name: self._types[name] for name in asks if is_known(self._types.get(name))}
         types |= {name: self._type_of(name) for name in reads}
         try:
             proto = self._lineage.extractor.extract(reads, asks, types)
