@@ -9,6 +9,7 @@ COMMANDS = Family(
     "command",
     {
         "dump": "sgsdump.commands.dump",
+        "pipeline": "sgsdump.commands.pipeline",
         "calibrate": "sgsdump.commands.calibrate",
         "simulate": "sgsdump.commands.simulate",
         "compare": "sgsdump.commands.compare",

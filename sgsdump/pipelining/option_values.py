@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sgsdump.errors import ConfigError
 from sgsdump.family import hint
+from sgsdump.pipelining.selection import Place
 
 
 def shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -54,12 +55,12 @@ def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
     return {name: Path(file) for name, file in found.items()}
 
 
-def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, tuple[float, float]]:
+def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, dict[str, float]]:
     """``[["0", "1"], ["x", "0", "255"]]`` -> low and high of each input named, and of all of ``names`` when none is.
 
     A range with a name goes before one without. Raises ConfigError.
     """
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, dict[str, float]] = {}
     for group in sorted(groups, key=len):
         *named, low, high = group if len(group) in (2, 3) else ("", "")
         limits = _number(low), _number(high)
@@ -67,11 +68,11 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
             raise ConfigError(f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order")
         if named and named[0] not in names:
             raise ConfigError(f"--range: the model has no input {named[0]!r}{hint(named[0], list(names))}")
-        found |= dict.fromkeys(named or names, limits)
+        found |= {name: dict(zip(("low", "high"), limits)) for name in named or names}
     return found
 
 
-def place(position: str | None, name: str | None, what: str) -> str | int | None:
+def place(position: str | None, name: str | None, what: str) -> Place | None:
     """Where a range begins or ends: an index when ``position`` is a whole number, else a tensor's name.
 
     ``name`` is always a name, be it of digits only. Raises ConfigError when both are given.
@@ -85,6 +86,6 @@ def place(position: str | None, name: str | None, what: str) -> str | int | None
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
     except ValueError:
         return math.nan

@@ -48,7 +48,10 @@ def test_bad_input_files(text: str, said: str) -> None:
 
 
 def test_a_named_range_goes_before_one_for_all() -> None:
-    assert ranges([["x", "-1", "1"], ["0", "255"]], ["x", "y"]) == {"x": (-1, 1), "y": (0, 255)}
+    assert ranges([["x", "-1", "1"], ["0", "255"]], ["x", "y"]) == {
+        "x": {"low": -1, "high": 1},
+        "y": {"low": 0, "high": 255},
+    }
     assert ranges([], ["x"]) == {}
 
 

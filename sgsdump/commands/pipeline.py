@@ -1,0 +1,188 @@
+"""Pipeline: dump the tensors of an ONNX model as one executor computes them, and hold them against other runs.
+
+`full` dumps every tensor, `range` those between two (both included), `list` the named ones, `once` one alone.
+Each becomes a .npy file of the model's own dtype and layout in ./EXECUTOR_dump/outputs, with dump_info.json beside.
+Inputs are random (one seed, the same values each time) unless -i, --input-dir or --inputs-from gives them.
+
+-cd compares with the files of another run: difference and a verdict per tensor. With -g too, the three-way comparison:
+pass where the error against the golden (float32) run is within input-tag times that of the run of -cd (float16).
+
+examples:
+  sgsdump pipeline full -d net.onnx -o golden
+  sgsdump pipeline full -d net.onnx -mt float16 -o half
+  sgsdump pipeline full -d net.onnx -f reference -cd half -g golden -t 10
+  sgsdump pipeline range -d net.onnx -b conv1 -s 10
+  sgsdump pipeline full -d net.onnx --op-type Conv --name-pattern 'c*'
+  sgsdump pipeline list -d net.onnx -n conv1 c2
+  sgsdump pipeline once -d net.onnx -n conv1 --print-ir --save-test-case conv1_case
+  sgsdump pipeline full -d net.onnx --bisect reference
+
+Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold, 2 on trouble.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.executor import Progress
+    from sgsdump.pipeline_job import Job
+
+HELP = "every tensor of an ONNX model as an executor computes it; golden comparison"
+KINDS = {
+    "full": "every tensor, or every STEP-th",
+    "once": "one tensor",
+    "range": "the tensors between two, both included",
+    "list": "the tensors named",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="kind", metavar="full|once|range|list", required=True)
+    for kind, what in KINDS.items():
+        sub = commands.add_parser(kind, help=what, description=f"Dump {what}. See also: sgsdump pipeline --help")
+        _add_what(sub, kind)
+        _add_run(sub)
+        _add_inputs(sub)
+        _add_comparison(sub)
+
+
+def _add_what(sub: argparse.ArgumentParser, kind: str) -> None:
+    sub.add_argument("-d", "--model", type=Path, required=True, metavar="MODEL", help="ONNX, or Caffe's .prototxt")
+    sub.add_argument("--weight_file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
+    if kind == "once":
+        sub.add_argument("-n", "--name", dest="names", nargs=1, required=True, help="the tensor to dump")
+        sub.add_argument("--print-ir", action="store_true", help="print the graph that leads to it")
+        sub.add_argument(
+            "--save-test-case",
+            dest="test_case",
+            type=Path,
+            metavar="DIR",
+            help="its sub-model, inputs, expected output",
+        )
+        sub.add_argument("--depth", type=int, metavar="N", help="of both: only the last N nodes")
+        return
+    if kind == "list":
+        sub.add_argument("-n", "--name", dest="names", nargs="+", required=True, help="the tensors to dump")
+        return
+    if kind == "range":
+        for what, short in (("begin", "-b"), ("end", "-e")):
+            sub.add_argument(short, f"--{what}", metavar="I|NAME", help=f"topological index or name to {what} with")
+            sub.add_argument(f"{short}s", f"--{what}-string", metavar="NAME", help="the same, always a name")
+    sub.add_argument("-s", "--step", type=int, default=1, help="every STEP-th tensor (%(default)s)")
+    sub.add_argument("--name-pattern", metavar="PATTERN", help="tensors so named: * any text, ? a character")
+    sub.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
+    sub.add_argument("--bisect", metavar="EXECUTOR", help="find the first tensor in which EXECUTOR differs; no dump")
+    sub.add_argument("--threshold", type=float, default=1e-3, help="of --bisect: diff2 above it differs (%(default)s)")
+
+
+def _add_run(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "-f", "--executor", default="ort", help="ort (default), reference, openvino, tvm, sdaa, or a plug-in's name"
+    )
+    sub.add_argument(
+        "--mode",
+        choices=["fast", "isolated"],
+        default="fast",
+        help="one pass in segments, or each tensor from a sub-model of its own (%(default)s)",
+    )
+    sub.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 runs a float16 copy of the model")
+    sub.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
+    sub.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor")
+    sub.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
+
+
+def _add_inputs(sub: argparse.ArgumentParser) -> None:
+    inputs = sub.add_argument_group("inputs (default: random, seed 42)")
+    inputs.add_argument("-i", "--input-file", metavar="NAME:FILE.npy", help="arrays; several with commas between")
+    inputs.add_argument("--input-dir", type=Path, metavar="DIR", help="folder with NAME.npy for every input")
+    inputs.add_argument("--inputs-from", type=Path, metavar="JSON", help="the random inputs of a dump_info.json")
+    inputs.add_argument("--seed", type=int, metavar="N", help="seed of the random inputs (42)")
+    inputs.add_argument(
+        "--range",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="V",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (floats 0 1, integers 0 100)",
+    )
+    inputs.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"
+    )
+
+
+def _add_comparison(sub: argparse.ArgumentParser) -> None:
+    comparison = sub.add_argument_group("comparison")
+    comparison.add_argument("-cd", "--compare-dir", type=Path, metavar="DIR", help="dump to hold the outputs against")
+    comparison.add_argument("-g", "--golden-dir", type=Path, metavar="DIR", help="golden dump, makes it three-way")
+    comparison.add_argument(
+        "-t", "--input-tag", type=float, metavar="X", help="pass within X times the error of -cd against golden (10)"
+    )
+    comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
+    comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="diff2 above it is listed (1e-3)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import fields
+
+    from sgsdump.pipeline_job import Job
+
+    given = {field.name: getattr(args, field.name) for field in fields(Job) if hasattr(args, field.name)}
+    return dump(Job(**given))
+
+
+def dump(job: Job) -> int:
+    """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says."""
+    from sgsdump import dump_info
+    from sgsdump.pipeline_job import check, dump_chosen, ir, pipeline, save_case
+    from sgsdump.reports.pipeline_lines import random_lines, summary_lines
+
+    check(job)
+    with _bar(f"{job.kind} {job.executor}") as progress:
+        run = pipeline(job, _say, progress)
+        if job.print_ir:
+            _say(ir(job, run))
+        dump_chosen(job, run)
+    written = dump_info.read(job.folder)
+    for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
+        _say(line)
+    if job.test_case:
+        save_case(job, run)
+        _say(f"{job.test_case}: the test case of {job.names[0]}")
+    close = _compare(job) if job.compare_dir else True
+    return 1 if run.failures or not close else 0
+
+
+def _compare(job: Job) -> bool:
+    """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
+    from sgsdump.output import replacing
+    from sgsdump.pipeline_job import compare, holds
+    from sgsdump.progress import counted
+    from sgsdump.reports import golden_log
+
+    found = compare(job, lambda rows, total: counted(rows, "compare", "tensor", total))
+    _say(golden_log.golden_lines(found).removesuffix("\n"))
+    log = job.log or job.folder / "compare_result.log"
+    for path, text in ((log, golden_log.render(found)),):
+        with replacing(path) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+    failed = sum(not row.passes for row in found.rows)
+    _say(f"{log}: {len(found.rows)} compared, {len(found.rows) - failed} pass, {failed} do not")
+    return holds(job, found)
+
+
+def _bar(what: str) -> AbstractContextManager[Progress | None]:
+    """A progress bar, unless the lines themselves show on the terminal how far it is."""
+    from sgsdump.progress import counter
+
+    return nullcontext() if sys.stdout.isatty() else counter(what, "step")
+
+
+def _say(text: str) -> None:
+    """Print, with what the terminal cannot show (names in another script) as escapes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,0 +1,43 @@
+"""What the pipeline prints at the end of a run: what was drawn at random, what was not dumped, where the files are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sgsdump.dump_info import InputEntry, OutputEntry
+
+
+def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
+    """How the random inputs were drawn, so that nobody takes them for given ones."""
+    return [
+        f"input {entry.name} is random: seed {entry.seed}, from {entry.low} to {entry.high}"
+        for entry in inputs
+        if not entry.use_external
+    ]
+
+
+def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
+    """How many tensors were dumped, what was not and why, what is not finite, and where the files are."""
+    dumped = [entry for entry in outputs if entry.error is None]
+    lines = [
+        f"{'failed' if entry.failed else 'not dumped'}: {entry.name}{_operator(entry)}: {entry.error}"
+        for entry in outputs
+        if entry.error is not None
+    ]
+    for entry in dumped:
+        if entry.facts and (entry.facts.has_nan or entry.facts.has_inf):
+            what = " and ".join(["NaN"] * entry.facts.has_nan + ["Inf"] * entry.facts.has_inf)
+            lines.append(f"not finite: {entry.name}: holds {what}")
+    failed = sum(entry.failed for entry in outputs)
+    lost = len(outputs) - len(dumped) - failed
+    counts = [
+        f"{len(dumped)} dumped",
+        *([f"{lost} not dumped"] if lost else []),
+        *([f"{failed} failed"] if failed else []),
+    ]
+    return [*lines, f"{folder}: {len(outputs)} tensors, {', '.join(counts)}"]
+
+
+def _operator(entry: OutputEntry) -> str:
+    return f" ({entry.op_type})" if entry.op_type else ""

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Dump the tensors of an ONNX model one by one and compare them, as the SDAA dump_tools.py does.
+
+dump_tools.py dump_full  -f ort|sdaa -d MODEL.onnx [-s STEP]
+dump_tools.py dump_once  -f ort|sdaa -d MODEL.onnx -n NAME
+dump_tools.py dump_range -f ort|sdaa -d MODEL.onnx [-b I | -bs NAME] [-e I | -es NAME] [-s STEP]
+dump_tools.py dump_list  -f ort|sdaa -d MODEL.onnx -n NAME [NAME ...]
+
+The dump goes to ./ort_dump (./sdaa_dump ...), the comparison to ./compare_result.log, .csv and .json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from sgsdump.cli import exit_status
+
+    args = arguments().parse_args(argv)
+    return exit_status("dump_tools.py", lambda: run(args))
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.pipeline import dump
+    from sgsdump.pipeline_job import Job
+
+    # The back-ends with a language of their own show it for a single tensor.
+    shown = args.kind == "once" and args.executor != "ort"
+    return dump(Job(**vars(args), print_ir=shown, log=Path("compare_result.log"), judge=False))
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="kind", metavar="dump_full|dump_once|dump_range|dump_list", required=True)
+    for kind in ("full", "once", "range", "list"):
+        sub = commands.add_parser(f"dump_{kind}")
+        sub.set_defaults(kind=kind)
+        _common(sub)
+        if kind in ("full", "range"):
+            sub.add_argument("-s", "--step", type=int, default=1, help="every STEP-th tensor (%(default)s)")
+        if kind in ("once", "list"):
+            several = {"nargs": "+"} if kind == "list" else {"nargs": 1}
+            sub.add_argument("-n", "--output_name", dest="names", required=True, metavar="NAME", **several)
+        if kind == "range":
+            sub.add_argument("-b", "--begin", metavar="I", help="topological index to begin with")
+            sub.add_argument("-e", "--end", metavar="I", help="topological index to end with")
+            sub.add_argument("-bs", "--begin_string", metavar="NAME", help="name of the tensor to begin with")
+            sub.add_argument("-es", "--end_string", metavar="NAME", help="name of the tensor to end with")
+    return parser
+
+
+def _common(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "-f", "--frame_type", dest="executor", required=True, metavar="EXECUTOR", help="ort, sdaa, any other"
+    )
+    sub.add_argument("-d", "--onnx_dir", dest="model", type=Path, required=True, metavar="MODEL", help="ONNX model")
+    sub.add_argument("-mt", "--model_type", metavar="TYPE", help="float16 runs a float16 copy of the model")
+    sub.add_argument("-i", "--input_file", metavar="NAME:FILE.npy", help="inputs; several with commas between")
+    sub.add_argument("-p", "--passed_path", type=Path, metavar="FILE.py", help="sdaa: file of passes to run")
+    sub.add_argument("-cd", "--compare_dir", type=Path, metavar="DIR", help="files to compare the outputs with")
+    sub.add_argument("-g", "--golden_dir", type=Path, metavar="DIR", help="golden files, for the three-way comparison")
+    sub.add_argument("-t", "--input_tag", type=float, metavar="X", help="pass within X times the golden's error (10)")
+    sub.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
+    sub.add_argument("-t2", "--th2", type=float, metavar="X", help="diff2 above it is listed in the summary (1e-3)")
+
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
+    sys.exit(main())
