@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,18 +228,20 @@ class Pipeline:
     ) -> dict[str, np.ndarray]:
         """Dump what comes and tell of it; the arrays by name, when they are to be kept."""
         kept: dict[str, np.ndarray] = {}
+        rest = iter(layers)
+        # What is wrong from the start is so before an earlier dump is set aside.
+        first = list(islice(rest, 1))
         dump = self._folder()
         try:
-            for layer in layers:
+            for layer in chain(first, rest):
                 place = places.get(layer.name)
                 self.not_dumped = [lost for lost in self.not_dumped if lost.name != layer.name]
                 if isinstance(layer, NotDumped):
                     self.not_dumped.append(layer)
                     dump.put_lost(layer, place, with_index)
                     continue
-                place = place or NodeOutput(-1, layer.name, layer.node, layer.op_type, ())
-                dump.put_output(place, layer.array, with_index)
-                index = place.index if with_index else None
+                dump.put_output(layer, place, with_index)
+                index = place.index if with_index and place is not None else None
                 self._told(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
                 if keep:
                     kept[layer.name] = layer.array

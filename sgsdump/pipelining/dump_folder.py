@@ -21,6 +21,7 @@ import numpy as np
 from sgsdump import dump_info
 from sgsdump.dump_info import DumpInfo, InputEntry, OutputEntry
 from sgsdump.errors import OutputError
+from sgsdump.executor import Layer
 from sgsdump.layout import NCHW
 from sgsdump.output import check_folder, make_folder, replacing, set_aside
 from sgsdump.pipelining.given_inputs import Given
@@ -57,21 +58,24 @@ class DumpFolder:
         self._inputs[name] = InputEntry(name, facts, given.seed, given.low, given.high, given.use_external, file)
         self._flush_if_due()
 
-    def put_output(self, output: NodeOutput, array: np.ndarray, with_index: bool) -> None:
-        file = self._file(output, with_index)
-        _save(self.root / file, array)
-        layout = NCHW if array.ndim == 4 else None
-        self._outputs[output.name, with_index] = OutputEntry(
-            *(output.name, dump_info.facts(array), output.node, output.op_type, output.inputs),
-            *(output.index, file, layout),
-        )
+    def put_output(self, layer: Layer, place: NodeOutput | None, with_index: bool) -> None:
+        """A tensor; ``place`` is None for one that has no topological index, ``with_index`` puts it in the file's name.
+
+        A 4-D tensor is noted as NCHW, ONNX's own layout.
+        """
+        file = _file(layer.name, place, with_index)
+        _save(self.root / file, layer.array)
+        index, inputs = (None, ()) if place is None else (place.index, place.inputs)
+        layout = NCHW if layer.array.ndim == 4 else None
+        facts = dump_info.facts(layer.array)
+        entry = OutputEntry(layer.name, facts, layer.node, layer.op_type, inputs, index, file, layout)
+        self._outputs[layer.name, with_index] = entry
         self._flush_if_due()
 
-    def put_lost(self, lost: NotDumped, output: NodeOutput | None, with_index: bool) -> None:
-        """Say why a tensor is not there; ``output`` is None for one without an index."""
-        index = None if output is None else output.index
-        if output is not None:
-            (self.root / self._file(output, with_index)).unlink(missing_ok=True)
+    def put_lost(self, lost: NotDumped, place: NodeOutput | None, with_index: bool) -> None:
+        """Why a tensor is not there; arguments as of ``put_output``."""
+        (self.root / _file(lost.name, place, with_index)).unlink(missing_ok=True)
+        index = None if place is None else place.index
         self._outputs[lost.name, with_index] = OutputEntry(
             lost.name, None, lost.node, lost.op_type, topo_index=index, error=lost.reason, failed=lost.failed
         )
@@ -83,10 +87,6 @@ class DumpFolder:
         dump_info.write(info, self.root)
         self._written = time.monotonic()
 
-    def _file(self, output: NodeOutput, with_index: bool) -> str:
-        index = output.index if with_index else None
-        return f"{dump_info.OUTPUTS}/{dump_info.outputs_file(index, output.name)}"
-
     def _flush_if_due(self) -> None:
         if time.monotonic() - self._written >= SECONDS:
             self.flush()
@@ -95,6 +95,11 @@ class DumpFolder:
 def is_dump(root: Path) -> bool:
     """Whether a folder holds a dump, or what is left of one."""
     return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
+
+
+def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
+    index = place.index if with_index and place is not None else None
+    return f"{dump_info.OUTPUTS}/{dump_info.outputs_file(index, name)}"
 
 
 def _save(path: Path, array: np.ndarray) -> None:

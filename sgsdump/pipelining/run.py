@@ -105,11 +105,11 @@ def _by_runner(
             yield NotDumped(skip.name, nodes[skip.name], skip.op_type, skip.reason, skip.failed)
 
     for layer in runner.run(feed, wanted, progress):
+        yield from lost()
         missing.discard(layer.name)
         yield layer
         if not missing:
-            return
-        yield from lost()
-        if not missing:
-            return
+            break
     yield from lost()
+    if progress:
+        progress(len(model.proto.graph.node), len(model.proto.graph.node))

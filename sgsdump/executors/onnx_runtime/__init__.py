@@ -118,12 +118,10 @@ class SegmentRunner:
         if not part.makes:
             return {}
         lost = [name for name in part.reads if name not in live]
+        if lost and len(part.nodes) > 1:
+            return self._single(part, live)
         if lost:
-            return (
-                self._lost(part, f"needs {lost[0]!r}, which failed")
-                if len(part.nodes) == 1
-                else self._single(part, live)
-            )
+            return self._lost(part, f"needs {lost[0]!r}, which failed")
         absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
         whole = without_reading(part, absent)
         try:
@@ -131,14 +129,25 @@ class SegmentRunner:
             values = ready.session.run_with_ort_values(whole.makes, {name: live[name].value for name in whole.reads})
             types = {info.name: info.type for info in ready.session.get_outputs()}
         except REFUSALS as error:
-            if len(part.nodes) == 1:
-                raise ModelError(f"{self.model.path}: {called(part.nodes[0])} cannot run: {plain(error)}") from error
-        else:
-            return {n: _Live(v, type_proto(types[n], rank_of(v))) for n, v in zip(part.makes, values)}
+            if len(part.nodes) > 1:
+                return self._single(part, live)
+            why = f"{called(part.nodes[0])} cannot run: {plain(error)}"
+            if self._keep_going:
+                return self._lost(part, why)
+            raise ModelError(f"{self.model.path}: {why}") from error
+        return {n: _Live(v, type_proto(types[n], rank_of(v))) for n, v in zip(part.makes, values)}
+
+    def _single(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+        """Outputs of a segment's nodes, one node at a time."""
         made: dict[str, _Live] = {}
         for node in part.nodes:
             made |= self._made(segment([node], set(self._weights)), {**live, **made})
         return made
+
+    def _lost(self, part: Segment, reason: str) -> dict[str, _Live]:
+        for name in part.makes:
+            self.skipped[name] = Skip(name, part.nodes[0].op_type, reason, failed=True)
+        return {}
 
     def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> _Ready:
         types = {name: kind.SerializeToString() for name, kind in reads.items()}
