@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparing.align import Given, Pair, Unpaired, align
 from sgsdump.comparing.dataflow import with_rises
 from sgsdump.comparing.name_map import pairs_by_map
-from sgsdump.comparing.orientation import measure, without_overallocation
+from sgsdump.comparing.orientation import Measured, measure, without_overallocation
 from sgsdump.comparing.real_values import RealValues
 from sgsdump.comparing.row import Failed, Row, row_of
 from sgsdump.comparing.same_values import pairs_by_value
@@ -22,8 +22,10 @@ from sgsdump.comparing.twins import find_twins
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
+from sgsdump.metric import Metric, Settings, Tally, metrics
 from sgsdump.net_facts import with_layouts
 from sgsdump.sidecars.parse_net import ParseNet
+from sgsdump.vendor_metric import VendorMetrics, vendor_metrics
 
 Progress = Callable[[Iterable, int], Iterable]
 JUMP_SHARE = 0.1
@@ -81,6 +83,9 @@ def compare(
     net: ParseNet | None = None,
     name_map: Mapping[str, str] | None = None,
     match_by_value: bool = False,
+    extra: Sequence[str] = (),
+    settings: Settings | None = None,
+    compatible: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -90,11 +95,17 @@ def compare(
     net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
     name_map  benchmark name -> sample name, for pairs that names do not make.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
+    extra     names of further metrics (``metrics()``), for the rows' ``extra``; settings are theirs.
+    compatible  a vendor's tool (``vendor_metrics()``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
     progress  wraps the stream of finished pairs: ``progress(stream, total)``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
+    Raises ConfigError for an unknown metric or vendor's tool.
     """
+    further = {name: metrics()[name] for name in extra}
+    tallies = list(dict.fromkeys(metric.tally for metric in further.values() if metric.tally is not None))
+    vendor = vendor_metrics()[compatible] if compatible else None
     if net is not None:
         sample, benchmark = with_layouts(sample, net), with_layouts(benchmark, net)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
@@ -107,10 +118,11 @@ def compare(
             if pair.benchmark.io == "in":
                 a, b, cropped = without_overallocation(a, b)
                 notes.append(cropped)
-            sums, turned = measure(a, b)
+            found = measure(a, b, tallies, settings)
         except SgsdumpError as error:
             return Failed(pair, str(error))
-        return row_of(pair, sums, "; ".join(filter(None, [*notes, turned])))
+        row = row_of(pair, found.sums, "; ".join(filter(None, [*notes, found.note])))
+        return _with_extra(_with_vendor(row, found, vendor) if vendor else row, found, further)
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
         if match_by_value:
@@ -131,6 +143,22 @@ def compare(
         alignment.only_in_benchmark,
         tuple(failed),
     )
+
+
+def _with_extra(row: Row, found: Measured, further: Mapping[str, Metric]) -> Row:
+    """The row with further metrics, and how many values each left out."""
+    if not further:
+        return row
+    sources = {name: found.tallies[m.tally] if m.tally else found.sums for name, m in further.items()}
+    values = {name: metric.of(sources[name]) for name, metric in further.items()}
+    left_out = {name: tally.left_out for name, tally in sources.items() if isinstance(tally, Tally) and tally.left_out}
+    return replace(row, extra=values, left_out=left_out)
+
+
+def _with_vendor(row: Row, found: Measured, vendor: VendorMetrics) -> Row:
+    """The row with what the vendor's tool prints."""
+    printed = vendor(*(v.array if v.to_real is None else v.to_real(v.array) for v in (found.sample, found.benchmark)))
+    return replace(row, vendor=printed.values, vendor_message=printed.message)
 
 
 def _cores() -> int:

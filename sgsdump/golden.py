@@ -257,13 +257,12 @@ def _fitted(arrays: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
             found.append(array)
             continue
         try:
-            _, view, note = orient(last, array)
+            _, view, _ = orient(last, array)
         except ValuesError:
             shapes = ", ".join(f"{side} {array.shape}" for side, array in zip(names, arrays))
             raise ValuesError(f"shape mismatch: {shapes}") from None
         found.append(view.reshape(last.shape))
-        how = f" ({note})" if note else ""
-        notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}{how}")
+        notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}")
     return found, notes
 
 

@@ -43,4 +43,21 @@ def remark(row: Row) -> str:
         said.append(f"paired{by} with {row.sample_name!r} of the sample")
     if row.note:
         said.append(row.note)
+    if row.extra or row.vendor:
+        said += filter(None, [row.dtype_note, left_out(row), row.vendor_message])
     return "; ".join(said)
+
+
+def left_out(row: Row) -> str:
+    """How many values the extra metrics left out, "" for none."""
+    names: dict[int, list[str]] = {}
+    for name, count in row.left_out.items():
+        names.setdefault(count, []).append(name)
+    return "; ".join(
+        f"{count} values where only the benchmark is 0 left out of {', '.join(those)}" for count, those in names.items()
+    )
+
+
+def further(row: Row) -> dict[str, str]:
+    """The metrics that were asked for beyond the three, as a table shows them; a vendor's as it prints them."""
+    return {name: f"{value:.6g}" for name, value in row.extra.items()} | dict(row.vendor)

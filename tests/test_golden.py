@@ -206,7 +206,7 @@ def test_dumps_are_paired_as_compare_pairs_them():
     golden = dump(**{"a_b": x, "theirs": x})
     found = compare_golden(sample, benchmark, golden)
     (row,) = found.rows
-    assert (row.file, row.max_sw, row.verdict) == ("a/b.npy", 0.0, "warn") and "transposed" in row.note
+    assert (row.file, row.max_sw, row.verdict) == ("a/b.npy", 0.0, "warn") and "brought from [1, 3, 4, 2]" in row.note
     assert row.max_g == pytest.approx(1e-3, rel=1e-3)
     assert found.only_in_sample == ("mine.npy",) and found.only_in_benchmark == ("yours.npy",)
     assert found.only_in_golden == ("theirs.npy",) and found.not_in_golden == ()

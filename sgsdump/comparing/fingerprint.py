@@ -82,7 +82,7 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
     best: Match | None = None
     for record, other in candidates:
         try:
-            sums, _ = measure(values, other)
+            sums = measure(values, other).sums
         except ValuesError:
             continue
         match = Match(record, cos(sums), rmse(sums))

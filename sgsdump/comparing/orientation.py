@@ -6,35 +6,54 @@ and, when that gives COS < 0.98, again with the 4-D side transposed; the better 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from sgsdump.comparing.sums import Values, pair_sums
 from sgsdump.errors import ValuesError
 from sgsdump.layout import to_nchw, to_nhwc
-from sgsdump.metric import Sums
+from sgsdump.metric import Settings, Sums, Tally
 from sgsdump.metrics.cos import cos
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
 _TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
 
 
-def measure(sample: Values, benchmark: Values) -> tuple[Sums, str]:
-    """The sums of a pair in its best orientation, and a note when that was not as is.
+@dataclass(frozen=True)
+class Measured:
+    """A pair in its best orientation: its values so turned, its sums, its tallies by class, and a note on the turn."""
+
+    sample: Values
+    benchmark: Values
+    sums: Sums
+    note: str = ""
+    tallies: Mapping[type[Tally], Tally] = field(default_factory=dict)
+
+
+def measure(
+    sample: Values, benchmark: Values, kinds: Iterable[type[Tally]] = (), settings: Settings | None = None
+) -> Measured:
+    """The pair in its best orientation; a tally of each kind is made with ``settings`` and fed in the same pass.
 
     Raises ValuesError when the sizes or the shapes do not fit.
     """
-    a, b, note = orient(sample.array, benchmark.array)
-    best = pair_sums(sample.of(a), benchmark.of(b))
-    first = cos(best)
+    kinds, settings = tuple(kinds), settings or Settings()
+
+    def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
+        ours, theirs, tallies = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
+        return Measured(ours, theirs, pair_sums(ours, theirs, tuple(tallies.values())), note, tallies)
+
+    best = summed(*orient(sample.array, benchmark.array))
+    first = cos(best.sums)
     if not first < RETRY_BELOW:
-        return best, note
+        return best
     for a, b, turn in retries(sample.array, benchmark.array):
-        again = pair_sums(sample.of(a), benchmark.of(b))
-        if cos(again) > cos(best):
-            best, note = again, f"{turn} (COS {first:.6f} as it lies)"
-    return best, note
+        again = summed(a, b, f"{turn} (COS {first:.6f} as it lies)")
+        if cos(again.sums) > cos(best.sums):
+            best = again
+    return best
 
 
 def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sgsdump.comparing.align import Pair
 from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
+from sgsdump.element import name_of
 from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.mse import mse
@@ -41,6 +43,12 @@ class Row:
     sources      names of the nearest compared layers that feed this one.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
     twin         the tensor that agrees where this pair does not, or None.
+    *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
+    *_minus_inf  the negative ones of the infinite values.
+    odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
+    extra        further metrics that were asked for, by name.
+    left_out     by name of such a metric, how many values it left out, where there are any.
+    vendor       a vendor's metrics as it prints them, and what it says beside them.
     """
 
     name: str
@@ -63,6 +71,16 @@ class Row:
     sources: tuple[str, ...] = ()
     rise: float = 0.0
     twin: Twin | None = None
+    sample_dtype: str = ""
+    benchmark_dtype: str = ""
+    dtype_note: str = ""
+    sample_minus_inf: int = 0
+    benchmark_minus_inf: int = 0
+    odd_apart: int = 0
+    extra: Mapping[str, float] = field(default_factory=dict, hash=False)
+    left_out: Mapping[str, int] = field(default_factory=dict, hash=False)
+    vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
+    vendor_message: str = ""
 
     @property
     def finite(self) -> bool:
@@ -79,6 +97,13 @@ class Row:
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse)
 
+    def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
+        """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where something is to be said: types
+        that differ, values left out, another layout, an ambiguous name, another tensor; else ``pass``."""
+        if not self.passes(thresholds):
+            return "fail"
+        return "warn" if self.dtype_note or self.left_out or self.note or self.twin else "pass"
+
 
 @dataclass(frozen=True)
 class Failed:
@@ -91,6 +116,9 @@ class Failed:
 def row_of(pair: Pair, sums: Sums, note: str) -> Row:
     """The row of a measured pair."""
     record = pair.benchmark
+    ours, theirs = pair.sample.tensor.info, record.tensor.info
+    dtypes = name_of(ours.dtype), name_of(theirs.dtype)
+    differ = dtypes[0] != dtypes[1] and ours.quant is None and theirs.quant is None
     return Row(
         name=record.name,
         io=record.io,
@@ -109,6 +137,12 @@ def row_of(pair: Pair, sums: Sums, note: str) -> Row:
         benchmark_nan=sums.benchmark_nan,
         benchmark_inf=sums.benchmark_inf,
         note=note,
+        sample_dtype=dtypes[0],
+        benchmark_dtype=dtypes[1],
+        dtype_note=f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else "",
+        sample_minus_inf=sums.sample_minus_inf,
+        benchmark_minus_inf=sums.benchmark_minus_inf,
+        odd_apart=sums.odd_apart,
     )
 
 

@@ -121,7 +121,7 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
 def _error(sample: Values, benchmark: Values) -> float:
     """|a-b| / |b| in the better orientation; infinite when the shapes do not fit or the directions differ."""
     try:
-        sums, _ = measure(sample, benchmark)
+        sums = measure(sample, benchmark).sums
     except ValuesError:
         return math.inf
     return math.sqrt(sums.dd / sums.bb) if cos(sums) >= LEAST_COS else math.inf

@@ -1,6 +1,8 @@
 """The comparison as CSV: one line per layer of either dump, numbers in full precision, ``nan`` and ``inf`` as such.
 
 ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
+``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics stand behind the
+remark, each with how many values it left out where there are any; a vendor's as it prints them.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 
+from sgsdump.comparing.row import Row
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
 from sgsdump.dump import Record
@@ -17,15 +20,19 @@ _PLACE = ["op_index", "name", "io", "slot", "op_type"]
 _NUMBERS = ["count", "mse", "cos", "rmse", "rise"]
 _NOT_FINITE = ["sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"]
 _PAIR = ["sample_name", "paired"]
-COLUMNS = ["status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark"]
+_TYPES = ["sample_dtype", "benchmark_dtype"]
+_SIGNS = ["sample_minus_inf", "benchmark_minus_inf", "odd_apart"]
+COLUMNS = ["status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS]
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
     text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    more = dict.fromkeys(name for row in comparison.rows for name in _further(row))
+    table = csv.DictWriter(text, [*COLUMNS, *more], lineterminator="\n")
     table.writeheader()
     for row in comparison.rows:
-        own = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR]}
+        own = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR, *_TYPES, *_SIGNS]}
+        own |= _further(row) | {"verdict": row.verdict(thresholds)}
         within = "yes" if row.passes(thresholds) else "no"
         table.writerow(own | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)})
     for failed in comparison.failed:
@@ -40,4 +47,10 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 
 def _facts(record: Record, status: str, reason: str) -> dict[str, object]:
     facts = {name: getattr(record, name) for name in _PLACE}
-    return facts | {"status": status, "remark": reason}
+    return facts | {"status": status, "remark": reason, "verdict": "not comparable"}
+
+
+def _further(row: Row) -> dict[str, object]:
+    """What was asked for beyond the three metrics; a vendor's columns may bear names that ours bear too."""
+    left_out = {f"{name} left out": count for name, count in row.left_out.items()}
+    return {**row.extra, **left_out, **{f"vendor {name}": value for name, value in row.vendor.items()}}

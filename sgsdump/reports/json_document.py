@@ -1,5 +1,6 @@
 """The comparison as JSON: ``rows`` (numbers in full precision), ``failed``, ``only_in_sample``, ``only_in_benchmark``,
-``thresholds`` and the ``verdict``'s names.
+``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
+compared is not comparable.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -26,7 +27,10 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
-        "rows": [asdict(row) | {"within": row.passes(thresholds)} for row in comparison.rows],
+        "rows": [
+            asdict(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
+            for row in comparison.rows
+        ],
         "failed": [
             _facts(failed.pair.benchmark)
             | {"sample_name": failed.pair.sample.name, "paired": failed.pair.how, "reason": failed.reason}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
-from sgsdump.report import layer_name, remark
+from sgsdump.report import further, layer_name, remark
 
 _WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them included
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
-    """The table; behind RMSE stands, where there is one, what must be said about the layer."""
+    """The table; behind RMSE stand further metrics, and, where there is one, what must be said about the layer."""
     lines = [
         (
             layer_name(row),
@@ -23,10 +23,12 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
             f"MSE:{row.mse:f}",
             f"COS:{row.cos:f}",
             f"RMSE:{row.rmse:f}",
+            *(f"{name}:{value}" for name, value in further(row).items()),
             remark(row),
         )
         for row in comparison.rows
     ]
     widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
-    widths.append(max((len(line[4]) + 2 for line in lines), default=0))
+    last = len(lines[0]) - 1 if lines else 0
+    widths += [max(len(line[i]) for line in lines) + 2 for i in range(len(_WIDTHS), last)]
     return "".join("".join(f"{c:{w}}" for c, w in zip(line, [*widths, 0])).rstrip() + "\n" for line in lines)

@@ -27,12 +27,16 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
     worst = comparison.worst
     if worst is not None:
-        yield f"Worst layer: {_numbers(worst)}" if worst.error else "Worst layer: none, all values are equal."
+        by = " by RMSE" if worst.extra or worst.vendor else ""
+        yield f"Worst layer{by}: {_numbers(worst)}" if worst.error else "Worst layer: none, all values are equal."
     past = comparison.past(thresholds)
     if rows and not past:
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+    if any(row.extra or row.vendor for row in rows):
+        verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": apart})
+        yield f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}."
     jumps = comparison.jumps[:MOST_JUMPS]
     if jumps:
         yield "RMSE rises most at:"
