@@ -37,11 +37,41 @@ class Quant:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The logical tensor behind values that lie in a device's layout: its shape and layout (None when the file does
+    not say), and the groups of a grouped convolution's weights."""
+
+    shape: tuple[int, ...]
+    layout: str | None = None
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a run that kept statistics only tells of a tensor; None is what it does not tell.
+
+    min, max, mean, l2norm   of the values, with the writer's rounding.
+    count                    all elements.
+    nan, negative_inf, positive_inf   how many elements are not finite.
+    """
+
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    l2norm: float | None = None
+    count: int | None = None
+    nan: int | None = None
+    negative_inf: int | None = None
+    positive_inf: int | None = None
+
+
+@dataclass(frozen=True)
 class TensorInfo:
     """What is known of a tensor without touching its values.
 
-    shape is the logical shape, or None when the file does not say; dtype is that of the stored values;
-    layout is ``NHWC``, ``NCHW`` or None (not 4-D, or unknown); op_type is the producing operator's, or "".
+    shape is the shape of the stored values, or None when the file does not say; dtype is that of the stored values;
+    layout is ``NHWC``, ``NCHW``, another vendor's name for the order the values lie in, or None (unknown, or plain);
+    op_type is the producing operator's, or ""; origin is the logical tensor when layout is a device's and it is known.
     """
 
     name: str
@@ -50,22 +80,36 @@ class TensorInfo:
     layout: str | None = None
     quant: Quant | None = None
     op_type: str = ""
+    origin: Origin | None = None
 
 
 class Tensor:
-    """Facts and a way to the values. ``load`` returns the flat or shaped stored array, new or memory-mapped."""
+    """Facts and a way to the values. ``load`` returns the flat or shaped stored array, new or memory-mapped.
 
-    __slots__ = ("_load", "info")
+    ``figures`` is what a dump of statistics knows instead of values; None in every other.
+    """
 
-    def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray]):
+    __slots__ = ("_load", "figures", "info")
+
+    def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray], figures: Figures | None = None):
         self.info = info
         self._load = load
+        self.figures = figures
 
     @classmethod
     def of(cls, name: str, array: np.ndarray, **facts: object) -> Tensor:
         """A tensor of an array in memory; ``facts`` are further TensorInfo fields."""
         info = TensorInfo(name, array.shape, array.dtype, **facts)  # type: ignore[arg-type]
         return cls(info, lambda: array)
+
+    @classmethod
+    def of_figures(cls, info: TensorInfo, figures: Figures) -> Tensor:
+        """A tensor without values: asking for them raises ValuesError."""
+
+        def load() -> np.ndarray:
+            raise ValuesError(f"tensor {info.name!r} has no values: only statistics were dumped")
+
+        return cls(info, load, figures)
 
     def raw(self) -> np.ndarray:
         """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``."""
