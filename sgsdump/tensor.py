@@ -69,7 +69,7 @@ class Figures:
 class TensorInfo:
     """What is known of a tensor without touching its values.
 
-    shape is the shape of the stored values, or None when the file does not say; dtype is that of the stored values;
+    shape is that of what ``stored`` gives, or None when the file does not say; dtype is that of the stored values;
     layout is ``NHWC``, ``NCHW``, another vendor's name for the order the values lie in, or None (unknown, or plain);
     op_type is the producing operator's, or ""; origin is the logical tensor when layout is a device's and it is known.
     """
