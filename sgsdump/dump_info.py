@@ -141,6 +141,8 @@ def facts(array: np.ndarray) -> TensorFacts:
         return TensorFacts(dtype, shape)
     if array.dtype.kind == "V":
         array = array.astype(np.float32)
+    if array.dtype.kind == "b":
+        array = array.view(np.uint8)
     inexact = array.dtype.kind == "f"
     with np.errstate(all="ignore"):
         low, high, mean = array.min(), array.max(), array.mean()

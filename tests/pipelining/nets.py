@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,12 @@ def net(nodes, inputs, constants=None, outputs=None, opset=17) -> Model:
 X = {"x": (TensorProto.FLOAT, [1, 8])}
 
 
+def chain(op_type: str, source: str, name: str, length: int) -> list[onnx.NodeProto]:
+    """source -> name0 -> name1 …, each by ``op_type``."""
+    names = [source, *(f"{name}{index}" for index in range(length))]
+    return [helper.make_node(op_type, [before], [after]) for before, after in pairwise(names)]
+
+
 def failing_net() -> Model:
     """x -> a -> bad (fails when it runs: index 99 of 8) -> after; a -> good -> split in two -> end. 20 more behind."""
     nodes = [
@@ -37,11 +44,9 @@ def failing_net() -> Model:
         helper.make_node("Split", ["good"], ["half1", "half2"], axis=1),
         helper.make_node("Mul", ["half1", "half2"], ["end"]),
     ]
-    last = "end"
-    for index in range(20):
-        nodes.append(helper.make_node("Sigmoid", [last], [last := f"s{index}"]))
+    nodes += chain("Sigmoid", "end", "s", 20)
     nodes.append(helper.make_node("Add", ["after", "after"], ["after2"], name="after2_node"))
-    return net(nodes, X, {"far": np.array([99], np.int64)}, [last, "after2"])
+    return net(nodes, X, {"far": np.array([99], np.int64)}, ["s19", "after2"])
 
 
 def branching_net() -> Model:
@@ -70,19 +75,15 @@ def branching_net() -> Model:
 def sequence_net(between: int = 15) -> Model:
     """x -> halves (a sequence) … many nodes … -> joined, which reads the sequence from another segment."""
     nodes = [helper.make_node("SplitToSequence", ["x", "sizes"], ["halves"], axis=1)]
-    last = "x"
-    for index in range(between):
-        nodes.append(helper.make_node("Tanh", [last], [last := f"t{index}"]))
+    nodes += chain("Tanh", "x", "t", between)
     nodes.append(helper.make_node("ConcatFromSequence", ["halves"], ["joined"], axis=1))
-    nodes.append(helper.make_node("Add", ["joined", last], ["out"]))
+    nodes.append(helper.make_node("Add", ["joined", f"t{between - 1}"], ["out"]))
     return net(nodes, X, {"sizes": np.array([4, 4], np.int64)})
 
 
 def chain_net(length: int) -> Model:
     """x -> n0 -> n1 … -> n(length-1)."""
-    last = "x"
-    nodes = [helper.make_node("Sigmoid", [last], [last := f"n{index}"]) for index in range(length)]
-    return net(nodes, X)
+    return net(chain("Sigmoid", "x", "n", length), X)
 
 
 def reshaping_net() -> Model:
@@ -91,7 +92,7 @@ def reshaping_net() -> Model:
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("Gather", ["shape", "first"], ["batch"]),
         helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
-        *(helper.make_node("Abs", ["x" if i == 0 else f"a{i - 1}"], [f"a{i}"]) for i in range(14)),
+        *chain("Abs", "x", "a", 14),
         helper.make_node("Reshape", ["a13", "target"], ["reshaped"]),
         helper.make_node("Neg", ["reshaped"], ["out"]),
     ]

@@ -183,7 +183,7 @@ def test_bfloat16_between_segments(executor, mode):
     import ml_dtypes
 
     nodes = [helper.make_node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16)]
-    nodes += [helper.make_node("Identity", ["b" if i == 0 else f"b{i - 1}"], [f"b{i}"]) for i in range(14)]
+    nodes += nets.chain("Identity", "b", "b", 14)
     nodes.append(helper.make_node("Cast", ["b13"], ["out"], to=TensorProto.FLOAT))
     arrays, lost = given(nets.net(nodes, nets.X), executor, mode=mode)
     assert not lost
@@ -195,7 +195,7 @@ def test_bfloat16_between_segments(executor, mode):
 @ways
 def test_eight_bit_floats_are_computed_through(executor, mode):
     nodes = [helper.make_node("Cast", ["x"], ["f8"], to=TensorProto.FLOAT8E4M3FN)]
-    nodes += [helper.make_node("Abs", ["x" if i == 0 else f"a{i - 1}"], [f"a{i}"]) for i in range(30)]
+    nodes += nets.chain("Abs", "x", "a", 30)
     nodes += [
         helper.make_node("Cast", ["f8"], ["back"], to=TensorProto.FLOAT),
         helper.make_node("Neg", ["back"], ["o"]),
@@ -262,7 +262,7 @@ def test_isolated_reaches_through_a_tensor_that_only_fails_as_an_output():
 def test_progress_ends_at_all():
     for executor, mode in (("ort", "fast"), (Spy, "fast"), (Spy, "isolated")):
         seen = []
-        given(nets.chain_net(30), executor, mode=mode, progress=lambda done, total: seen.append((done, total)))
+        given(nets.chain_net(30), executor, mode=mode, progress=lambda *step, seen=seen: seen.append(step))
         assert seen == sorted(seen) and seen[-1][0] == seen[-1][1] > 0
 
 
