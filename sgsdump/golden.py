@@ -111,6 +111,14 @@ class GoldenComparison:
         """True when every row passes."""
         return all(row.passes for row in self.rows)
 
+    def apart(self) -> Iterator[tuple[str, str]]:
+        """Every file that is not on all sides, and where it is."""
+        sample, benchmark, golden = self.titles
+        yield from ((file, f"only in {sample}, not in {benchmark}") for file in self.only_in_sample)
+        yield from ((file, f"only in {benchmark}, not in {sample}") for file in self.only_in_benchmark)
+        yield from ((file, f"in {golden}, not in {sample}") for file in self.only_in_golden)
+        yield from ((file, f"not in {golden}") for file in self.not_in_golden)
+
 
 def compare_files(
     sample: Mapping[str, Load],

@@ -4,6 +4,11 @@ The sample is the run under test (the fixed model), the benchmark the reference 
 RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error. Exit status: 0 within the thresholds or none
 given, 1 past a threshold you gave (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
 
+With --golden a third run judges both: the sample passes where its diff3 error against golden is at most the input tag
+times the benchmark's. This prints compare_result.log as the SDAA dump tools write it; exit status 1 when a tensor does
+not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
+layout …), fail or not comparable.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
@@ -11,6 +16,9 @@ examples:
   sgsdump compare padded.bin float.bin --parse_net parse_net.txt
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
+  sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
+  sgsdump compare fixed.bin float.bin --compatible msaccucmp
+  sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
 
 from __future__ import annotations
@@ -53,6 +61,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
     )
+    parser.add_argument(
+        "--metrics",
+        type=_names,
+        default=[],
+        metavar="NAMES",
+        help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
+        "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
+        "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
+        "RootMeanSquareError MaxRelativeError MeanRelativeError",
+    )
+    parser.add_argument(
+        "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
+    )
+    parser.add_argument(
+        "--golden", type=Path, metavar="DUMP", help="the run that judges both, such as the float32 model's"
+    )
+    parser.add_argument(
+        "--input-tag", type=float, metavar="X", help="how many times the benchmark's error may be (default 10)"
+    )
+    parser.add_argument(
+        "--th1",
+        type=float,
+        default=1e-6,
+        metavar="X",
+        help="diff3 is relative where |golden| is above X; all_close's tolerances (default 1e-6)",
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
 
@@ -61,14 +95,19 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
-    from sgsdump.errors import ValuesError
+    from sgsdump.errors import ConfigError, ValuesError
+    from sgsdump.metric import Settings
     from sgsdump.output import check_outputs
     from sgsdump.report import reports
     from sgsdump.sidecars import name_map, parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    read = [args.sample, args.benchmark, args.tensor_min_max, args.parse_net, args.name_map]
+    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, args.name_map]
     check_outputs([args.csv, args.json, args.write_name_map], read)
+    if args.golden is not None:
+        return _run_golden(args)
+    if args.input_tag is not None:
+        raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse)
     shown = given or DOCUMENTED
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
@@ -83,6 +122,9 @@ def run(args: argparse.Namespace) -> int:
         net=net,
         name_map=names,
         match_by_value=args.match_by_value,
+        extra=_extra(args.metrics),
+        settings=Settings(args.th1),
+        compatible=args.compatible,
         progress=_bar,
     )
     if not found.rows and not found.failed:
@@ -100,6 +142,54 @@ def run(args: argparse.Namespace) -> int:
     if not found.rows:
         raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not found.passes(given) else 0
+
+
+_NOT_WITH_GOLDEN = "min_cos max_rmse max_mse match_by_value name_map write_name_map metrics compatible".split()
+
+
+def _run_golden(args: argparse.Namespace) -> int:
+    """The comparison of three."""
+    from sgsdump.dump import open_dump
+    from sgsdump.errors import ConfigError
+    from sgsdump.golden import compare_golden
+    from sgsdump.reports import golden_csv, golden_json, golden_log
+    from sgsdump.sidecars import parse_net
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    for name in _NOT_WITH_GOLDEN:
+        if getattr(args, name) not in (None, False, []):
+            raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
+    found = compare_golden(
+        open_dump(args.sample),
+        open_dump(args.benchmark),
+        open_dump(args.golden),
+        tag=10.0 if args.input_tag is None else args.input_tag,
+        th1=args.th1,
+        inputs=args.inputs,
+        ranges=read_ranges(args.tensor_min_max) if args.tensor_min_max else None,
+        net=parse_net.read(args.parse_net) if args.parse_net else None,
+        titles=(str(args.sample), str(args.benchmark), str(args.golden)),
+        progress=_bar,
+    )
+    for report, path in ((golden_csv, args.csv), (golden_json, args.json)):
+        if path:
+            _write(path, report.render(found))
+    print(_printable(golden_log.render(found)), end="")
+    return 0 if found.passes else 1
+
+
+def _names(text: str) -> list[str]:
+    """What commas separate."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _extra(names: list[str]) -> list[str]:
+    """The metrics to show beyond those that are shown always."""
+    from sgsdump.metric import metrics
+
+    always = ("mse", "cos", "rmse")
+    asked = list(metrics()) if names == ["all"] else names
+    return [name for name in dict.fromkeys(asked) if name not in always]
 
 
 def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:

@@ -1,0 +1,115 @@
+"""``sgsdump compare`` with further metrics, a vendor's numbers, and a golden run."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.cli import main
+from sgsdump.metric import metrics
+from sgsdump.tensor import Tensor
+
+
+@pytest.fixture
+def dumps(tmp_path):
+    values = np.random.default_rng(0).standard_normal((2, 1, 40)).astype(np.float32)
+    values[1, 0, 0] = 0
+
+    def save(name: str, factor: float, names=("conv1", "relu/2"), offset: float = 0) -> str:
+        path = tmp_path / name
+        arrays = zip(names, values * np.float32(factor) + np.float32(offset))
+        sgsdump.save_dump([Tensor.of(n, a, op_type="Conv") for n, a in arrays], path)
+        return str(path)
+
+    return {
+        "golden": save("golden.bin", 1),
+        "good": save("good.bin", 1.001),
+        "near": save("near.bin", 1.005),
+        "far": save("far.bin", 1.5),
+        "off": save("off.bin", 1, offset=0.5),
+        "alien": save("alien.bin", 1, ("x", "y")),
+    }
+
+
+def test_further_metrics_stand_in_the_table_and_the_files(dumps, tmp_path, capsys):
+    table, document = tmp_path / "a.csv", tmp_path / "a.json"
+    options = ["--metrics", "diff2, mae,MaxRelativeError", "--csv", str(table), "--json", str(document)]
+    assert main(["compare", dumps["off"], dumps["golden"], *options]) == 0
+    out = capsys.readouterr().out
+    assert "  diff2:" in out and " mae:0.5" in out and "1 values where only the benchmark is 0 left out of" in out
+    assert "Worst layer by RMSE: " in out and "Verdicts: 2 fail." in out
+    lines = list(csv.DictReader(table.open()))
+    rows = json.loads(document.read_text())["rows"]
+    for line, row in zip(lines, rows):
+        assert line["verdict"] == row["verdict"] == "fail"
+        assert float(line["mae"]) == row["extra"]["mae"] == pytest.approx(0.5)
+    assert lines[1]["MaxRelativeError left out"] == "1" and rows[1]["left_out"] == {"MaxRelativeError": 1}
+
+
+def test_all_metrics(dumps, capsys):
+    assert main(["compare", dumps["near"], dumps["golden"], "--metrics", "all"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert all(f" {name}:" in first for name in set(metrics()) - {"mse", "cos", "rmse"})
+
+
+def test_nothing_changes_where_nothing_is_asked(dumps, capsys):
+    main(["compare", dumps["near"], dumps["golden"]])
+    plain = capsys.readouterr().out
+    main(["compare", dumps["near"], dumps["golden"], "--metrics", "cos,rmse,mse"])
+    assert capsys.readouterr().out == plain and "Verdicts" not in plain and "Worst layer: " in plain
+
+
+def test_th1_reaches_the_metrics(dumps, capsys):
+    main(["compare", dumps["near"], dumps["golden"], "--metrics", "all_close", "--th1", "0.01"])
+    assert capsys.readouterr().out.count("all_close:1") == 2
+    main(["compare", dumps["near"], dumps["golden"], "--metrics", "all_close"])
+    assert capsys.readouterr().out.count("all_close:0") == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "shown"), [("msaccucmp", "StandardDeviation:("), ("msprobe", "One Thousandth Err Ratio:0.0")]
+)
+def test_a_vendors_numbers(dumps, tmp_path, capsys, tool, shown):
+    table = tmp_path / "a.csv"
+    assert main(["compare", dumps["near"], dumps["golden"], "--compatible", tool, "--csv", str(table)]) == 0
+    assert capsys.readouterr().out.count(shown) == 2
+    assert any(name.startswith("vendor ") for name in next(csv.DictReader(table.open())))
+
+
+def test_three_runs(dumps, tmp_path, capsys):
+    table, document = tmp_path / "a.csv", tmp_path / "a.json"
+    files = ["--csv", str(table), "--json", str(document)]
+    assert main(["compare", dumps["near"], dumps["good"], "--golden", dumps["golden"], *files]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("index: 0 | conv1.npy | nan_inf: False | diff2: 0.00399")
+    assert out.count("diff3_max=pass | diff3_mean=pass") == 2 and out.endswith("other list: []\n")
+    assert f"Files only in {dumps['near']}: set()" in out
+    lines, found = list(csv.DictReader(table.open())), json.loads(document.read_text())
+    assert [line["verdict"] for line in lines] == ["pass", "pass"] and found["passes"]
+    assert float(lines[0]["max_sw"]) == found["rows"][0]["max_sw"] and lines[1]["name"] == "relu/2"
+
+
+def test_a_sample_worse_than_the_tag_allows(dumps, capsys):
+    three = ["compare", dumps["near"], dumps["good"], "--golden", dumps["golden"], "--input-tag", "4"]
+    assert main(three) == 1
+    assert "other list: ['conv1.npy', 'relu/2.npy']" in capsys.readouterr().out
+
+
+def test_trouble_is_one_line(dumps, capsys):
+    golden = ["--golden", dumps["golden"]]
+    for options, said in (
+        (["--metrics", "dif2"], "unknown metric 'dif2'; did you mean 'diff2'"),
+        (["--compatible", "msprob"], "did you mean 'msprobe'?"),
+        (["--th1", "-1"], "th1 is 0 or more"),
+        (["--input-tag", "5"], "--input-tag belongs to --golden"),
+        ([*golden, "--input-tag", "nan"], "the input tag is 0 or more"),
+        ([*golden, "--min-cos", "0.9"], "--min-cos cannot be combined with --golden"),
+        ([*golden, "--metrics", "mae"], "--metrics cannot be combined with --golden"),
+        (["--golden", dumps["alien"]], "no tensor in common"),
+        (["--golden", "absent"], "no such file: absent"),
+    ):
+        assert main(["compare", dumps["near"], dumps["good"], *options]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and not captured.out
