@@ -131,10 +131,10 @@ def test_files_that_are_no_arrays(tmp_path):
     with pytest.raises(InputError, match="no such input file"):
         array_of(tmp_path / "x.npy")
     (tmp_path / "x.npy").write_bytes(b"hello")
-    with pytest.raises(InputError, match="is not an [.]npy file"):
+    with pytest.raises(InputError, match="npy file of numbers"):
         array_of(tmp_path / "x.npy")
     np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(InputError, match="is not an [.]npy file"):
+    with pytest.raises(InputError, match="npy file of numbers"):
         array_of(tmp_path / "o.npy")
     np.savez(tmp_path / "z.npz", a=np.ones(1))
     with pytest.raises(InputError, match="several arrays"):
