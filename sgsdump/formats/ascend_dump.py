@@ -1,0 +1,46 @@
+r"""The dump file of one operator on an Ascend device, ``{op_type}.{op_name}.{task}.{stream}.{time}``; read only.
+
+::
+
+    uint64 LE   length of the header
+    header      protobuf message DumpData (``sgsdump.ascend.dump_proto``): type, format, shape and size of each tensor
+    payload     the inputs' bytes, then the outputs', L1 buffers', work spaces', without padding, little-endian
+
+* Element types and formats bear the numbers of ``sgsdump.ascend.ge_types``, not those of ACL's files. Values stay in
+  the device's layout, which ``info.layout`` names; ``info.origin`` is the logical tensor, where the header tells it.
+* ``size`` may be more than the shape needs (devices align): the first elements are the tensor.
+* A header without a shape means one dimension, as long as the payload.
+* General input buffers of an exception dump stand among the inputs but are written last (``proto_header``).
+* What follows the last tensor is ignored and told: a file opened twice for appending holds two dumps.
+* Overflow detection writes its status as an output of bytes; ``sgsdump.ascend.overflow`` reads it.
+* Types of which nobody tells how they lie (string, int2, hifloat4 …) are kept as bytes, with a note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sgsdump.ascend import dump_proto
+from sgsdump.ascend.file_names import parse
+from sgsdump.ascend.nano_header import recognises as is_nano
+from sgsdump.ascend.operator_dump import LENGTH, header_length, open_operator
+from sgsdump.dump import Dump
+from sgsdump.format import Format
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """By the header's first fields; a file that is called like an operator dump is read too, so that its damage is told."""
+    length, header = header_length(head), head[LENGTH.size :]
+    if is_nano(header):
+        return False
+    if 0 < length <= dump_proto.MOST_BYTES and dump_proto.begins_like_one(header[:length]):
+        return True
+    return bool(head) and parse(path.name) is not None
+
+
+def read(path: Path) -> Dump:
+    """The tensors of one operator. Raises FormatError."""
+    return open_operator(path, FORMAT.name)
+
+
+FORMAT = Format("ascend_dump", recognises, read)
