@@ -1,4 +1,4 @@
-"""``sgsdump.json``: all facts of a dump's records, beside values kept in files of other kinds (.npy, .npz, safetensors).
+"""``sgsdump.json``: all facts of a dump's records, beside values in files of other kinds (.npy, .npz, safetensors).
 
 ::
 
@@ -9,9 +9,9 @@
                   "exact": true, "type_name": ""},
         "values": "conv1_Relu_0.npy"}, …]}
 
-``shape`` null: not known. ``quant`` null: plain numbers. ``scale`` is one number or a list per channel. What JSON has no
-number for is the text "nan", "inf" or "-inf". ``values`` says where the stored values are, in the words of the format
-around; they are of the carrier type of ``dtype`` (``sgsdump.element``), flat when they are not of ``shape``.
+``shape`` null: not known. ``quant`` null: plain numbers. ``scale`` is one number or a list per channel. What JSON has
+no number for is the text "nan", "inf" or "-inf". ``values`` says where the stored values are, in the words of the
+format around; they are of the carrier type of ``dtype`` (``sgsdump.element``), flat when they are not of ``shape``.
 The text is ASCII: lone surrogates, which stand for bytes of a name that are not UTF-8, survive as escapes.
 
 A manifest may come from anybody, so nothing in it is believed: every type and size is checked.
@@ -78,11 +78,11 @@ def entry_of(record: Record, values: str) -> dict[str, Any]:
 def text_of(entries: Iterable[dict[str, Any]]) -> bytes:
     """The whole file, a record a line."""
     lines = ",\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
-    return f'{{"sgsdump": {_VERSION}, "records": [\n{lines}\n]}}\n'.encode("ascii")
+    return f'{{"sgsdump": {_VERSION}, "records": [\n{lines}\n]}}'.encode("ascii")
 
 
 def parse(data: bytes, where: str) -> list[Entry]:
-    """The records of a manifest; ``where`` begins the message. Raises FormatError for anything but what is told above."""
+    """The records of a manifest; ``where`` begins the message. Raises FormatError when it is damaged."""
     if len(data) > MOST_BYTES:
         raise FormatError(f"{where} has {len(data)} bytes, more than any dump's manifest")
     try:
@@ -93,6 +93,13 @@ def parse(data: bytes, where: str) -> list[Entry]:
         return [_entry(entry) for entry in entries]
     except (ValueError, RecursionError, ConfigError) as error:
         raise FormatError(f"{where} is damaged: {' '.join(str(error).split())[:200]}") from None
+
+
+def check_count(record: Record, count: int, where: object) -> None:
+    """Raises FormatError when ``count`` values do not fill a record's shape."""
+    shape = record.tensor.info.shape
+    if shape is not None and math.prod(shape) > count:
+        raise FormatError(f"{where} holds {count} values, the shape {list(shape)} of {record.name!r} needs more")
 
 
 def _quant_entry(name: str, quant: Quant) -> dict[str, Any]:
@@ -140,6 +147,8 @@ def _shape(sizes: list[Any] | None) -> tuple[int, ...] | None:
         return None
     if len(sizes) > _MOST_RANK or not all(type(size) is int and 0 <= size <= _MOST_COUNT for size in sizes):
         raise ValueError(f"shape {str(sizes)[:80]} is none")
+    if math.prod(size or 1 for size in sizes) > _MOST_COUNT:
+        raise ValueError(f"shape {str(sizes)[:80]} is too large")
     return tuple(sizes)
 
 
@@ -164,8 +173,8 @@ def _quant(entry: dict[str, Any] | None) -> Quant | None:
 def _number(value: Any) -> float:
     if type(value) is str and value in _NOT_FINITE:
         return _NOT_FINITE[value]
-    if type(value) not in (int, float) or abs(value) > 1e308 * 1.8:
-        raise ValueError(f"scale {str(value)[:40]} is no number")
+    if type(value) not in (int, float) or (type(value) is int and abs(value) > _MOST_NUMBER):
+        raise ValueError("a scale is no number")
     return float(value)
 
 
@@ -186,7 +195,7 @@ def _text(entry: dict[str, Any], key: str) -> str:
 def _typed(entry: dict[str, Any], key: str, *kinds: type | None) -> Any:
     """``entry[key]``, which must be of exactly one of these types (True is no number); None stands for null."""
     value = entry.get(key, _typed)
-    if value is _typed or not (value is None and None in kinds or type(value) in kinds):
+    if value is _typed or not ((value is None and None in kinds) or type(value) in kinds):
         raise ValueError(f"{key!r} is missing or of another type")
     return value
 

@@ -184,7 +184,7 @@ def same_quant(one: Quant | None, other: Quant | None) -> bool:
     if one is None or other is None:
         return one is other
     plain = [(q.dtype, q.zero_point, q.axis, q.exact, q.type_name) for q in (one, other)]
-    return plain[0] == plain[1] and np.array_equal(one.scale, other.scale)
+    return plain[0] == plain[1] and np.array_equal(one.scale, other.scale, equal_nan=True)
 
 
 def _is_padded(nbytes: int, shape: tuple[int, ...], dtype: np.dtype) -> bool:

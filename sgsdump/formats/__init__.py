@@ -7,5 +7,11 @@ FORMATS = Family(
     {
         "sigmastar_bin": "sgsdump.formats.sigmastar_bin:FORMAT",
         "sigmastar_text": "sgsdump.formats.sigmastar_text:FORMAT",
+        "npy": "sgsdump.formats.npy:FORMAT",
+        "npz": "sgsdump.formats.npz:FORMAT",
+        "safetensors": "sgsdump.formats.safetensors:FORMAT",
+        # Folders, the one that says least of itself last.
+        "dump_info_dir": "sgsdump.formats.dump_info_dir:FORMAT",
+        "npy_dir": "sgsdump.formats.npy_dir:FORMAT",
     },
 )

@@ -29,7 +29,7 @@ from sgsdump.format import Format
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """By the header's first fields; a file that is called like an operator dump is read too, so that its damage is told."""
+    """By the header's first fields, or by a name that only operator dumps have, so that damage is told."""
     length, header = header_length(head), head[LENGTH.size :]
     if is_nano(header):
         return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,10 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from sgsdump import Dump, Record, Tensor, open_dump, save_dump
+from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
+from sgsdump.element import KNOWN, carried, carrier, restored
 from sgsdump.errors import FormatError, OutputError, SgsdumpError
 from sgsdump.format import formats
+from sgsdump.losses import losses
+from sgsdump.tensor import TensorInfo, same_quant
 
 
 def plain_records() -> list[Record]:
@@ -40,6 +47,8 @@ class Conformance:
 
     format: str
     variants: Sequence[Any] = ()
+    # A folder's file that lists the others, without which it is another kind of folder.
+    listing: str = ""
     # The largest difference between a value and what the format keeps of it.
     tolerance: float = 0.0
 
@@ -74,13 +83,13 @@ class Conformance:
         for variant in self.all_variants():
             path = self.write(tmp_path / "dump", variant)
             save_dump(open_dump(path), tmp_path / "again")
-            assert (tmp_path / "again").read_bytes() == path.read_bytes()
+            assert content(tmp_path / "again") == content(path)
 
     def test_a_file_can_be_saved_over_itself(self, tmp_path: Path) -> None:
         path = self.write(tmp_path / "dump")
-        before = path.read_bytes()
+        before = content(path)
         save_dump(open_dump(path), path)
-        assert path.read_bytes() == before
+        assert content(path) == before
 
     def test_the_writer_holds_one_tensor_at_a_time(self, tmp_path: Path) -> None:
         alive: weakref.WeakSet[Tensor] = weakref.WeakSet()
@@ -106,6 +115,9 @@ class Conformance:
         """Cut anywhere: one clear line, or (only where the grammar allows an end) the same dump, shorter."""
         for variant in self.all_variants():
             whole = self.write(tmp_path / "dump", variant)
+            if self.is_folder:
+                self.check_cut_folder(whole, tmp_path / "cut")
+                continue
             data, names = whole.read_bytes(), [record.name for record in self.records()]
             shorter = set()
             (tmp_path / "cut").write_bytes(data)
@@ -123,8 +135,23 @@ class Conformance:
                 shorter.add(len(found))
             assert shorter <= set(range(1, len(names)))
 
+    def check_cut_folder(self, whole: Path, cut: Path) -> None:
+        """A folder without one of its files, or with one cut anywhere, is refused; a folder is never a shorter dump."""
+        for name, data in content(whole).items():
+            shutil.copytree(whole, cut)
+            for length in reversed(range(len(data))):
+                os.truncate(cut / name, length)
+                with pytest.raises(FormatError) as caught:
+                    open_dump(cut)
+                assert str(cut) in str(caught.value) and "\n" not in str(caught.value)
+            if self.listing != name:
+                (cut / name).unlink()
+                with pytest.raises(FormatError, match="missing"):
+                    open_dump(cut)
+            shutil.rmtree(cut)
+
     def test_nothing_is_left_of_a_stream_that_breaks(self, tmp_path: Path) -> None:
-        (tmp_path / "dump").write_bytes(b"older")
+        older = self.older(tmp_path / "dump")
 
         def stream() -> Iterator[Record]:
             yield self.records()[0]
@@ -132,16 +159,23 @@ class Conformance:
 
         with pytest.raises(KeyError, match="the run died"):
             formats()[self.format].write(stream(), tmp_path / "dump", None)
-        assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"dump": b"older"}
+        assert content(tmp_path) == older
 
     def test_a_full_disk_is_told_and_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "dump").write_bytes(b"older")
+        older = self.older(tmp_path / "dump")
         fill_disk_after(monkeypatch, 100)
         with pytest.raises(OutputError, match="No space left") as caught:
             self.write(tmp_path / "dump")
         monkeypatch.undo()
         assert str(tmp_path / "dump") in str(caught.value)
-        assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"dump": b"older"}
+        assert content(tmp_path) == older
+
+    def older(self, path: Path) -> dict[str, bytes]:
+        """Something that stands at ``path`` already; gives what is in the folder around it."""
+        if self.is_folder:
+            path.mkdir()
+        (path / "file" if self.is_folder else path).write_bytes(b"older")
+        return content(path.parent)
 
     def test_no_tensor_no_file(self, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="no tensor"):
@@ -158,9 +192,133 @@ class Conformance:
         with pytest.raises(SgsdumpError):
             open_dump(tmp_path)
 
+    @property
+    def is_folder(self) -> bool:
+        return bool(formats()[self.format].looks_for)
+
+    @pytest.mark.parametrize("name", KNOWN)
+    def test_an_element_type_keeps_its_bits_or_is_told(self, name: str, tmp_path: Path) -> None:
+        dtype = KNOWN[name]
+        bits = np.arange(256, dtype=np.uint8) if name != "bool" else np.arange(256, dtype=np.uint8) % 2
+        array = restored(np.resize(bits, 256 * dtype.itemsize).view(carrier(dtype)), dtype)
+        record = Record("out", 0, 0, "ADD", Tensor.of("x", array, op_type="ADD"))
+        told = losses([record], self.format)
+        if any("refused" in line for line in told):
+            with pytest.raises(SgsdumpError):
+                self.write(tmp_path / "dump", records=[record])
+            assert not list(tmp_path.iterdir())
+        elif not told:
+            assert_equal(open_dump(self.write(tmp_path / "dump", records=[record])).records[0], record)
+
+    @settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow], max_examples=60)
+    @given(st.data())
+    def test_what_is_not_told_as_lost_comes_back_equal(self, data: st.DataObject) -> None:
+        records = data.draw(any_records())
+        loses = formats()[self.format].loses
+        while lossy := {id(record) for record, _ in loses(records, None)}:
+            records = [record for record in records if id(record) not in lossy]
+        if not records:
+            return
+        assert losses(records, self.format) == []
+        with tempfile.TemporaryDirectory() as folder:
+            dump = open_dump(self.write(Path(folder) / "dump", records=records))
+            assert dump.format == self.format
+            assert sorted(os.listdir(folder)) == ["dump"]
+            for record, original in zip(dump.records, records, strict=True):
+                assert_equal(record, original)
+
+
+NAMES = [
+    "x",
+    "conv1/Relu:0",
+    "../../x",
+    "/x",
+    "..",
+    ".",
+    "",
+    "a" * 300,
+    "A" * 300,
+    "Größe*?#",
+    "__metadata__",
+    "con.npy",
+]
+
+
+@st.composite
+def any_records(draw: st.DrawFn) -> list[Record]:
+    """Records of every kind: half of them plain enough for any format, half with all that a dump can say."""
+    return [draw(plain_record() if draw(st.booleans()) else any_record()) for _ in range(draw(st.integers(1, 4)))]
+
+
+@st.composite
+def plain_record(draw: st.DrawFn) -> Record:
+    shape = draw(st.sampled_from([(), (0,), (3,), (2, 0, 3), (1, 2, 1, 3)]))
+    name, op_type = draw(st.sampled_from(NAMES) | st.text()), draw(st.sampled_from(["CONV_2D", "", "Größe"]))
+    array = draw(values(np.dtype(np.float32), shape))
+    tensor = Tensor.of(name, array, layout="NHWC" if len(shape) == 4 else None, op_type=op_type)
+    return Record("out", 0, draw(st.integers(0, 9999)), op_type, tensor)
+
+
+@st.composite
+def any_record(draw: st.DrawFn) -> Record:
+    text = st.text(max_size=5)
+    dtype = draw(st.sampled_from(list(KNOWN.values())))
+    shape = draw(st.none() | st.lists(st.integers(0, 3), max_size=5).map(tuple))
+    array = draw(values(dtype, (draw(st.integers(0, 5)),) if shape is None else shape))
+    layout = draw(st.sampled_from([None, "NHWC", "NCHW", "NC1HWC0"]))
+    op_type = draw(text)
+    name = draw(st.sampled_from(NAMES) | text)
+    info = TensorInfo(name, shape, dtype, layout, draw(st.none() | any_quant()), draw(st.just(op_type) | text))
+    io, slot, index = draw(st.sampled_from(["in", "out"])), draw(st.integers(0, 3)), draw(st.integers(0, 9999))
+    return Record(io, slot, index, op_type, Tensor(info, lambda: array), draw(st.booleans()))
+
+
+@st.composite
+def any_quant(draw: st.DrawFn) -> Quant:
+    dtype = draw(st.sampled_from([None, *map(np.dtype, (np.int8, np.uint8, np.int16)), KNOWN["int4"]]))
+    many = st.lists(st.floats(width=32), max_size=4).map(lambda scales: np.array(scales, np.float32))
+    scale = draw(st.sampled_from([0.5, 0.0]) | st.floats() | many)
+    zero_point, axis = draw(st.integers(-(2**31), 2**31)), draw(st.none() | st.integers(0, 4))
+    return Quant(dtype, scale, zero_point, axis, draw(st.booleans()), draw(st.sampled_from(["", "SGS_FOO"])))
+
+
+def values(dtype: np.dtype, shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
+    """Arrays of any bits that are an element of the type."""
+    form = carrier(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+
+    def array(data: bytes) -> np.ndarray:
+        bits = np.frombuffer(data, np.uint8)
+        flat = bits % 2 == 1 if form == np.bool_ else bits.view(form)
+        return restored(flat.reshape(shape), dtype)
+
+    return st.binary(min_size=size, max_size=size).map(array)
+
+
+def assert_equal(record: Record, original: Record) -> None:
+    """Every fact and every bit."""
+    facts = [
+        (r.io, r.slot, r.op_index, r.op_type, r.name, r.constant, r.cut, i.shape, i.dtype, i.layout, i.op_type)
+        for r in (record, original)
+        for i in (r.tensor.info,)
+    ]
+    assert facts[0] == facts[1]
+    quants = record.tensor.info.quant, original.tensor.info.quant
+    assert same_quant(*quants), quants
+    found, expected = record.tensor.stored(), original.tensor.stored()
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    assert carried(found).tobytes() == carried(expected).tobytes()
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """The bytes of a file under the name "", or of every file below a folder under its path."""
+    if path.is_file():
+        return {"": path.read_bytes()}
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
 
 def fill_disk_after(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Files opened by sgsdump.output take ``size`` bytes, then say that the disk is full."""
+    """Files opened by sgsdump's writers take ``size`` bytes, then say that the disk is full."""
     import builtins
 
     class Full:
@@ -180,7 +338,11 @@ def fill_disk_after(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         def __exit__(self, *_: object) -> None:
             self.file.close()
 
-    monkeypatch.setattr("sgsdump.output.open", Full, raising=False)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    for module in ("output", "npy_file"):
+        monkeypatch.setattr(f"sgsdump.{module}.open", Full, raising=False)
 
 
 def facts(dump: Dump) -> list[tuple[Any, ...]]:

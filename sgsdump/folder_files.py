@@ -1,0 +1,84 @@
+"""The files of a dump folder that may come from anybody: only regular files in it are seen, and links that lead out of
+it are skipped and told."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sgsdump.errors import FormatError
+
+DEPTH = 20
+MOST = 200_000
+_DIGITS = re.compile(r"(\d+)")
+
+
+def files_below(root: Path, ending: str, notes: list[str]) -> list[str]:
+    """The files whose names end in ``ending``, as paths below ``root`` with ``/``, numbers in them in order of value.
+
+    What is skipped gets a line in ``notes``. Raises FormatError when the folder cannot be listed.
+    """
+    return sorted(_walk(root, ending, notes), key=in_order)
+
+
+def has_file(root: Path, ending: str) -> bool:
+    """Whether ``files_below`` would find one."""
+    try:
+        return next(_walk(root, ending, []), None) is not None
+    except FormatError:
+        return False
+
+
+def in_order(name: str) -> tuple[list[str], list[int]]:
+    """A sorting key by which ``layer.2`` comes before ``layer.10``."""
+    parts = _DIGITS.split(name)
+    return parts[0::2], [int(digits[:300]) for digits in parts[1::2]]
+
+
+def inside(root: Path, name: str) -> Path:
+    """The file ``name`` directly in ``root``, a name read from somewhere. Raises FormatError for a name that leads
+    elsewhere, for a link out of the folder, and for what is no file."""
+    if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(os.fsencode(name)) > 255:
+        raise FormatError(f"{root} names the file {name[:80]!r}, which is not one in the folder")
+    path = root / name
+    if not path.is_file():
+        raise FormatError(f"{path} is missing; was the folder copied whole?")
+    if path.is_symlink() and leads_out(path, root):
+        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+    return path
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether a link ends outside ``root``, or nowhere."""
+    try:
+        return not path.resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return True
+
+
+def _walk(root: Path, ending: str, notes: list[str]) -> Iterator[str]:
+    waiting: list[tuple[str, int]] = [("", 0)]
+    seen = 0
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > MOST:
+                        raise FormatError(f"{root} has more than {MOST} files; name the folder of one dump")
+                    name = folder + entry.name
+                    if entry.is_symlink() and (entry.is_dir() or leads_out(Path(entry.path), root)):
+                        notes.append(f"{name} is a link to a folder or out of this one; it is skipped")
+                    elif entry.is_dir() and depth < DEPTH:
+                        waiting.append((f"{name}/", depth + 1))
+                    elif entry.is_dir():
+                        notes.append(f"{name} is more than {DEPTH} folders deep; it is skipped")
+                    elif entry.name.endswith(ending) and entry.is_file():
+                        yield name
+        except OSError as error:
+            if not folder:
+                raise FormatError(f"cannot read the folder {root}: {error.strerror}") from None
+            notes.append(f"{folder} cannot be read ({error.strerror}); it is skipped")

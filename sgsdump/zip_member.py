@@ -1,0 +1,107 @@
+"""Members of a zip archive in a mapped file, read where they lie: no more is ever unpacked than was asked for."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sgsdump.errors import FormatError
+
+MAGIC = b"PK\x03\x04"
+_LOCAL = struct.Struct("<4s22xHH")
+_CHUNK = 2**18
+# Deflate makes at most 1032 bytes of one; beyond this and this ratio a member is made to fill a memory.
+_MOST_RATIO, _LARGE, _ODD_RATIO = 1032, 2**28, 200
+
+
+class Member(NamedTuple):
+    """Where a member lies: its packed bytes, the size they unpack to, whether they are deflated, their checksum."""
+
+    name: str
+    offset: int
+    packed: int
+    size: int
+    deflated: bool
+    crc: int
+
+
+def members(data: mmap.mmap, path: Path) -> list[Member]:
+    """The files of an archive, in their order. Raises FormatError for a damaged archive, for members that are encrypted
+    or packed by another method than deflate, and for a decompression bomb."""
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        ValueError,
+        NotImplementedError,
+        OverflowError,
+        EOFError,
+        struct.error,
+    ) as error:
+        raise FormatError(f"{path} is a damaged zip archive ({' '.join(str(error).split())[:100]})") from None
+    return [_member(data, info, path) for info in infos]
+
+
+def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
+    who = f"{path}: member {info.filename[:80]!r}"
+    if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise FormatError(f"{who} is encrypted or packed by another method than deflate; unpack it first")
+    head = data[info.header_offset : info.header_offset + _LOCAL.size] if info.header_offset >= 0 else b""
+    if len(head) < _LOCAL.size or not head.startswith(MAGIC):
+        raise FormatError(f"{who} is not where the archive says; the file is cut off or damaged")
+    _, name, extra = _LOCAL.unpack(head)
+    offset = info.header_offset + _LOCAL.size + name + extra
+    deflated = info.compress_type == zipfile.ZIP_DEFLATED
+    if offset + info.compress_size > len(data) or (not deflated and info.file_size != info.compress_size):
+        raise FormatError(f"{who} reaches beyond the file, or has two sizes; the file is cut off or damaged")
+    ratio = info.file_size / max(1, info.compress_size)
+    if ratio > _MOST_RATIO or (info.file_size > _LARGE and ratio > _ODD_RATIO):
+        raise FormatError(
+            f"{who} says that {info.compress_size} bytes unpack to {info.file_size}: a decompression bomb; unpack it "
+            f"yourself if you trust it"
+        )
+    return Member(info.filename, offset, info.compress_size, info.file_size, deflated, info.CRC)
+
+
+def start_of(data: mmap.mmap, member: Member, size: int) -> io.BytesIO:
+    """The first ``size`` bytes of a member, or all if it has fewer. Raises FormatError when they do not unpack."""
+    if not member.deflated:
+        return io.BytesIO(data[member.offset : member.offset + min(size, member.size)])
+    packed = data[member.offset : member.offset + min(member.packed, size + 1024)]
+    try:
+        return io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, member.size)))
+    except zlib.error as error:
+        raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
+
+
+def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
+    """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
+    found, filled = np.empty(member.size, np.uint8), 0
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    crc, place, end = 0, member.offset, member.offset + member.packed
+    pending = b""
+    try:
+        while not inflate.eof and (pending or place < end):
+            if not pending:
+                pending = data[place : min(end, place + _CHUNK)]
+                place += len(pending)
+            part = inflate.decompress(pending, _CHUNK)
+            pending = inflate.unconsumed_tail
+            if filled + len(part) > member.size:
+                raise FormatError(f"member {member.name[:80]!r} unpacks to more than the {member.size} bytes it says")
+            found[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
+            crc, filled = zlib.crc32(part, crc), filled + len(part)
+    except zlib.error as error:
+        raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
+    if filled != member.size or crc != member.crc:
+        raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum or size is another")
+    return found

@@ -1,0 +1,5 @@
+from formats.conformance import Conformance
+
+
+class TestConformance(Conformance):
+    format = "npz"
