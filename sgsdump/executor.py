@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sgsdump.errors import ConfigError, ModelError, SgsdumpError
 from sgsdump.family import Family, hint
@@ -58,16 +58,16 @@ class Executor(ABC):
     """
 
     name = ""
-    init_options: Mapping[str, str] = {}
-    load_options: Mapping[str, str] = {}
-    execute_options: Mapping[str, str] = {}
+    init_options: ClassVar[Mapping[str, str]] = {}
+    load_options: ClassVar[Mapping[str, str]] = {}
+    execute_options: ClassVar[Mapping[str, str]] = {}
     inputs: tuple[InputSpec, ...] = ()
     _state = "new"
     _bfloat16: frozenset[str] = frozenset()
     _outputs: tuple[str, ...] = ()
 
     def init(self, configs: Configs | None = None) -> None:
-        """Set the back-end up. Raises ConfigError for an option it does not know, MissingExtra for an absent package."""
+        """Set the back-end up. Raises ConfigError for an unknown option, MissingExtra for an absent package."""
         self._expect("init", "new", "released")
         configs = self._known("init", configs, self.init_options)
         self._state = "ready"

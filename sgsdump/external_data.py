@@ -16,6 +16,14 @@ def is_external(model: ModelProto) -> bool:
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in graph_tensors(model.graph))
 
 
+def external_bytes(model: ModelProto) -> int:
+    """Bytes of the external data, as far as the model says how many there are."""
+    from onnx import TensorProto
+
+    external = (t for t in graph_tensors(model.graph) if t.data_location == TensorProto.EXTERNAL)
+    return sum(int(entry.value) for tensor in external for entry in tensor.external_data if entry.key == "length")
+
+
 def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
     """The model with its external data read in from ``folder``: a copy, or the model itself when it has none."""
     if not is_external(model):

@@ -16,14 +16,17 @@ import numpy as np
 from sgsdump.element import BEYOND_NUMPY, packed, packed_size, unpacked
 from sgsdump.errors import MissingExtra, ModelError
 from sgsdump.executor import Configs, Executor, one_line
-from sgsdump.external_data import in_one_piece
+from sgsdump.external_data import external_bytes, in_one_piece
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 PROTOBUF_LIMIT = 2**31 - 1
 SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
-NOISE = r"Exception from |Check '|\[ ?GENERAL_ERROR|Loading input"
+NOISE = (
+    r"Exception from |Check '|While validating|FrontEnd API failed|Model wasn't fully|Summary:|Conversion is failed|"
+    r"To facilitate|Loading input model|\[ ?GENERAL_ERROR|\S+ with a message:"
+)
 # OpenVINO's words for element types that numpy has not.
 BEYOND = {
     name: BEYOND_NUMPY[ours]
@@ -51,13 +54,12 @@ class OpenvinoExecutor(Executor):
 
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
         self._request = None
-        whole = in_one_piece(model, folder)
-        if whole.ByteSize() > PROTOBUF_LIMIT:
+        if model.ByteSize() + external_bytes(model) > PROTOBUF_LIMIT:
             raise ModelError(
                 "executor openvino cannot load the model: it takes at most 2 GiB of weights in one piece; "
                 "run the model a few layers at a time (mode fast)"
             )
-        graph = self._core.read_model(whole.SerializeToString())
+        graph = self._core.read_model(in_one_piece(model, folder).SerializeToString())
         self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()
         self._index = {info.name: index for index, info in enumerate(model.graph.output)}
 
@@ -72,10 +74,13 @@ class OpenvinoExecutor(Executor):
         self._core = None
 
     def plain(self, error: Exception) -> str:
-        """OpenVINO's messages begin with lines on its own source; what follows says what is wrong."""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        """What OpenVINO says among much on its own source, after the ONNX node it says it of."""
+        text = str(error)
+        lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if not re.match(NOISE, line)]
-        return " ".join(telling[:2]) if telling else one_line(error)
+        node = re.search(r"ONNX node '<Node\((\w+)\): (.*?)>'", text)
+        where = f"node {node[2]!r} ({node[1]}): " if node else ""
+        return where + telling[-1 if node else 0] if telling else one_line(error)
 
     def _tensor(self, array: np.ndarray) -> Any:
         array = np.ascontiguousarray(array).reshape(array.shape)

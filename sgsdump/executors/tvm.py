@@ -12,15 +12,17 @@ that is called with the imported module and, as ``configs``, a dict of the optio
 from __future__ import annotations
 
 import inspect
+import io
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from sgsdump.errors import ConfigError, MissingExtra, ModelError
-from sgsdump.executor import Configs, Executor
+from sgsdump.executor import Configs, Executor, one_line
 from sgsdump.external_data import in_one_piece
 from sgsdump.users_python import blaming, import_file
 
@@ -36,6 +38,7 @@ class TvmExecutor(Executor):
     }
     _module: Any = None
     _machine: Any = None
+    _said = io.StringIO()
 
     def on_init(self, configs: Configs) -> None:
         try:
@@ -55,8 +58,10 @@ class TvmExecutor(Executor):
 
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
         self._module = self._machine = None
-        with warnings.catch_warnings():
-            # The importer calls outputs without a type a mistake, and goes on to infer it.
+        self._said = io.StringIO()
+        with warnings.catch_warnings(), redirect_stdout(self._said):
+            # The importer calls outputs without a type a mistake, and goes on to infer it; what it prints says where
+            # it failed.
             warnings.simplefilter("ignore")
             module = self._from_onnx(in_one_piece(model, folder), keep_params_in_input=False)
         if self._passes:
@@ -72,7 +77,7 @@ class TvmExecutor(Executor):
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
         result = self._machine["main"](*(self._tvm.runtime.tensor(feed[name]) for name in self._order))
         tensors = [result] if len(self._index) == 1 else list(result)
-        return [np.array(tensors[self._index[name]].numpy()) for name in output_names]
+        return [_array(tensors[self._index[name]]) for name in output_names]
 
     def ir_text(self) -> str:
         """The loaded model in Relax, after the passes: one line an operator, with attributes, shapes and dtypes.
@@ -85,6 +90,16 @@ class TvmExecutor(Executor):
 
     def on_release(self) -> None:
         self._module = self._machine = None
+
+    def plain(self, error: Exception) -> str:
+        """The importer prints the operator at fault and raises something else."""
+        said = self._said.getvalue().strip().splitlines()
+        return ": ".join([*said[-1:], one_line(error)])
+
+
+def _array(value: Any) -> np.ndarray:
+    """A copy of a tensor; a shape or a number computed by TVM itself as int64, as ONNX has them."""
+    return np.array(value.numpy()) if hasattr(value, "numpy") else np.array(value, np.int64)
 
 
 def _passes(file: Path) -> Any:

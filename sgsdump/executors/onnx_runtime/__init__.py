@@ -23,6 +23,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from sgsdump.errors import ModelError
 from sgsdump.executor import Layer, Progress, Skip
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, rank_of, to_array, type_proto, why_not
+from sgsdump.external_data import external_bytes
 from sgsdump.feed import bfloat16_inputs, fitted
 from sgsdump.model import Model, graph_inputs
 from sgsdump.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
@@ -208,14 +209,9 @@ def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionO
     if folder is not None:
         entry = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(entry, str(folder.resolve()))
-        if _external_bytes(proto) > HUGE:
+        if external_bytes(proto) > HUGE:
             options.add_session_config_entry("session.disable_prepacking", "1")
     return options
-
-
-def _external_bytes(proto: onnx.ModelProto) -> int:
-    external = (t for t in proto.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
-    return sum(int(entry.value) for tensor in external for entry in tensor.external_data if entry.key == "length")
 
 
 def plain(error: Exception) -> str:

@@ -1,0 +1,87 @@
+"""A float16 copy of a float32 model, by onnxruntime's own converter (onnxruntime.transformers.float16).
+
+The model's inputs stay float32, a Cast behind each (``graph_input_cast_0`` ...); everything else is float16 under its
+own name, save what feeds operators that onnxruntime runs in float32 only. Weights beyond float16's range are clipped
+to +-65504, those nearer to zero than 5.96e-8 become +-5.96e-8, as the converter does.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import onnx
+from onnx import NodeProto, TensorProto
+
+from sgsdump.errors import ModelError
+from sgsdump.executor import one_line
+from sgsdump.external_data import graph_tensors, in_one_piece
+from sgsdump.model import graph_inputs, weight_names
+
+
+def is_float16(proto: onnx.ModelProto) -> bool:
+    """Whether the weights are float16 already: more of their elements are than are float32."""
+    count = _elements(proto)
+    return count[TensorProto.FLOAT16] > count[TensorProto.FLOAT]
+
+
+def to_float16(proto: onnx.ModelProto, folder: str | None = None) -> onnx.ModelProto:
+    """A float16 copy; ``proto`` itself when it is float16 already. ``folder`` is where its external data lies.
+
+    The nodes keep their order, each Cast that had to be put in stands behind what it reads. Raises ModelError for a
+    model that holds no float32, and for one that the converter cannot convert.
+    """
+    if is_float16(proto):
+        return proto
+    inputs = [spec.name for spec in graph_inputs(proto) if spec.dtype == "float32"]
+    if not inputs and not _elements(proto)[TensorProto.FLOAT]:
+        raise ModelError("the model holds no float32 values, so there is nothing to make float16")
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    try:
+        # Inferred before the external data come in: inference copies the model, and protobuf ends at 2 GiB.
+        whole = in_one_piece(onnx.shape_inference.infer_shapes(proto), folder)
+        with warnings.catch_warnings():
+            # One for every weight that is clipped.
+            warnings.simplefilter("ignore")
+            half = convert_float_to_float16(whole, keep_io_types=inputs, disable_shape_infer=True)
+    except Exception as error:
+        raise ModelError(f"onnxruntime's converter cannot make the model float16: {one_line(error)}") from error
+    _put_casts_in_place(half, len(proto.graph.node))
+    return half
+
+
+def _elements(proto: onnx.ModelProto) -> dict[int, int]:
+    """Elements of the weights, constants included, by element type."""
+    count: dict[int, int] = defaultdict(int)
+    for tensor in graph_tensors(proto.graph):
+        count[tensor.data_type] += math.prod(tensor.dims)
+    return count
+
+
+def _put_casts_in_place(half: onnx.ModelProto, count: int) -> None:
+    """The converter appends its Casts to the ``count`` nodes; nodes are to stand behind what they read."""
+    nodes: Sequence[NodeProto] = list(half.graph.node)
+    casts: dict[str, list[NodeProto]] = defaultdict(list)
+    for cast in nodes[count:]:
+        casts[cast.input[0]].append(cast)
+
+    def behind(names: Sequence[str]) -> Iterator[NodeProto]:
+        for name in names:
+            for cast in casts.pop(name, []):
+                yield cast
+                yield from behind(cast.output)
+
+    given = [*(info.name for info in half.graph.input), *sorted(weight_names(half.graph))]
+    ordered = list(behind(given))
+    for node in nodes[:count]:
+        ordered += [node, *behind(node.output)]
+    if casts:
+        raise ModelError(
+            f"onnxruntime's converter cannot make the model float16: it loses {next(iter(casts))!r}, "
+            f"a tensor inside the body of an If, Loop or Scan node"
+        )
+    del half.graph.node[:]
+    half.graph.node.extend(ordered)

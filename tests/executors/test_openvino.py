@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from small_nets import model as net
+from small_nets import node
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executor import open_executor
+from sgsdump.executor_conformance import ExecutorConformance, told
+from sgsdump.executors.openvino import OpenvinoExecutor
+from sgsdump.model import open_model
+from sgsdump.passes.mark_outputs import mark_outputs
+
+pytest.importorskip("openvino", reason="OpenVINO (the extra openvino) is not installed")
+
+
+class TestConformance(ExecutorConformance):
+    def make(self) -> OpenvinoExecutor:
+        return OpenvinoExecutor()
+
+
+def test_every_tensor_of_a_real_model(shared: Path) -> None:
+    """Against onnxruntime; the worst largest difference, as a share of the tensor's largest value, was 3.6e-6."""
+    model = open_model(shared / "ultraface" / "version-RFB-320_without_postprocessing.onnx").proto
+    names = [name for each in model.graph.node for name in each.output if each.op_type != "Constant"]
+    model = mark_outputs(model, names)
+    feed = {"input": np.random.default_rng(0).uniform(0, 1, (1, 3, 240, 320)).astype(np.float32)}
+    found = {}
+    for name in ("ort", "openvino"):
+        with open_executor(name) as executor:
+            executor.load_model(model)
+            found[name] = executor.execute(names, feed)
+    assert len(names) == 193
+    for name, array, wanted in zip(names, found["openvino"], found["ort"]):
+        assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape), name
+        np.testing.assert_allclose(array, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max(), err_msg=name)
+
+
+def test_every_tensor_of_a_float16_model(shared: Path) -> None:
+    model = open_model(shared / "sdaa" / "model_sample.onnx").proto
+    names = [name for each in model.graph.node for name in each.output if each.op_type != "Constant"]
+    model = mark_outputs(model, names)
+    feed = {"eager_tmp_0": np.random.default_rng(0).uniform(0, 1, (1, 3, 48, 192)).astype(np.float32)}
+    found = {}
+    for name in ("ort", "openvino"):
+        with open_executor(name) as executor:
+            executor.load_model(model)
+            found[name] = executor.execute(names, feed)
+    assert len(names) == 55
+    for name, array, wanted in zip(names, found["openvino"], found["ort"]):
+        assert (array.dtype, array.shape) == (np.float16, wanted.shape), name
+        largest = np.abs(wanted.astype(np.float32)).max()
+        np.testing.assert_allclose(array.astype(float), wanted.astype(float), rtol=0, atol=5e-3 * largest, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "UINT4"])
+def test_types_beyond_numpy_go_in_and_out(kind: str) -> None:
+    elem_type = TensorProto.DataType.Value(kind)
+    dtype = helper.tensor_dtype_to_np_dtype(elem_type)
+    x = np.array([1, 2, 5, 0, 7], np.float32)
+    there = net([node("Cast", ["x"], "y", to=elem_type)], {}, {"x": (5,)}, ["y"], opset=21).proto
+    back = net([node("Cast", ["x"], "y", to=TensorProto.FLOAT)], {}, {"x": (5,)}, ["y"], opset=21).proto
+    back.graph.input[0].type.tensor_type.elem_type = elem_type
+    for proto in (there, back):
+        proto.ir_version = 10
+        proto.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    with open_executor("openvino") as executor:
+        executor.load_model(there)
+        (narrow,) = executor.execute(["y"], {"x": x})
+        assert narrow.dtype == dtype
+        executor.load_model(back)
+        (wide,) = executor.execute(["y"], {"x": narrow})
+    np.testing.assert_array_equal(narrow.astype(np.float32), x)
+    np.testing.assert_array_equal(wide, x)
+
+
+def test_inputs_that_nothing_reads() -> None:
+    proto = net([node("Relu", ["x"], "y")], {}, {"x": (1, 2), "idle": (1,)}, ["y"]).proto
+    feed = {"x": np.array([[1, -1]], np.float32), "idle": np.zeros(1, np.float32)}
+    with open_executor("openvino") as executor:
+        executor.load_model(proto)
+        np.testing.assert_array_equal(executor.execute(["y"], feed)[0], [[1, 0]])
+
+
+def test_messages_name_the_node() -> None:
+    proto = net([node("Relu", ["x"], "r")], {}, {"x": (1, 2)}, ["y"]).proto
+    proto.graph.node.append(helper.make_node("MatMul", ["r", "r"], ["y"], "times"))
+    with open_executor("openvino") as executor:
+        told(ModelError, "openvino cannot load the model: node 'times' (MatMul): ", lambda: executor.load_model(proto))
+        proto.graph.node[1].op_type = "Odd"
+        told(ModelError, "operations: Odd", lambda: executor.load_model(proto))
+
+
+def test_more_than_protobuf_holds_is_told_before_it_is_read(tmp_path: Path) -> None:
+    proto = net([node("Gather", ["w", "i"], "y")], {}, {"i": (2,)}, ["y"]).proto
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    weight = TensorProto(name="w", dims=[1 << 30], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, text in (("location", "not there"), ("length", str(1 << 32))):
+        weight.external_data.add(key=key, value=text)
+    proto.graph.initializer.append(weight)
+    with open_executor("openvino") as executor:
+        told(ModelError, "2 GiB", lambda: executor.load_model(proto, folder=str(tmp_path)))
+
+
+def test_an_unknown_device() -> None:
+    with open_executor("openvino", {"device": "TPU7"}) as executor:
+        told(
+            ModelError,
+            "TPU7",
+            lambda: executor.load_model(net([node("Relu", ["x"], "y")], {}, {"x": (1,)}, ["y"]).proto),
+        )
+    told(ConfigError, "device", lambda: open_executor("openvino", {"devise": "CPU"}))
