@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sgsdump.bisection import THRESHOLD, Bisection, Tried, bisect_executors
 from sgsdump.dump_info import OUTPUTS
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.executor import Progress, executors, open_executor
@@ -76,7 +77,7 @@ class Job:
     test_case: Path | None = None
     depth: int | None = None
     bisect: str | None = None
-    threshold: float = 1e-3
+    threshold: float = THRESHOLD
     log: Path | None = None
     judge: bool = True
 
@@ -114,9 +115,15 @@ def check(job: Job) -> None:
         raise ConfigError(
             "--seed and --range draw random inputs; --input-dir and --inputs-from already say what they are"
         )
+    if job.depth is not None and job.depth < 1:
+        raise ConfigError(f"--depth {job.depth}: the last node alone is 1; leave it out for all nodes")
     _ = job.ends, job.init_configs
     _check_comparison(job)
     check_folder(job.folder)
+    if job.test_case:
+        check_folder(job.test_case)
+        if job.folder.resolve().is_relative_to(job.test_case.resolve()):
+            raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; name another")
     read = (job.model, job.weight_file, job.passed_path, job.compare_dir, job.golden_dir)
     for path in filter(None, read):
         if path.resolve().is_relative_to(job.folder.resolve()):
@@ -124,6 +131,8 @@ def check(job: Job) -> None:
 
 
 def _check_comparison(job: Job) -> None:
+    if job.bisect and job.compare_dir:
+        raise ConfigError("--bisect dumps nothing that -cd could be compared with; leave one of them out")
     if job.golden_dir and not job.compare_dir:
         raise ConfigError("-g is for the three-way comparison; name the run to judge by with -cd too")
     for what, value in (("-t", job.input_tag), ("-t1", job.th1), ("-t2", job.th2), ("--threshold", job.threshold)):
@@ -182,6 +191,13 @@ def save_case(job: Job, run: Pipeline) -> None:
     save_test_case(run.model, job.executor, run.inputs, job.names, job.test_case, job.depth, configs)
 
 
+def bisect(job: Job, run: Pipeline, on_tried: Callable[[Tried], None]) -> Bisection:
+    """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
+    assert job.bisect is not None
+    configs = ExecutorConfigs(init=job.init_configs)
+    return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, on_tried)
+
+
 def compare(job: Job, bar: Bar | None = None) -> GoldenComparison:
     """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
     assert job.compare_dir is not None
@@ -214,6 +230,10 @@ def _model(job: Job) -> Model:
     given = shapes(job.shape)
     if given:
         model = replace(model, proto=fix_shapes(model.proto, given))
+    if job.model_type == "float16":
+        from sgsdump.executors.onnx_runtime.float16 import to_float16
+
+        model = replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))
     return model
 
 

@@ -17,7 +17,8 @@ examples:
   sgsdump pipeline once -d net.onnx -n conv1 --print-ir --save-test-case conv1_case
   sgsdump pipeline full -d net.onnx --bisect reference
 
-Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold, 2 on trouble.
+Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold or
+--bisect found a difference, 2 on trouble.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump.executor import Progress
+    from sgsdump.pipeline import Pipeline
     from sgsdump.pipeline_job import Job
 
 HELP = "every tensor of an ONNX model as an executor computes it; golden comparison"
@@ -76,8 +78,17 @@ def _add_what(sub: argparse.ArgumentParser, kind: str) -> None:
     sub.add_argument("-s", "--step", type=int, default=1, help="every STEP-th tensor (%(default)s)")
     sub.add_argument("--name-pattern", metavar="PATTERN", help="tensors so named: * any text, ? a character")
     sub.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
-    sub.add_argument("--bisect", metavar="EXECUTOR", help="find the first tensor in which EXECUTOR differs; no dump")
-    sub.add_argument("--threshold", type=float, default=1e-3, help="of --bisect: diff2 above it differs (%(default)s)")
+    if kind == "full":
+        sub.add_argument(
+            "--bisect", metavar="EXECUTOR", help="no dump: find the first tensor that EXECUTOR has otherwise"
+        )
+        sub.add_argument(
+            "--threshold",
+            type=float,
+            default=1e-3,
+            metavar="X",
+            help="of --bisect: max|difference| / max|value| above it is otherwise (%(default)s)",
+        )
 
 
 def _add_run(sub: argparse.ArgumentParser) -> None:
@@ -136,7 +147,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def dump(job: Job) -> int:
-    """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says."""
+    """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
+
+    Raises what ``pipeline_job`` raises.
+    """
     from sgsdump import dump_info
     from sgsdump.pipeline_job import check, dump_chosen, ir, pipeline, save_case
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
@@ -144,8 +158,10 @@ def dump(job: Job) -> int:
     check(job)
     with _bar(f"{job.kind} {job.executor}") as progress:
         run = pipeline(job, _say, progress)
+        if job.bisect:
+            return _bisect(job, run)
         if job.print_ir:
-            _say(ir(job, run))
+            _say(ir(job, run).rstrip())
         dump_chosen(job, run)
     written = dump_info.read(job.folder)
     for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
@@ -157,17 +173,31 @@ def dump(job: Job) -> int:
     return 1 if run.failures or not close else 0
 
 
+def _bisect(job: Job, run: Pipeline) -> int:
+    from sgsdump.pipeline_job import bisect
+    from sgsdump.reports.pipeline_lines import bisection_lines, tried_line
+
+    found = bisect(job, run, lambda tried: _say(tried_line(tried)))
+    for line in bisection_lines(found, job.threshold):
+        _say(line)
+    return 1 if found.found else 0
+
+
 def _compare(job: Job) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
     from sgsdump.output import replacing
     from sgsdump.pipeline_job import compare, holds
     from sgsdump.progress import counted
-    from sgsdump.reports import golden_log
+    from sgsdump.reports import golden_csv, golden_json, golden_log
 
     found = compare(job, lambda rows, total: counted(rows, "compare", "tensor", total))
     _say(golden_log.golden_lines(found).removesuffix("\n"))
     log = job.log or job.folder / "compare_result.log"
-    for path, text in ((log, golden_log.render(found)),):
+    for path, text in (
+        (log, golden_log.render(found)),
+        (log.with_suffix(".csv"), golden_csv.render(found)),
+        (log.with_suffix(".json"), golden_json.render(found)),
+    ):
         with replacing(path) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
     failed = sum(not row.passes for row in found.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sgsdump.bisection import Bisection, Tried
 from sgsdump.dump_info import InputEntry, OutputEntry
 
 
@@ -36,7 +37,27 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
         *([f"{lost} not dumped"] if lost else []),
         *([f"{failed} failed"] if failed else []),
     ]
-    return [*lines, f"{folder}: {len(outputs)} tensors, {', '.join(counts)}"]
+    return [*lines, f"{folder}: {len(outputs)} tensor{'s' * (len(outputs) != 1)}, {', '.join(counts)}"]
+
+
+def tried_line(tried: Tried) -> str:
+    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value."""
+    said = "not given by both" if tried.difference is None else f"{tried.difference:.3g}"
+    return f"tried {tried.name}: {said}"
+
+
+def bisection_lines(found: Bisection, threshold: float) -> list[str]:
+    """The first tensor that differs and what it is made from; or that none was found."""
+    cost = f"{len(found.tried)} of {found.in_all} tensors tried"
+    if found.found is None:
+        return [f"no tensor differs by more than {threshold:g} ({cost})"]
+    first = found.found
+    node = f"node {first.node}, " if first.node else ""
+    inputs = ", ".join(tried_line(each).removeprefix("tried ") for each in first.inputs) or "the model's inputs only"
+    return [
+        f"first difference: {first.name} ({node}{first.op_type}): {first.difference:.3g}, over {threshold:g} ({cost})",
+        f"made from: {inputs}",
+    ]
 
 
 def _operator(entry: OutputEntry) -> str:

@@ -9,12 +9,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from caffe_nets import save
 from onnx import TensorProto, helper
-from small_nets import residual_net, run_all
+from small_nets import residual_net, run_all, weights
 
 from sgsdump import open_dump
 from sgsdump.cli import main
 
+CAFFE_NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+"""
 TENSORS = ["c1", "r1", "c2", "add", "r2", "pool", "c3", "sig", "gap", "flat", "fc", "prob"]
 
 
@@ -171,6 +177,25 @@ def test_once_prints_the_ir_and_saves_a_test_case(folder: Path, capsys: pytest.C
     assert np.array_equal(onnx.numpy_helper.to_array(tensor), array("r1"))
 
 
+def test_the_last_nodes_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline("once", "-d", "net.onnx", "-n", "r2", "--print-ir", "--depth", "2", "--save-test-case", "case")
+    printed = capsys.readouterr().out
+    assert "Add" in printed and "Conv" not in printed
+    assert [info.name for info in onnx.load("case/model.onnx").graph.input] == ["r1", "c2"]
+
+
+def test_an_option_of_the_executor(folder: Path) -> None:
+    pipeline("full", "-d", "net.onnx", "--option", "threads=1", "--option", "optimisation=all", "--mode", "isolated")
+    assert len(outputs()) == 12
+
+
+def test_a_caffe_model(folder: Path) -> None:
+    first = weights("c1", (4, 3, 3, 3), 1)
+    save(folder, CAFFE_NET, {"conv1": [first["c1.w"], first["c1.b"]]})
+    pipeline("full", "-d", "net.prototxt", "--weight_file", "net.caffemodel")
+    assert [file.split("__")[1] for file in outputs()] == ["conv1.npy"]
+
+
 def test_float16_runs_a_float16_copy(folder: Path) -> None:
     pipeline("full", "-d", "net.onnx", "-o", "golden")
     pipeline("full", "-d", "net.onnx", "-mt", "float16", "-o", "half")
@@ -236,7 +261,7 @@ def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: py
     assert "no tensor" in capsys.readouterr().out
     assert not Path("ort_dump").exists()
     pipeline("full", "-d", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
-    assert "c1" in capsys.readouterr().out
+    assert "\nfirst difference: " in capsys.readouterr().out
 
 
 BAD = {
@@ -272,6 +297,11 @@ BAD = {
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
     "output in the way": (["full", "-o", "net.onnx"], "name another with -o"),
     "output is here": (["full", "-o", "."], "name another with -o"),
+    "two folders in one": (["once", "-n", "c1", "--save-test-case", "ort_dump"], "cannot be in one folder"),
+    "no depth": (["once", "-n", "c1", "--print-ir", "--depth", "0"], "--depth 0"),
+    "no option": (["full", "--option", "threads"], "write KEY=VALUE"),
+    "unknown option": (["full", "--option", "thread=1"], "thread"),
+    "bisect and compare": (["full", "--bisect", "reference", "-cd", "old"], "--bisect dumps nothing"),
     "passes for another": (["full", "-p", "passes.py"], "passes"),
 }
 
@@ -296,7 +326,9 @@ def test_a_folder_without_common_files_is_one_line(folder: Path, capsys: pytest.
     assert "no file in common" in fails(capsys, "full", "-d", "net.onnx", "-cd", "other")
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "no such model file"), (b"", "is empty"), (b"garbage", "model")])
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "no such model file"), (b"", "is empty"), (b"garbage", "not an ONNX file")]
+)
 def test_models_that_are_none(
     folder: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
 ) -> None:
