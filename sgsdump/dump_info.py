@@ -29,13 +29,14 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 
+from sgsdump.element import is_complex, is_number, name_of
 from sgsdump.errors import FormatError
 from sgsdump.file_name import fitting
 from sgsdump.output import replacing
@@ -136,10 +137,10 @@ def facts(array: np.ndarray) -> TensorFacts:
 
     Types numpy has no arithmetic for (bfloat16 and smaller) are computed in float32.
     """
-    shape, dtype = tuple(array.shape), array.dtype.name
-    if not array.size or array.dtype.kind in "cOSUMm":
+    shape, dtype = tuple(array.shape), name_of(array.dtype)
+    if not array.size or not is_number(array.dtype) or is_complex(array.dtype):
         return TensorFacts(dtype, shape)
-    if array.dtype.kind == "V":
+    if array.dtype.isbuiltin != 1:
         array = array.astype(np.float32)
     if array.dtype.kind == "b":
         array = array.view(np.uint8)
@@ -188,15 +189,8 @@ def read(path: Path) -> DumpInfo:
         outputs = tuple(_output(entry) for entry in document["node_output_info"])
         inputs = tuple(_input(entry) for entry in document["input_info"])
         return DumpInfo(dict(document["meta_info"]), inputs, outputs)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FormatError(f"{path} is not a dump_info.json: {type(error).__name__} at {error}") from None
-
-
-def with_output(info: DumpInfo, entry: OutputEntry) -> DumpInfo:
-    """``info`` and one output more; an entry of the same name and index is replaced."""
-    key = (entry.name, entry.topo_index)
-    kept = tuple(old for old in info.outputs if (old.name, old.topo_index) != key)
-    return replace(info, outputs=(*kept, entry))
 
 
 def _input_json(entry: InputEntry) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump import dump_info
+from sgsdump import dump_info, npy_file
 from sgsdump.dump_info import DumpInfo, InputEntry, OutputEntry
-from sgsdump.errors import OutputError
 from sgsdump.executor import Layer
 from sgsdump.layout import NCHW
 from sgsdump.output import check_folder, make_folder, replacing, set_aside
@@ -104,7 +103,4 @@ def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
 
 def _save(path: Path, array: np.ndarray) -> None:
     with replacing(path) as file:
-        try:
-            np.save(file, array, allow_pickle=False)
-        except ValueError as error:
-            raise OutputError(f"cannot write {path}: {error}") from None
+        npy_file.write(file, array)
