@@ -22,7 +22,8 @@ from sgsdump.comparing.twins import find_twins
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
-from sgsdump.metric import Metric, Settings, Tally, metrics
+from sgsdump.metric import Metric, Settings, Tally
+from sgsdump.metric import metrics as known_metrics
 from sgsdump.net_facts import with_layouts
 from sgsdump.sidecars.parse_net import ParseNet
 from sgsdump.vendor_metric import VendorMetrics, vendor_metrics
@@ -83,7 +84,7 @@ def compare(
     net: ParseNet | None = None,
     name_map: Mapping[str, str] | None = None,
     match_by_value: bool = False,
-    extra: Sequence[str] = (),
+    metrics: Sequence[str] = (),
     settings: Settings | None = None,
     compatible: str | None = None,
     threads: int | None = None,
@@ -95,7 +96,7 @@ def compare(
     net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
     name_map  benchmark name -> sample name, for pairs that names do not make.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
-    extra     names of further metrics (``metrics()``), for the rows' ``extra``; settings are theirs.
+    metrics   names of further metrics (of ``metric.metrics()``), for the rows' ``extra``; settings are theirs.
     compatible  a vendor's tool (``vendor_metrics()``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
     progress  wraps the stream of finished pairs: ``progress(stream, total)``.
@@ -103,7 +104,7 @@ def compare(
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     Raises ConfigError for an unknown metric or vendor's tool.
     """
-    further = {name: metrics()[name] for name in extra}
+    further = {name: known_metrics()[name] for name in metrics}
     tallies = list(dict.fromkeys(metric.tally for metric in further.values() if metric.tally is not None))
     vendor = vendor_metrics()[compatible] if compatible else None
     if net is not None:

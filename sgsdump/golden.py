@@ -185,6 +185,7 @@ def compare_golden(
     own = [RealValues(dump, ranges, net) for dump in dumps]
     paired = align(dumps[0], dumps[1], inputs)
     joined: list[tuple[Record, ...]] = [(pair.sample, pair.benchmark) for pair in paired.pairs]
+    said = {id(pair.benchmark): pair.note for pair in paired.pairs}
     only_in_golden: tuple[str, ...] = ()
     not_in_golden: tuple[str, ...] = ()
     if golden is not None:
@@ -198,7 +199,7 @@ def compare_golden(
     def row(records: tuple[Record, ...]) -> GoldenRow:
         name = records[1].name
         sides = [_loader(values, record) for values, record in zip(own, records)]
-        return _row(f"{name}.npy", name, sides, tag, th1)
+        return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])])
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
     stream: Iterable[GoldenRow] = map(row, joined)
@@ -233,7 +234,7 @@ def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
         return float(error.max()), float(error.mean())
 
 
-def _row(file: str, name: str, sides: list[Load], tag: float, th1: float) -> GoldenRow:
+def _row(file: str, name: str, sides: list[Load], tag: float, th1: float, said: str = "") -> GoldenRow:
     """The row of two or three sides, the last of which gives the shape."""
     try:
         stored = [load() for load in sides]
@@ -244,7 +245,7 @@ def _row(file: str, name: str, sides: list[Load], tag: float, th1: float) -> Gol
     nan_inf = not all(np.isfinite(array).all() for array in arrays)
     if stored[0].dtype != stored[1].dtype:
         notes.append(f"dtypes differ: sample {stored[0].dtype}, benchmark {stored[1].dtype}")
-    note = "; ".join(notes)
+    note = "; ".join(filter(None, [said, *notes]))
     with np.errstate(over="ignore"):
         e, c = (array.astype(np.float32, copy=False) if _is_float(stored) else array for array in arrays[:2])
     if len(arrays) == 2:

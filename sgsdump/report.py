@@ -58,6 +58,10 @@ def left_out(row: Row) -> str:
     )
 
 
-def further(row: Row) -> dict[str, str]:
-    """The metrics that were asked for beyond the three, as a table shows them; a vendor's as it prints them."""
-    return {name: f"{value:.6g}" for name, value in row.extra.items()} | dict(row.vendor)
+def further(row: Row) -> list[tuple[str, str]]:
+    """Name and value of the metrics that were asked for beyond the three, as a table shows them.
+
+    A vendor's values are as it prints them; a name that is among ours too is called the vendor's.
+    """
+    ours = [(name, f"{value:.6g}") for name, value in row.extra.items()]
+    return ours + [(f"vendor {name}" if name in row.extra else name, text) for name, text in row.vendor.items()]

@@ -1,5 +1,8 @@
 """The three-way comparison against plain numpy formulas, its edges, and the log's lines against the seed's own."""
 
+import csv
+import io
+import json
 import math
 
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.golden import compare_files, compare_golden, diff3
+from sgsdump.reports import golden_csv, golden_json
 from sgsdump.reports.golden_log import golden_lines, render
 from sgsdump.tensor import Tensor
 
@@ -210,6 +214,32 @@ def test_dumps_are_paired_as_compare_pairs_them():
     assert row.max_g == pytest.approx(1e-3, rel=1e-3)
     assert found.only_in_sample == ("mine.npy",) and found.only_in_benchmark == ("yours.npy",)
     assert found.only_in_golden == ("theirs.npy",) and found.not_in_golden == ()
+
+
+def test_names_that_are_not_unique_are_said():
+    twice = Dump([Record("out", 0, i, "Relu", Tensor.of("a", np.full(2, i, np.float32))) for i in (1, 2)])
+    found = compare_golden(twice, twice, twice)
+    assert [row.verdict for row in found.rows] == ["warn", "warn"]
+    assert found.rows[1].note == "name not unique (2 in sample, 2 in benchmark): number 2 of each"
+
+
+def test_csv_and_json_hold_every_file():
+    g = np.array([1.0, 2.0], np.float32)
+    two = compare_files(files(a=g[:1], b=g, only=g), files(a=g, b=np.array([np.nan, 1])))
+    lines = list(csv.DictReader(io.StringIO(golden_csv.render(two))))
+    assert [line["verdict"] for line in lines] == ["not comparable", "fail", "not comparable"]
+    assert [line["index"] for line in lines] == ["0", "1", ""] and lines[2][
+        "remark"
+    ] == "only in sample, not in benchmark"
+    assert (lines[1]["all_close"], lines[1]["diff2"], lines[1]["max_sw"]) == ("False", "nan", "")
+    document = json.loads(golden_json.render(two), parse_constant=lambda word: pytest.fail(word))
+    assert document["golden"] is None and not document["passes"]
+    assert (document["rows"][1]["diff2"], document["rows"][1]["max_sw"]) == ("nan", None)
+    assert document["not_compared"] == [{"file": "only.npy", "reason": "only in sample, not in benchmark"}]
+    three = compare_files(files(a=g * 2), files(a=g * 3), files(a=g), th1=0.5)
+    (row,) = json.loads(golden_json.render(three))["rows"]
+    (line,) = csv.DictReader(io.StringIO(golden_csv.render(three)))
+    assert float(line["max_g"]) == row["max_g"] == 2.0 and line["max_passes"] == "True" and row["verdict"] == "pass"
 
 
 def test_loaders_are_asked_one_tensor_at_a_time():

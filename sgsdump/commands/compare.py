@@ -3,6 +3,7 @@
 The sample is the run under test (the fixed model), the benchmark the reference (the float or original model).
 RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error. Exit status: 0 within the thresholds or none
 given, 1 past a threshold you gave (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
+Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric.
 
 With --golden a third run judges both: the sample passes where its diff3 error against golden is at most the input tag
 times the benchmark's. This prints compare_result.log as the SDAA dump tools write it; exit status 1 when a tensor does
@@ -17,6 +18,7 @@ examples:
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
+  sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison import Comparison
     from sgsdump.dump import Dump
 
+ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 HELP = "compare two dumps layer by layer"
 
 
@@ -72,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "RootMeanSquareError MaxRelativeError MeanRelativeError",
     )
     parser.add_argument(
+        "--limit",
+        type=_limits,
+        default=[],
+        metavar="NAME=X",
+        help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99",
+    )
+    parser.add_argument(
         "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
     )
     parser.add_argument(
@@ -108,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         return _run_golden(args)
     if args.input_tag is not None:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
-    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse)
+    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, tuple(args.limit))
     shown = given or DOCUMENTED
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
     sample, benchmark = open_dump(args.sample), open_dump(args.benchmark)
@@ -122,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         net=net,
         name_map=names,
         match_by_value=args.match_by_value,
-        extra=_extra(args.metrics),
+        metrics=_extra([*args.metrics, *(name for name, _ in args.limit)]),
         settings=Settings(args.th1),
         compatible=args.compatible,
         progress=_bar,
@@ -144,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if given and not found.passes(given) else 0
 
 
-_NOT_WITH_GOLDEN = "min_cos max_rmse max_mse match_by_value name_map write_name_map metrics compatible".split()
+_NOT_WITH_GOLDEN = "min_cos max_rmse max_mse match_by_value name_map write_name_map metrics limit compatible".split()
 
 
 def _run_golden(args: argparse.Namespace) -> int:
@@ -183,13 +193,28 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _limits(text: str) -> list[tuple[str, float]]:
+    """Names and numbers of ``NAME=X,NAME=X``."""
+    found = []
+    for part in _names(text):
+        name, sign, limit = part.partition("=")
+        if not sign:
+            raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
+        if name in ALWAYS:
+            raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
+        try:
+            found.append((name, float(limit)))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{limit!r} in {part!r} is not a number") from None
+    return found
+
+
 def _extra(names: list[str]) -> list[str]:
     """The metrics to show beyond those that are shown always."""
     from sgsdump.metric import metrics
 
-    always = ("mse", "cos", "rmse")
-    asked = list(metrics()) if names == ["all"] else names
-    return [name for name in dict.fromkeys(asked) if name not in always]
+    asked = list(metrics()) if "all" in names else names
+    return [name for name in dict.fromkeys(asked) if name not in ALWAYS]
 
 
 def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:

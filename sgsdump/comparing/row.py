@@ -95,7 +95,7 @@ class Row:
         return 0.0 if self.mse == 0 else self.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        return self.finite and thresholds.hold(self.cos, self.rmse, self.mse)
+        return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
 
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
         """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where something is to be said: types

@@ -23,7 +23,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
             f"MSE:{row.mse:f}",
             f"COS:{row.cos:f}",
             f"RMSE:{row.rmse:f}",
-            *(f"{name}:{value}" for name, value in further(row).items()),
+            *(f"{name}:{value}" for name, value in further(row)),
             remark(row),
         )
         for row in comparison.rows

@@ -61,6 +61,43 @@ def test_nothing_changes_where_nothing_is_asked(dumps, capsys):
     assert capsys.readouterr().out == plain and "Verdicts" not in plain and "Worst layer: " in plain
 
 
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ("mae=0.6", 0),
+        ("mae=0.4", 1),
+        ("MaxAbsoluteError=0.6,CosineSimilarity=0.5", 0),
+        ("MaxAbsoluteError=0.6,CosineSimilarity=0.99", 1),
+        ("all_close=1", 1),
+        ("MaxRelativeError=inf", 0),
+    ],
+)
+def test_limits_on_further_metrics(dumps, capsys, limits, status):
+    assert main(["compare", dumps["off"], dumps["golden"], "--limit", limits]) == status
+    out = capsys.readouterr().out
+    assert f" {limits.partition('=')[0]}:" in out and ("none." in out) == (status == 0)
+
+
+def test_a_limit_on_what_cannot_be_told_is_passed(dumps, tmp_path):
+    zeros = tmp_path / "zeros.bin"
+    sgsdump.save_dump([Tensor.of(n, np.zeros((1, 40), np.float32)) for n in ("conv1", "relu/2")], zeros)
+    assert main(["compare", dumps["good"], str(zeros), "--limit", "MaxRelativeError=inf"]) == 1
+    assert main(["compare", str(zeros), str(zeros), "--limit", "MaxRelativeError=0,diff2=0"]) == 0
+
+
+def test_equal_names_of_ours_and_a_vendors_are_told_apart(dumps, capsys):
+    main(["compare", dumps["off"], dumps["golden"], "--metrics", "MeanAbsoluteError", "--compatible", "msaccucmp"])
+    out = capsys.readouterr().out
+    assert " MeanAbsoluteError:0.5 " in out and " vendor MeanAbsoluteError:0.500000 " in out
+
+
+def test_help_names_every_metric(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    words = capsys.readouterr().out.split()
+    assert set(metrics()) - {"mse", "cos", "rmse"} <= set(words)
+
+
 def test_th1_reaches_the_metrics(dumps, capsys):
     main(["compare", dumps["near"], dumps["golden"], "--metrics", "all_close", "--th1", "0.01"])
     assert capsys.readouterr().out.count("all_close:1") == 2
@@ -97,11 +134,22 @@ def test_a_sample_worse_than_the_tag_allows(dumps, capsys):
     assert "other list: ['conv1.npy', 'relu/2.npy']" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"), [("mae", "is not NAME=X"), ("mae=x", "is not a number"), ("cos=1", "--min-cos")]
+)
+def test_a_limit_that_cannot_be_read(dumps, capsys, limit, said):
+    with pytest.raises(SystemExit) as stopped:
+        main(["compare", dumps["near"], dumps["good"], "--limit", limit])
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
 def test_trouble_is_one_line(dumps, capsys):
     golden = ["--golden", dumps["golden"]]
     for options, said in (
         (["--metrics", "dif2"], "unknown metric 'dif2'; did you mean 'diff2'"),
         (["--compatible", "msprob"], "did you mean 'msprobe'?"),
+        (["--limit", "mea=1"], "unknown metric 'mea'"),
+        (["--limit", "mae=-1"], "nothing could ever be within -1 of the metric mae"),
         (["--th1", "-1"], "th1 is 0 or more"),
         (["--input-tag", "5"], "--input-tag belongs to --golden"),
         ([*golden, "--input-tag", "nan"], "the input tag is 0 or more"),

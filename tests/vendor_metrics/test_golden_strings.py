@@ -83,25 +83,25 @@ def compared(sample, benchmark, **options):
 @pytest.mark.parametrize(("tool", "case"), HIDDEN)
 def test_the_honest_verdict(shared, tool, case):
     (found,) = [(sample, benchmark) for name, sample, benchmark, _ in cases(shared, tool) if name == case]
-    (row,) = compared(*found, extra=list(metrics()), compatible=tool).rows
+    (row,) = compared(*found, metrics=list(metrics()), compatible=tool).rows
     assert row.verdict() == HIDDEN[tool, case]
     assert row.vendor == vendor_metrics()[tool](*found).values or case == "complex"
 
 
 def test_large_integers_differ(shared):
     (pair,) = [(sample, golden) for name, sample, golden, _ in cases(shared, "msprobe") if name == "int64_big"]
-    (row,) = compared(*pair, extra=["MaxAbsoluteError", "mae"]).rows
+    (row,) = compared(*pair, metrics=["MaxAbsoluteError", "mae"]).rows
     assert row.extra == {"MaxAbsoluteError": 3.0, "mae": 2.0}
 
 
 def test_golden_zeros_are_counted():
-    (row,) = compared(np.array([1.0, 2, 3]), np.array([0.0, 2, 3]), extra=["MaxRelativeError", "mae"]).rows
+    (row,) = compared(np.array([1.0, 2, 3]), np.array([0.0, 2, 3]), metrics=["MaxRelativeError", "mae"]).rows
     assert (row.extra["MaxRelativeError"], dict(row.left_out)) == (0.0, {"MaxRelativeError": 1})
     assert math.isclose(row.extra["mae"], 1 / 3)
 
 
 def test_unknown_names_offer_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown metric 'dif2'.*diff2"):
-        compared(np.ones(2), np.ones(2), extra=["dif2"])
+        compared(np.ones(2), np.ones(2), metrics=["dif2"])
     with pytest.raises(ConfigError, match=r"unknown vendor's metrics 'msprob'.*msprobe"):
         compared(np.ones(2), np.ones(2), compatible="msprob")
