@@ -67,7 +67,7 @@ def _nibbles(table: np.ndarray, data: np.ndarray, count: int) -> np.ndarray:
 
 
 def _packed(dtype: np.dtype, data: np.ndarray, count: int) -> np.ndarray:
-    return unpacked(memoryview(data), dtype, count)
+    return unpacked(data.data, dtype, count)
 
 
 def _bits(dtype: np.dtype, data: np.ndarray, count: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAPPING = "mapping.csv"
+STATUS_TYPE = "Opdebug"
 MOST_BYTES = 2**26
 _NAME = re.compile(
     r"(?P<op_type>[^./]+)\.(?P<op_name>[^/]+?)\.(?P<task>\d{1,20})(?:\.(?P<stream>\d{1,20}))?\.(?P<time>\d{9,17})"
@@ -33,6 +34,17 @@ class FileName(NamedTuple):
     stream: int | None
     time: int
     slice: str
+
+    @property
+    def is_status(self) -> bool:
+        """Whether the file holds an overflow status, of which a run may have many."""
+        return self.op_type == STATUS_TYPE
+
+    def name_of(self, op_name: str) -> str:
+        """What begins the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
+        if self.is_status:
+            return f"{op_name}.{self.task}.{self.stream or 0}"
+        return f"{op_name}.{self.slice}" if self.slice else op_name
 
 
 def parse(name: str) -> FileName | None:

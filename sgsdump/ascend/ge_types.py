@@ -47,6 +47,7 @@ def _types() -> dict[int, DataType]:
 DATA_TYPES = MappingProxyType(_types())
 _WORDS = _FORMATS.split()
 FORMATS = MappingProxyType({int(number): name for number, name in zip(_WORDS[0::2], _WORDS[1::2])})
+_NAMES = frozenset(FORMATS.values())
 # Names in which every letter is a dimension: a tensor of another rank is not in this order, whatever the number says.
 _PLAIN = frozenset("NCHW NHWC HWCN CHWN NDHWC NCDHW DHWCN DHWNC NCL NC CN".split())
 _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
@@ -62,10 +63,13 @@ def layout_of(number: int, rank: int) -> str | None:
 
     The schema's syntax gives 0 (NCHW) where nothing was set, so the rank decides.
     """
-    name = FORMATS.get(number)
-    if name in _NO_LAYOUT or (name in _PLAIN and len(name) != rank):
-        return None
-    return name
+    name = FORMATS.get(number, "ND")
+    return name if fits(name, rank) else None
+
+
+def fits(name: str, rank: int) -> bool:
+    """Whether a format's name says in which order the values of a tensor of this rank lie."""
+    return name in _NAMES and name not in _NO_LAYOUT and (name not in _PLAIN or len(name) == rank)
 
 
 def is_device_layout(layout: str | None) -> bool:

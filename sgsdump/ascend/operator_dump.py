@@ -64,14 +64,14 @@ def open_operator(path: Path, format: str) -> Dump:
     """One file as a dump of its own. Raises FormatError."""
     called, notes = parse_name(path.name), []  # type: tuple[FileName | None, list[str]]
     operator = read_operator(path, called)
-    name = operator.name if called is None or not called.slice else f"{operator.name}.{called.slice}"
+    name = called.name_of(operator.name) if called else operator.name
     records = list(records_of(operator, 0, name, notes))
     return Dump(records, format, None, path, notes)
 
 
 def records_of(dump: OperatorDump, op_index: int, name: str, notes: list[str]) -> Iterator[Record]:
     """The records of a file: inputs, then outputs. ``name`` begins its tensors' names; ``notes`` gets the file's."""
-    notes += dump.notes
+    notes += [f"{dump.path.name}: {note}" for note in dump.notes]
     inputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "input"]
     others = [slot for slot in dump.slots if not slot.of_graph]
     outputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "output"]

@@ -7,7 +7,8 @@ New form, little-endian::
                                                                         status of AIC and AIV is four of them
 
 Old form, exactly 2048 bytes: six uint64 (model_id, stream_id, task_id, task_type, pc_start, para_base) at 0, 128 and
-256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's behind kernel_code and block_idx.
+256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's behind kernel_code and
+block_idx.
 
 65535 means no id. The dictionaries have the keys, the order and the numbers of the vendor's own JSON.
 """
@@ -17,10 +18,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from sgsdump.ascend.file_names import STATUS_TYPE
 from sgsdump.errors import FormatError
 from sgsdump.tensor import Tensor
 
-OP_TYPE = "Opdebug"
 OLD_SIZE = 2048
 _MAGIC = 0x5A5A5A5A
 _HEAD = struct.Struct("<6I")
@@ -44,7 +45,7 @@ _OLD = {
 
 def is_status(tensor: Tensor) -> bool:
     """Whether a tensor is the status of an overflow, by what its file is called."""
-    return tensor.info.op_type == OP_TYPE
+    return tensor.info.op_type == STATUS_TYPE
 
 
 def status_of(tensor: Tensor) -> dict[str, Any]:
