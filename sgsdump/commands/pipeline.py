@@ -187,10 +187,14 @@ def _compare(job: Job) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
     from sgsdump.output import replacing
     from sgsdump.pipeline_job import compare, holds
+    from sgsdump.pipelining.compared_files import other_inputs
     from sgsdump.progress import counted
     from sgsdump.reports import golden_csv, golden_json, golden_log
 
     found = compare(job, lambda rows, total: counted(rows, "compare", "tensor", total))
+    for folder in filter(None, (job.compare_dir, job.golden_dir)):
+        for name in other_inputs(job.folder, folder):
+            _say(f"note: {folder} was run on another input {name}")
     _say(golden_log.golden_lines(found).removesuffix("\n"))
     log = job.log or job.folder / "compare_result.log"
     for path, text in (

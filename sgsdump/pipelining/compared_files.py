@@ -53,14 +53,31 @@ def npy_files(folder: Path) -> dict[str, Load]:
     if not folder.is_dir():
         what = "is a file; name the folder it is in" if folder.exists() else "is not there"
         raise ConfigError(f"the folder to compare with {what}: {folder}")
-    inner = folder / dump_info.OUTPUTS
-    root, inner = (folder, inner) if inner.is_dir() else (folder.parent, folder)
-    found = sorted(inner.glob("*.npy"))
+    root = _root(folder)
+    found = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not found:
         raise ConfigError(f"there is no .npy file to compare with in {folder}")
     known = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
     dtypes = {Path(entry.file).name: entry.facts.dtype for entry in known if entry.file and entry.facts}
     return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in found}
+
+
+def other_inputs(run: Path, other: Path) -> list[str]:
+    """The inputs with which ``other`` was run on other values than ``run``, both dump folders or their outputs.
+
+    Empty where they are equal, and where one folder has no inputs to look at.
+    """
+    own, theirs = (_root(folder) / dump_info.INPUTS for folder in (run, other))
+    common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in theirs.glob("*.npy")})
+    return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(theirs / file, ""))]
+
+
+def _root(folder: Path) -> Path:
+    return folder if (folder / dump_info.OUTPUTS).is_dir() else folder.parent
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def _named_as(sample: Mapping[str, Load], other: Mapping[str, Load]) -> dict[str, Load]:

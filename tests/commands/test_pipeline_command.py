@@ -225,6 +225,14 @@ def test_a_threshold_that_was_given_decides_the_status(folder: Path) -> None:
     pipeline("full", "-d", "net.onnx", "-o", "b", "-cd", "a", "-g", "a", "-t", "10", "-t1", "1", "-t2", "0")
 
 
+def test_a_run_on_another_input_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline("full", "-d", "net.onnx", "-o", "a")
+    pipeline("full", "-d", "net.onnx", "-o", "b", "-cd", "a")
+    assert "note:" not in capsys.readouterr().out
+    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a/outputs")
+    assert "note: a/outputs was run on another input data\n" in capsys.readouterr().out
+
+
 def test_a_shape_mismatch_says_so_and_ends_with_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline("full", "-d", "net.onnx", "-o", "a")
     np.save("a/outputs/topoidx_00003__add.npy", np.zeros((1, 8, 8, 7), np.float32))

@@ -11,7 +11,7 @@ import pytest
 from sgsdump import dump_info, element
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.golden import GoldenComparison
-from sgsdump.pipelining.compared_files import compare_run, npy_files
+from sgsdump.pipelining.compared_files import compare_run, npy_files, other_inputs
 
 A = np.array([1.0, 2.0], np.float32)
 
@@ -71,6 +71,16 @@ def test_a_shape_mismatch_and_a_broken_file_are_rows_with_a_reason(tmp_path: Pat
     assert "shape mismatch" in reasons[0] and "(2,)" in reasons[0] and "(3,)" in reasons[0]
     assert "b.npy is no .npy file" in reasons[1]
     assert not compare(ours, theirs).passes
+
+
+def test_inputs_of_other_values_are_told(tmp_path: Path) -> None:
+    runs = [folder(tmp_path, name, a=A) for name in ("ours", "same", "other", "without")]
+    for run, values in zip(runs, (A, A, A + 1)):
+        (run / "inputs").mkdir()
+        np.save(run / "inputs" / "a%2Fb.npy", values)
+    ours, same, other, without = runs
+    assert other_inputs(ours, same) == other_inputs(ours, without) == []
+    assert other_inputs(ours, other) == other_inputs(ours / "outputs", other / "outputs") == ["a/b"]
 
 
 def test_folders_that_do_not_serve(tmp_path: Path) -> None:
