@@ -10,8 +10,14 @@ FORMATS = Family(
         "npy": "sgsdump.formats.npy:FORMAT",
         "npz": "sgsdump.formats.npz:FORMAT",
         "safetensors": "sgsdump.formats.safetensors:FORMAT",
+        "atb_bin": "sgsdump.formats.atb_bin:FORMAT",
+        "ascend_nano": "sgsdump.formats.ascend_nano:FORMAT",
+        "ascend_stats": "sgsdump.formats.ascend_stats:FORMAT",
+        "ascend_dump": "sgsdump.formats.ascend_dump:FORMAT",
         # Folders, the one that says least of itself last.
         "dump_info_dir": "sgsdump.formats.dump_info_dir:FORMAT",
+        "atb_tree": "sgsdump.formats.atb_tree:FORMAT",
+        "ascend_dir": "sgsdump.formats.ascend_dir:FORMAT",
         "npy_dir": "sgsdump.formats.npy_dir:FORMAT",
     },
 )

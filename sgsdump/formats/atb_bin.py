@@ -1,12 +1,13 @@
 """One tensor of Ascend's ATB (Ascend Transformer Boost) as msit and msprobe dump it: a ``.bin`` file of a text header
 and the payload (``sgsdump.ascend.atb_header``), little-endian, in C order of ``dims``.
 
-Read are all forms met so far: the plain one; no ``$Version`` or ``$END``; statistics without payload; an alias, whose
+Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
 values are in another file of the same dump; a length that counts elements instead of bytes (the shape is believed);
 several tensors appended to each other, of which the first is taken. What is odd stands in the dump's notes. A shape
-that needs more bytes than are there is refused, and so is a type of unknown number; types known by name only are bytes.
+that needs more bytes than are there is refused, and so is a type of unknown number; of types whose form nobody knows,
+the bytes are given.
 
-The file names neither tensor nor operator: the tensor has the file's name without ``.bin``, as the output of operator 0.
+The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.
 Written are the bytes that the vendor's probe writes.
 """
 
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.ascend import atb_header, atb_tensor
-from sgsdump.ascend.ge_types import layout_of
 from sgsdump.ascend.acl_types import format_number
+from sgsdump.ascend.ge_types import layout_of
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import OutputError
 from sgsdump.format import HEAD_BYTES, Format, Lost
@@ -54,11 +55,10 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
     for number, record in enumerate(records):
         info = record.tensor.info
-        refused = atb_tensor.lost(info)
         if number:
-            yield record, "is not the first, and a .bin file holds one: writing is refused"
-        elif refused:
-            yield record, refused
+            yield record, f"is not the first, and a .bin file holds one: {atb_tensor.REFUSED}"
+        for what in atb_tensor.lost(record.tensor):
+            yield record, what
         yield record, "has a name, which becomes the file's"
         if (record.io, record.slot, record.op_index, record.op_type, record.constant) != ("out", 0, 0, "", False):
             yield record, "has a place in its model, which is left out"

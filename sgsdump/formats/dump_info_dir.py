@@ -16,7 +16,7 @@ from pathlib import Path
 from sgsdump import dump_info, manifest, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.dump_info import DATE, INPUTS, JSON_NAME, OUTPUTS, DumpInfo, InputEntry, OutputEntry, TensorFacts
-from sgsdump.element import KNOWN
+from sgsdump.element import KNOWN, is_complex, name_of
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.folder_files import files_below
@@ -203,6 +203,8 @@ def _write_output(folder: Path, record: Record, known: DumpInfo, taken: Taken) -
 def _write_values(path: Path, record: Record) -> TensorFacts:
     array = record.tensor.stored()
     npy_file.save(path, array)
+    if is_complex(array.dtype):
+        return TensorFacts(name_of(array.dtype), array.shape)
     return dump_info.facts(array)
 
 

@@ -1,0 +1,336 @@
+"""A folder tree of ATB tensors as msit and msprobe dump them: ``.bin`` files (``atb_bin``) in a folder per operator,
+``before`` and ``after`` it ran (``sgsdump.ascend.atb_place``). Any folder from the one that was dumped to down to one
+operator's may be opened; so ``data/0_4711/1`` is one execution alone.
+
+A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
+operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
+after. An alias has the values of the file it names, within the same execution, and its own shape and type. Of tensors
+that are in ``statistic.csv`` only, the figures are known. What is odd stands in the dump's notes: files that cannot be
+read, aliases that lead nowhere, rows without file and files without row.
+
+Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
+read from; and beside them ``sgsdump.json`` (``sgsdump.manifest``), which keeps what such a file cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sgsdump import manifest, npy_file
+from sgsdump.ascend import atb_place, atb_statistic, atb_tensor
+from sgsdump.ascend.atb_place import ENDING, Place, Run
+from sgsdump.ascend.atb_statistic import Row
+from sgsdump.ascend.atb_tensor import Content
+from sgsdump.ascend.coding import RAW
+from sgsdump.dump import Dump, Record
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.file_name import Taken
+from sgsdump.folder_files import files_below, leads_out
+from sgsdump.format import Format, Lost
+from sgsdump.output import make_folder, replacing_folder
+from sgsdump.tensor import Tensor, TensorInfo
+from sgsdump.value_names import file_stem
+
+_RUN = "0_0/0"
+_SHOWN = 3
+_DAMAGED_SHOWN = 20
+_LOOKED_AT = 100
+_LONGEST_CHAIN = 100
+_NO_TENSOR = "kernel_tilingdata.bin"
+Key = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The variant of a dump: the path each record was read from; others get one made of their name."""
+
+    of: Mapping[Key, str]
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    if not path.is_dir():
+        return False
+    try:
+        files = [name for name in files_below(path, ENDING, []) if not name.endswith(_NO_TENSOR)]
+        if any(atb_tensor.recognised(path / name) for name in files[:_LOOKED_AT]):
+            return True
+        return any(atb_statistic.recognised(path / name) for name in files_below(path, atb_statistic.NAME, []))
+    except FormatError:
+        return False
+
+
+def read(path: Path) -> Dump:
+    """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
+    notes: list[str] = []
+    files = [name for name in files_below(path, ENDING, notes) if not name.endswith(_NO_TENSOR)]
+    if (path / manifest.NAME).is_file():
+        records, variant = _ours(path, files, notes)
+    else:
+        records, variant = _theirs(path, files, notes)
+    return Dump(records, FORMAT.name, variant, path, notes)
+
+
+def _theirs(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+    contents = _examined(root, files, notes)
+    places = {name: atb_place.place_of(name) for name in contents}
+    chosen = _chosen(places, notes)
+    rows = _rows(root, notes)
+    _say_missing(chosen, rows, notes)
+    there = {place.key for place in chosen}
+    told = {place: row for place, row in rows.items() if row.figures is not None and place.key not in there}
+    labels = atb_place.labels(place.run for place in [*chosen, *told])
+    targets = _targets(chosen)
+    numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
+    records, paths = [], {}
+    lost: defaultdict[str, list[str]] = defaultdict(list)
+    for place in sorted([*chosen, *told], key=lambda place: place.order):
+        number = numbers.setdefault((place.run, place.operators), len(numbers))
+        name = place.name(labels)
+        if place in told:
+            tensor = _of_row(told[place], name, place.op_type)
+        else:
+            tensor = _tensor(chosen[place], contents, targets, places, name, lost)
+        record = Record(place.io, place.slot, number, place.op_type, tensor)
+        records.append(record)
+        if place in chosen:
+            paths[_key(record)] = chosen[place]
+    if not records:
+        raise FormatError(f"no file in {root} is an ATB tensor ({notes[-1] if notes else 'there is none'})")
+    notes.extend(_summed(lost))
+    return records, Paths(paths)
+
+
+def _examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Content]:
+    """The files that can be read, by path; odd and damaged ones are noted."""
+    found: dict[str, Content] = {}
+    odd: defaultdict[str, list[str]] = defaultdict(list)
+    damaged: list[str] = []
+    for name in files:
+        try:
+            content = found[name] = atb_tensor.examine(root / name)
+        except FormatError as error:
+            damaged.append(f"left out: {error}")
+            continue
+        for note in content.notes:
+            odd[note].append(name)
+    notes.extend(damaged[:_DAMAGED_SHOWN])
+    if len(damaged) > _DAMAGED_SHOWN:
+        notes.append(f"left out: {len(damaged) - _DAMAGED_SHOWN} more files that cannot be read")
+    notes.extend(_summed(odd))
+    return found
+
+
+def _chosen(places: Mapping[str, Place], notes: list[str]) -> dict[Place, str]:
+    """The path of each tensor, of its copies the one that counts."""
+    found: dict[tuple, tuple[Place, str]] = {}
+    copies = 0
+    for path, place in places.items():
+        other = found.get(place.key)
+        copies += other is not None
+        if other is None or place.meant:
+            found[place.key] = place, path
+    if copies:
+        notes.append(
+            f"{copies} tensors were dumped before and after their operator ran: "
+            f"inputs are taken as they were before, outputs as they are after"
+        )
+    early = [path for place, path in found.values() if place.io == "out" and place.when == "before"]
+    if early:
+        notes.append(f"{_some(early, 'output')} dumped only before the operator ran: what it computed is not in them")
+    return dict(found.values())
+
+
+def _rows(root: Path, notes: list[str]) -> dict[Place, Row]:
+    """The rows of all statistic.csv below the folder, by the place they speak of."""
+    found: dict[Place, Row] = {}
+    for name in files_below(root, atb_statistic.NAME, []):
+        try:
+            rows, bad = atb_statistic.read(root / name)
+        except FormatError as error:
+            notes.append(f"left out: {error}")
+            continue
+        if bad:
+            notes.append(f"{name} has {bad} rows that are not understood")
+        run, above = atb_place.split(name.split("/")[:-1])
+        for row in rows:
+            when = "before" if row.io == "in" else "after"
+            place = Place(run, above + row.operators, row.io, row.slot, row.label, when)
+            found.setdefault(place, row)
+    return found
+
+
+def _say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:
+    """Rows without file, and files without row where there are rows at all."""
+    there, told = {place.key for place in chosen}, {place.key for place in rows}
+    gone = [place for place, row in rows.items() if row.dumped and place.key not in there]
+    if gone:
+        names = ["/".join((*place.operators, f"{place.io}put.{place.slot}{place.label}")) for place in gone]
+        notes.append(f"{_some(names, 'tensor')} in {atb_statistic.NAME}, but the file is missing")
+    untold = [path for place, path in chosen.items() if rows and place.key not in told]
+    if untold:
+        notes.append(f"{_some(untold, 'file')} without a row in {atb_statistic.NAME}")
+
+
+def _of_row(row: Row, name: str, op_type: str) -> Tensor:
+    coding = (row.type and row.type.coding) or RAW
+    assert row.figures is not None
+    return Tensor.of_figures(TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type), row.figures)
+
+
+Targets = Mapping[tuple[Run, tuple[int, ...], str, int], Sequence[str]]
+
+
+def _targets(chosen: Mapping[Place, str]) -> Targets:
+    """The paths that an alias of each run may mean, by ids, io and slot."""
+    found: defaultdict[tuple[Run, tuple[int, ...], str, int], list[str]] = defaultdict(list)
+    for place, path in chosen.items():
+        found[place.run, place.ids, place.io, place.slot].append(path)
+    return found
+
+
+def _tensor(
+    path: str,
+    contents: Mapping[str, Content],
+    targets: Targets,
+    places: Mapping[str, Place],
+    name: str,
+    lost: defaultdict[str, list[str]],
+) -> Tensor:
+    """The tensor of a file, an alias with the values of its target. Why an alias has none is put into ``lost``."""
+    own, op_type = contents[path], places[path].op_type
+    content, seen = own, [path]
+    while content.alias:
+        target, why = _target(content.alias, places[seen[-1]], targets, places)
+        if target in seen or len(seen) > _LONGEST_CHAIN:
+            target, why = "", "aliases lead in a circle"
+        if not target:
+            lost[f"has no values: {why}"].append(path)
+            return atb_tensor.without_values(own.tensor(name, op_type).info, why)
+        seen.append(target)
+        content = contents[target]
+    if content is own:
+        return own.tensor(name, op_type)
+    if content.figures is None and own.coding.size(own.count) != content.coding.size(content.count):
+        why = f"it is an alias of {seen[-1]}, which has another size"
+        lost["is an alias of a tensor of another size: it has no values"].append(path)
+        return atb_tensor.without_values(own.tensor(name, op_type).info, why)
+    taken = replace(own, path=content.path, offset=content.offset, alias="", figures=content.figures)
+    return taken.tensor(name, op_type)
+
+
+def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Place]) -> tuple[str, str]:
+    """The path an alias at a place means, or "" and why there is none."""
+    named = atb_place.alias_of(alias)
+    if named is None:
+        return "", f"{alias[:60]!r} is no alias"
+    found = targets.get((place.run, named.ids, named.io, named.slot), ())
+    same = [path for path in found if places[path].operators[:1] == place.operators[:1]] or list(found)
+    if len(same) > 1:
+        same = [path for path in same if places[path].label == named.label] or same
+    if not same:
+        return "", f"it is an alias of {alias[:60]}, which is not in the dump"
+    if len(same) > 1:
+        return "", f"it is an alias of {alias[:60]}, of which there are {len(same)}"
+    return same[0], ""
+
+
+def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+    """The records of the manifest, each with the values of its file."""
+    path = root / manifest.NAME
+    if leads_out(path, root):
+        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+    try:
+        with open(path, "rb") as file:
+            entries = manifest.parse(file.read(manifest.MOST_BYTES + 1), str(path))
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    known, records, paths = set(files), [], {}
+    for record, values in entries:
+        if values not in known:
+            raise FormatError(
+                f"{path} names {values[:80]!r}, which is no {ENDING} file in the folder; was it copied whole?"
+            )
+        records.append(_of_manifest(record, atb_tensor.examine(root / values)))
+        paths[_key(record)] = values
+    stray = sorted(known - set(paths.values()))
+    if stray:
+        notes.append(f"{_some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
+    return records, Paths(paths)
+
+
+def _of_manifest(record: Record, content: Content) -> Record:
+    info = record.tensor.info
+    if content.figures is not None:
+        return replace(record, tensor=Tensor.of_figures(info, content.figures))
+    if content.alias or content.coding.dtype != info.dtype:
+        raise FormatError(f"{content.path} does not hold the {info.dtype} that {manifest.NAME} says")
+    manifest.check_count(record, content.count, content.path)
+    load = content.tensor(info.name).raw
+    return replace(record, tensor=Tensor(info, load))
+
+
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write a file per record and the manifest. An existing folder is set aside.
+
+    Raises OutputError when the disk refuses, ValuesError for types that ATB has no number for.
+    """
+    given = variant.of if isinstance(variant, Paths) else {}
+    names, entries = Taken(), []
+    taken: set[str] = set()
+    with replacing_folder(Path(path)) as folder:
+        for record in records:
+            place = given.get(_key(record)) or _path_by_name(record)
+            while place is None or place in taken:
+                place = _own_path(record, names)
+            taken.add(place)
+            entries.append(manifest.entry_of(record, place))
+            make_folder((folder / place).parent)
+            with open(folder / place, "wb") as file:
+                atb_tensor.write(file, record.tensor)
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        npy_file.save_bytes(folder / manifest.NAME, manifest.text_of(entries))
+
+
+def _path_by_name(record: Record) -> str | None:
+    """The path of a record whose name is one that a tree gives."""
+    found = atb_place.path_of(record.name, record.io)
+    return None if found is None else f"{_RUN}/{found}"
+
+
+def _own_path(record: Record, names: Taken) -> str:
+    """A path below a folder that no other record has."""
+    folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
+    return f"{_RUN}/{atb_place.made_path(folder, record.io, record.slot)}"
+
+
+def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
+    yield from manifest.loses(records, variant)
+    for record in records:
+        for what in atb_tensor.lost(record.tensor):
+            yield record, what
+
+
+def _key(record: Record) -> Key:
+    return record.io, record.slot, record.op_index, record.name
+
+
+def _some(names: Sequence[str], what: str) -> str:
+    """``2 files are …``: the subject of a note, and in brackets the first few."""
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f"{len(names)} {what} ({shown}) is" if len(names) == 1 else f"{len(names)} {what}s ({shown}) are"
+
+
+def _summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A line for each thing to say, with how many files it befalls and the first of them."""
+    for what, names in notes.items():
+        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        yield f"{names[0]} {what}" if len(names) == 1 else f"{len(names)} files: each {what} ({shown})"
+
+
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files")
