@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from ml_dtypes import iinfo
 
+from sgsdump.element import is_float, is_integer
 from sgsdump.errors import InputError
 from sgsdump.layout import NHWC, to_nchw, to_nhwc
 
@@ -46,8 +48,8 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
 
 
 def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
-    if spec.dtype.kind in "iu" and array.size:
-        limits = np.iinfo(spec.dtype)
+    if is_integer(spec.dtype) and array.size:
+        limits = iinfo(spec.dtype)
         rounded = np.rint(array) if array.dtype.kind == "f" else array
         low, high = rounded.min(), rounded.max()
         if low < limits.min or high > limits.max:
@@ -57,7 +59,7 @@ def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
         return rounded.astype(spec.dtype, copy=False)
     with np.errstate(over="ignore"):
         cast = array.astype(spec.dtype, copy=False)
-    if spec.dtype.kind == "f" and not np.isfinite(cast).all():
+    if is_float(spec.dtype) and not np.isfinite(cast).all():
         raise InputError(f"{what} holds values too large for the model's input {spec.name!r}, which is {spec.dtype}")
     return cast
 

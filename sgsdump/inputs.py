@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgsdump.element import is_integer, is_number
 from sgsdump.errors import InputError
 from sgsdump.feeding import picture
 from sgsdump.feeding.image_list import expand, random_seed
@@ -56,7 +57,7 @@ def feed_maker(
     """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``."""
     if not input_specs:
         raise InputError("the model has no inputs, so there is nothing to feed it")
-    texts = [spec.name for spec in input_specs if spec.dtype.kind not in "biuf"]
+    texts = [spec.name for spec in input_specs if not is_number(spec.dtype)]
     if texts:
         raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
     makers = _makers(preprocess, input_specs, input_config, normalised)
@@ -183,7 +184,7 @@ def _random(generator: np.random.Generator, spec: InputSpec, entry: ModelInput |
     sizes = _fixed(_one_batch(spec), spec)
     if not normalised and len(sizes) == 4 and spec.dtype.kind in "fu":
         return generator.integers(0, 256, sizes).astype(spec.dtype)
-    if spec.dtype.kind in "biu":
+    if is_integer(spec.dtype) or spec.dtype.kind == "b":
         return generator.integers(0, 2, sizes).astype(spec.dtype)
     return generator.uniform(-1, 1, sizes).astype(spec.dtype)
 

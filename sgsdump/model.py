@@ -84,8 +84,8 @@ def weight_names(graph: onnx.GraphProto) -> set[str]:
 def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
     """The inputs a user has to feed, in the model's order.
 
-    Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs, which numpy
-    cannot hold, are fed as float32. Raises ModelError for an input that is no tensor of a shape and type to feed.
+    Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
+    float32, which users have; other types beyond numpy are those of ml_dtypes. Raises ModelError for an input that is no tensor of a shape and type to feed.
     """
     weights = weight_names(proto.graph)
     return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
@@ -108,8 +108,6 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     except (KeyError, ValueError, TypeError):
         raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
-    if dtype.kind == "O":
-        raise ModelError(f"input {info.name!r} of the model has element type {tensor.elem_type}, which is no number")
     return InputSpec(info.name, shape, dtype)
 
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sgsdump.element import dtype_named
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
 from sgsdump.feeding import picture
+from sgsdump.input_spec import fit
 from sgsdump.inputs import InputSpec, expand, feeds
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
@@ -373,3 +375,15 @@ def test_a_model_of_text():
 def test_a_model_without_inputs():
     with pytest.raises(InputError, match="no inputs"):
         feeds("random", None, [])
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float8_e5m2"])
+def test_inputs_of_types_beyond_numpy(name: str) -> None:
+    dtype = dtype_named(name)
+    spec = InputSpec("x", (2, 3), dtype)
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    fitted = fit(values, spec, "NCHW", "a.npy")
+    assert fitted.dtype == dtype
+    np.testing.assert_array_equal(fitted.astype(np.float32), values)
+    with pytest.raises(InputError, match="a.npy holds values"):
+        fit(values * 1e6, spec, "NCHW", "a.npy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -59,7 +60,10 @@ def test_old_genuine_model_lists_its_weights_among_the_inputs(shared: Path) -> N
 
 @pytest.mark.parametrize(
     ("elem_type", "dtype"),
-    [(TensorProto.UINT8, np.uint8), (TensorProto.BOOL, np.bool_), (TensorProto.BFLOAT16, np.float32)],
+    [
+        *((TensorProto.UINT8, np.uint8), (TensorProto.BOOL, np.bool_), (TensorProto.BFLOAT16, np.float32)),
+        *((TensorProto.FLOAT8E5M2, ml_dtypes.float8_e5m2), (TensorProto.INT4, ml_dtypes.int4)),
+    ],
 )
 def test_input_types(elem_type: int, dtype: type) -> None:
     model = small()
@@ -75,8 +79,8 @@ def test_inputs_that_cannot_be_fed() -> None:
     model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(FLOAT, None))
     with pytest.raises(ModelError, match="'x' of the model has no shape"):
         graph_inputs(model)
-    model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(TensorProto.STRING, [1]))
-    with pytest.raises(ModelError, match="'x' of the model has element type"):
+    model.graph.input[0].type.CopyFrom(helper.make_tensor_type_proto(99, [1]))
+    with pytest.raises(ModelError, match="'x' of the model has an unknown element type 99"):
         graph_inputs(model)
 
 
