@@ -365,3 +365,92 @@ def test_filters(tmp_path, mode):
     made, lines = pipeline(residual_net(), tmp_path / "d", mode=mode)
     made.dump_range(op_types=["Relu", "Gemm"], name_pattern="[rf]*")
     assert [line.split(", ")[1] for line in lines[1:]] == ["output r1", "output r2", "output fc"]
+
+
+def old_net():
+    """As before IR version 4: the weights are listed among the inputs."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(residual_net().proto)
+    proto.ir_version = 3
+    weights = proto.graph.initializer
+    proto.graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in weights)
+    return proto
+
+
+def constant() -> onnx.NodeProto:
+    return helper.make_node("Constant", [], ["c"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [2.0]))
+
+
+def function_net() -> onnx.ModelProto:
+    """x -> Twice (a function of the model: Add, then Neg inside) -> out."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    inner = [helper.make_node("Add", ["v", "v"], ["sum"]), helper.make_node("Neg", ["sum"], ["w"])]
+    twice = helper.make_function("own", "Twice", ["v"], ["w"], inner, opsets[:1])
+    nodes = [
+        helper.make_node("Twice", ["x"], ["t"], name="twice", domain="own"),
+        helper.make_node("Abs", ["t"], ["out"]),
+    ]
+    proto = nets.net(nodes, nets.X).proto
+    proto.opset_import.append(opsets[1])
+    proto.functions.append(twice)
+    return proto
+
+
+ODD_MODELS = {
+    "an output that is an input": (nets.net([helper.make_node("Neg", ["x"], ["n"])], nets.X, None, ["x", "n"]), ["n"]),
+    "an output that is a constant": (
+        nets.net([constant(), helper.make_node("Add", ["x", "c"], ["n"])], nets.X, None, ["c", "n"]),
+        ["n"],
+    ),
+    "no inputs": (nets.net([constant(), helper.make_node("Neg", ["c"], ["n"])], {}), ["n"]),
+    "weights among the inputs": (old_net(), [name for node in residual_net().proto.graph.node for name in node.output]),
+    "functions": (function_net(), ["t", "out"]),
+}
+
+
+@MODES
+@pytest.mark.parametrize("executor", ["ort", "reference"])
+@pytest.mark.parametrize("what", ODD_MODELS)
+def test_odd_models(tmp_path, what, executor, mode):
+    model, names = ODD_MODELS[what]
+    made, _ = pipeline(model, tmp_path / "d", executor, mode=mode)
+    made.dump_full()
+    dumped = [entry.name for entry in dump_info.read(tmp_path / "d").outputs if entry.error is None]
+    assert dumped == names == made.get_node_output_names()
+    assert [lost.name for lost in made.not_dumped] == ["tensors inside node 'twice' (own.Twice)"] * (
+        what == "functions"
+    )
+    assert list(made.dump_once()) == [info.name for info in made.model.proto.graph.output] and not made.failures
+
+
+def test_types_beyond_numpy_are_in_the_json(tmp_path):
+    from sgsdump.dump import open_dump
+
+    nodes = [
+        helper.make_node("Cast", ["x"], ["half"], to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["half"], ["out"], to=TensorProto.FLOAT),
+    ]
+    made, lines = pipeline(nets.net(nodes, nets.X), tmp_path / "d")
+    made.dump_full()
+    assert lines[1] == "topology index 0, output half, shape (1, 8), dtype bfloat16"
+    found = open_dump(tmp_path / "d")
+    assert str(found["half"].info.dtype) == "bfloat16"
+    np.testing.assert_array_equal(found["half"].real(), found["out"].real())
+
+
+def test_an_executor_that_is_missing_leaves_the_old_dump(tmp_path):
+    class Missing(Executor):
+        name = "missing"
+
+        def on_init(self, configs):
+            raise ConfigError("nothing to run with")
+
+        def on_load(self, model, configs, folder): ...
+
+        def on_execute(self, output_names, feed, configs): ...
+
+    pipeline(nets.branching_net(), tmp_path / "d")[0].dump_full()
+    before = files(tmp_path)
+    with pytest.raises(ConfigError, match="nothing to run with"):
+        pipeline(nets.branching_net(), tmp_path / "d", Missing())[0].dump_full()
+    assert files(tmp_path) == before

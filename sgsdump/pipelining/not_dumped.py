@@ -28,11 +28,16 @@ class NotDumped:
     failed: bool
 
 
-def inside_bodies(graph: onnx.GraphProto) -> Iterator[NotDumped]:
-    """The tensors made inside the bodies of If, Loop and Scan: no run-time can put them out."""
-    for node in graph.node:
+def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
+    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can put out; one entry stands for all
+    those inside a node that calls a function of the model."""
+    functions = {(function.domain, function.name) for function in proto.functions}
+    for node in proto.graph.node:
         for name in inner_tensors(node):
             yield NotDumped(name, node.name, node.op_type, f"inside a body of {called(node)}", False)
+        if (node.domain, node.op_type) in functions:
+            name, reason = f"tensors inside {called(node)}", "they belong to a function of the model"
+            yield NotDumped(name, node.name, node.op_type, reason, False)
 
 
 def why_no_type(kind: onnx.TypeProto | None) -> str:

@@ -20,7 +20,7 @@ from sgsdump.model import graph_inputs
 from sgsdump.pipelining.attempt import NO_CONFIGS, ExecutorConfigs, opened
 from sgsdump.pipelining.fast import fast_steps
 from sgsdump.pipelining.isolated import isolated_steps
-from sgsdump.pipelining.not_dumped import NotDumped, inside_bodies
+from sgsdump.pipelining.not_dumped import NotDumped, inside_nodes
 from sgsdump.pipelining.steps import Lineage, give_steps
 
 if TYPE_CHECKING:
@@ -57,22 +57,17 @@ def run(
     if mode not in MODES:
         raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")
     check_feed(feed, graph_inputs(model.proto))
-    graph = model.proto.graph
-    inside = {lost.name: lost for lost in inside_bodies(graph)}
-    wanted = _wanted(graph, names, inside)
-    for name, lost in inside.items():
-        if names is None or name in names:
-            yield lost
-    if not wanted:
-        return
+    inside = {lost.name: lost for lost in inside_nodes(model.proto)}
+    wanted = _wanted(model.proto.graph, names, inside)
     if executor == "ort" and mode == FAST and configs == NO_CONFIGS:
         yield from _by_runner(model, feed, wanted, progress)
-        return
-    lineage = Lineage(model.proto)
-    shapes = {name: array.shape for name, array in feed.items()}
-    steps = isolated_steps(lineage, wanted) if mode == ISOLATED else fast_steps(lineage, wanted, shapes)
-    with opened(executor, configs.init) as ready:
-        yield from give_steps(lineage, steps, ready, feed, wanted, model.folder, configs, progress)
+    else:
+        lineage = Lineage(model.proto)
+        shapes = {name: array.shape for name, array in feed.items()}
+        steps = isolated_steps(lineage, wanted) if mode == ISOLATED else fast_steps(lineage, wanted, shapes)
+        with opened(executor, configs.init) as ready:
+            yield from give_steps(lineage, steps, ready, feed, wanted, model.folder, configs, progress)
+    yield from (lost for name, lost in inside.items() if names is None or name in names)
 
 
 def _wanted(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mapping[str, NotDumped]) -> frozenset[str]:
@@ -95,6 +90,8 @@ def _by_runner(
     """
     runner = runners()["onnxruntime"](model, keep_going=True)
     nodes = {name: node.name for node in model.proto.graph.node for name in node.output}
+    if not wanted:
+        return
     missing = set(wanted)
     told: set[str] = set()
 
