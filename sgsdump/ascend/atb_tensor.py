@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -27,12 +27,14 @@ from sgsdump.ascend.coding import CODINGS, RAW, Coding, loader
 from sgsdump.ascend.ge_types import layout_of
 from sgsdump.element import carried, name_of, packed
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.npy_file import in_shape
 from sgsdump.tensor import Figures, Tensor, TensorInfo
 
 _FIRST_BYTES = 4096
-_FIGURES = ("max", "min", "mean", "l2norm")
+FIGURES = ("max", "min", "mean", "l2norm")
 # What an appended second tensor begins with.
 _AGAIN = b"$Version="
+REFUSED = "writing is refused"
 
 
 @dataclass(frozen=True)
@@ -146,14 +148,15 @@ def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
 
 
 def _figures(attributes: Mapping[str, str]) -> Figures | None:
-    found: dict[str, float] = {}
-    for name in _FIGURES:
-        if name in attributes:
-            try:
-                found[name] = float(attributes[name])
-            except ValueError:
-                raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
-    return Figures(**found) if found else None
+    def figure(name: str) -> float | None:
+        try:
+            return float(attributes[name]) if name in attributes else None
+        except ValueError:
+            raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
+
+    if not any(name in attributes for name in FIGURES):
+        return None
+    return Figures(figure("min"), figure("max"), figure("mean"), figure("l2norm"))
 
 
 def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
@@ -179,11 +182,16 @@ def _behind(file: IO[bytes], end: int, size: int) -> list[str]:
     return [f"has {size - end} bytes behind its tensor"]
 
 
-def lost(info: TensorInfo) -> str:
-    """Why no file can be written of a tensor with these facts; "" when it can."""
-    if number_of(info.dtype) is None:
-        return f"is {name_of(info.dtype)}, for which ATB has no number: writing is refused"
-    return ""
+def lost(tensor: Tensor) -> Iterator[str]:
+    """What a file cannot hold of a tensor's values, as the ends of "the tensor …"; see ``Format.loses``."""
+    dtype, figures = tensor.info.dtype, tensor.figures
+    if figures is None:
+        if number_of(dtype) is None:
+            yield f"is {name_of(dtype)}, for which ATB has no number: {REFUSED}"
+    elif not _told(figures):
+        yield f"has statistics, none of them {', '.join(FIGURES)}: {REFUSED}"
+    elif replace(figures, **dict.fromkeys(FIGURES)) != Figures():
+        yield f"has statistics, of which only {', '.join(FIGURES)} are kept"
 
 
 def write(file: IO[bytes], tensor: Tensor) -> None:
@@ -191,19 +199,24 @@ def write(file: IO[bytes], tensor: Tensor) -> None:
 
     Raises ValuesError for types that ATB has no number for, and where there are neither values nor figures.
     """
+    for what in lost(tensor):
+        if what.endswith(REFUSED):
+            raise ValuesError(f"tensor {tensor.info.name!r} {what.removesuffix(f': {REFUSED}')}")
     info = tensor.info
     format, number = format_number(info.layout), number_of(info.dtype)
     if tensor.figures is not None:
-        known = {name: getattr(tensor.figures, name) for name in _FIGURES}
-        told = {name: value for name, value in known.items() if value is not None}
-        file.write(figures_bytes(format, number, info.shape or (), told))
+        file.write(figures_bytes(format, number, info.shape or (), _told(tensor.figures)))
         return
-    if number is None:
-        raise ValuesError(f"tensor {info.name!r} {lost(info)}; convert it to float32 first")
-    array = tensor.raw() if info.shape is None else tensor.stored()
+    assert number is not None
+    array = in_shape(tensor)
     payload = _payload(array)
     file.write(header_bytes(format, number, array.shape, memoryview(payload).nbytes))
     file.write(payload)
+
+
+def _told(figures: Figures) -> dict[str, float]:
+    known = {name: getattr(figures, name) for name in FIGURES}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _payload(array: np.ndarray) -> bytes | memoryview:

@@ -1,0 +1,172 @@
+"""Where a tensor stands in an ATB dump, told by its path; and what it is called.
+
+::
+
+    [tensors/ or atb_dump_data/data/]{device}_{pid}/{execution}/{id}_{Operator}[/{id}_{Operator or kernel}]…
+        /{before|after}/{intensor|outtensor}{slot}[_{parameter}].bin
+
+The name is the operators' part and the slot, ``1_DecoderLayer/1_LinearOperation/input.0``, so that dumps of different
+processes pair. Where a dump has several roots, devices or executions, these stand in front, each only where it varies:
+``1/0_WordEmbedding/output.0``; of a device its number alone where that tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+ENDING = ".bin"
+_ROOTS = (("tensors",), ("atb_dump_data", "data"))
+_TENSOR = re.compile(r"(in|out)tensor([0-9]{1,9})((?:_.*)?)", re.DOTALL)
+_ALIAS = re.compile(r"((?:[0-9]{1,9}_)*)(in|out)tensor([0-9]{1,9})((?:_.*)?)\.bin", re.DOTALL)
+_NAME = re.compile(r"((?:[0-9]{1,9}_[A-Za-z][\w.-]{0,99}/){1,20})(in|out)put\.([0-9]{1,9})((?:_\w{1,60})?)", re.ASCII)
+_DEVICE = re.compile(r"-?([0-9]{1,9})_[0-9]+")
+_ID = re.compile(r"([0-9]{1,9})_(.*)", re.DOTALL)
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_NO_ID = 10**9
+
+
+class Run(NamedTuple):
+    """The part of a path before the operators: what stands above, device and process, execution; "" where it is not
+    in the path."""
+
+    root: str = ""
+    device: str = ""
+    execution: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """``operators`` from the layer down; ``when`` is before, after or ""; ``label`` is what follows the slot.
+
+    ``stem`` is the name of a file that is called otherwise than the vendor's; it is an output of slot 0.
+    """
+
+    run: Run
+    operators: tuple[str, ...]
+    io: Literal["in", "out"]
+    slot: int
+    label: str = ""
+    when: str = ""
+    stem: str = ""
+
+    @property
+    def key(self) -> tuple:
+        """The same for the copies of one tensor that were taken before and after its operator ran."""
+        return self.run, self.operators, self.io, self.slot, self.label, self.stem
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(_id(operator)[0] for operator in self.operators)
+
+    @property
+    def op_type(self) -> str:
+        return _id(self.operators[-1])[1] if self.operators else ""
+
+    @property
+    def meant(self) -> bool:
+        """Whether this copy is the one that counts: inputs as they were before, outputs as they are after."""
+        return self.when == ("before" if self.io == "in" else "after")
+
+    @property
+    def order(self) -> tuple:
+        """Sorts as the operators ran: a layer's inputs, its children, its outputs."""
+        levels = [(1, *_id(operator), "") for operator in self.operators]
+        own = (0 if self.io == "in" else 2, self.slot, self.label, self.stem)
+        return (*map(_natural, self.run), (*levels, own))
+
+    def name(self, labels: dict[Run, str]) -> str:
+        last = self.stem or f"{self.io}put.{self.slot}{self.label}"
+        return "/".join(filter(None, [labels[self.run], *self.operators, last]))
+
+
+def place_of(path: str) -> Place:
+    """The place of a file, by its path below the folder that was opened, with ``/``."""
+    *folders, file = path.split("/")
+    stem = file.removesuffix(ENDING)
+    when = folders.pop() if folders and folders[-1] in ("before", "after") else ""
+    run, operators = split(folders)
+    found = _TENSOR.fullmatch(stem)
+    if not found:
+        return Place(run, operators, "out", 0, "", when, stem)
+    return Place(run, operators, "in" if found[1] == "in" else "out", int(found[2]), found[3], when)
+
+
+def split(folders: Sequence[str]) -> tuple[Run, tuple[str, ...]]:
+    """The folders above a tensor as its run and its operators."""
+    begin = 0
+    for root in _ROOTS:
+        for end in range(len(root), len(folders) + 1):
+            if tuple(folders[end - len(root) : end]) == root:
+                begin = max(begin, end)
+    rest = folders[begin:]
+    at = next((i for i, folder in enumerate(rest) if _DIGITS.fullmatch(folder)), None)
+    if at is None:
+        device = rest[0] if rest and _DEVICE.fullmatch(rest[0]) else ""
+        return Run("/".join(folders[:begin]), device), tuple(rest[bool(device) :])
+    root_end = begin + max(0, at - 1)
+    device = rest[at - 1] if at else ""
+    return Run("/".join(folders[:root_end]), device, rest[at]), tuple(rest[at + 1 :])
+
+
+def labels(runs: Iterable[Run]) -> dict[Run, str]:
+    """What stands in front of the names of each run's tensors."""
+    runs = set(runs)
+    roots, devices, executions = ({run[i] for run in runs} for i in range(3))
+    numbers = {device: found[1] if (found := _DEVICE.fullmatch(device)) else device for device in devices}
+    if len(set(numbers.values())) < len(devices):
+        numbers = {device: device for device in devices}
+
+    def label(run: Run) -> str:
+        parts = [(run.root, roots), (numbers[run.device], devices), (run.execution, executions)]
+        return "/".join(part for part, all_of_them in parts if part and len(all_of_them) > 1)
+
+    return {run: label(run) for run in runs}
+
+
+class Alias(NamedTuple):
+    """What ``data=1_2_outtensor0.bin`` points to: child 2 of layer 1, its output 0."""
+
+    ids: tuple[int, ...]
+    io: str
+    slot: int
+    label: str
+
+
+def alias_of(text: str) -> Alias | None:
+    """The target that an alias names; None for any other text."""
+    found = _ALIAS.fullmatch(text) if len(text) <= 1000 else None
+    if found is None:
+        return None
+    ids = tuple(map(int, filter(None, found[1].split("_"))))
+    return Alias(ids, found[2], int(found[3]), found[4])
+
+
+def path_of(name: str, io: str) -> str | None:
+    """The path below ``{device}_{pid}/{execution}`` of a tensor whose name is one that ``Place.name`` gives without
+    anything in front; None for any other name. Only letters, digits, ``_``, ``-`` and ``.`` are in it."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[2] != io:
+        return None
+    return f"{found[1]}{_folder(io)}/{io}tensor{found[3]}{found[4]}{ENDING}"
+
+
+def made_path(operator: str, io: str, slot: int) -> str:
+    """The path of a tensor in a folder of its own."""
+    return f"{operator}/{_folder(io)}/{io}tensor{slot}{ENDING}"
+
+
+def _folder(io: str) -> str:
+    return "before" if io == "in" else "after"
+
+
+def _id(operator: str) -> tuple[int, str]:
+    found = _ID.fullmatch(operator)
+    return (int(found[1]), found[2]) if found else (_NO_ID, operator)
+
+
+def _natural(part: str) -> tuple[int, str]:
+    found = re.match(r"[0-9]{1,18}", part)
+    return (int(found[0]) if found else -1, part)
