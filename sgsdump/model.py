@@ -85,7 +85,8 @@ def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
     """The inputs a user has to feed, in the model's order.
 
     Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
-    float32, which users have; other types beyond numpy are those of ml_dtypes. Raises ModelError for an input that is no tensor of a shape and type to feed.
+    float32, which users have; other types beyond numpy are those of ml_dtypes. Raises ModelError for an input that is
+    no tensor of a shape and type to feed.
     """
     weights = weight_names(proto.graph)
     return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)

@@ -385,5 +385,5 @@ def test_inputs_of_types_beyond_numpy(name: str) -> None:
     fitted = fit(values, spec, "NCHW", "a.npy")
     assert fitted.dtype == dtype
     np.testing.assert_array_equal(fitted.astype(np.float32), values)
-    with pytest.raises(InputError, match="a.npy holds values"):
+    with pytest.raises(InputError, match=r"a\.npy holds values"):
         fit(values * 1e6, spec, "NCHW", "a.npy")
