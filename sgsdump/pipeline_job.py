@@ -1,145 +1,28 @@
-"""What one call of ``sgsdump pipeline`` or ``tools/dump_tools.py`` is to do, whether it can be, and the doing."""
+"""Doing a ``Job`` step by step, for the command that prints: its pipeline, its dump, its comparison, its bisection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 
-from sgsdump.bisection import THRESHOLD, Bisection, Tried, bisect_executors
+from sgsdump.bisection import Bisection, Tried, bisect_executors
 from sgsdump.dump_info import OUTPUTS
-from sgsdump.errors import ConfigError, OutputError
 from sgsdump.executor import Progress, executors, open_executor
-from sgsdump.family import hint
 from sgsdump.golden import GoldenComparison
 from sgsdump.golden import Progress as Bar
 from sgsdump.ir_text import executor_text, ir_text
 from sgsdump.model import Model, graph_inputs, open_model
-from sgsdump.output import check_folder
 from sgsdump.passes.fix_shapes import fix_shapes
 from sgsdump.pipeline import Pipeline
 from sgsdump.pipelining.attempt import ExecutorConfigs
-from sgsdump.pipelining.compared_files import compare_run, npy_files
+from sgsdump.pipelining.compared_files import compare_run
 from sgsdump.pipelining.given_inputs import array_of
-from sgsdump.pipelining.option_values import input_files, place, ranges, shapes
+from sgsdump.pipelining.job import Job
+from sgsdump.pipelining.option_values import input_files, ranges, shapes
 from sgsdump.pipelining.random_inputs import InputDefaults
-from sgsdump.pipelining.selection import Place
 from sgsdump.test_case import save_test_case
 
-MODEL_TYPES = ("float16", "float32")
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
-
-
-@dataclass(frozen=True)
-class Job:
-    """The options as typed; None and empty stand for what was not given.
-
-    kind           full, once, range or list.
-    names          tensors to dump: one for ``once``, any number for ``list``.
-    begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
-    output         the dump's folder, else ``./EXECUTOR_dump``.
-    model_type     ``float16`` runs a float16 copy of the model.
-    option         of the executor, KEY=VALUE each; passed_path is its option ``passes``.
-    depth          of the printed graph and the test case: only the last so many nodes.
-    log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
-    judge          a threshold that was given and does not hold makes the exit status 1.
-    """
-
-    kind: str
-    model: Path
-    weight_file: Path | None = None
-    executor: str = "ort"
-    mode: str = "fast"
-    model_type: str | None = None
-    passed_path: Path | None = None
-    option: Sequence[str] = ()
-    output: Path | None = None
-    names: Sequence[str] = ()
-    begin: str | None = None
-    end: str | None = None
-    begin_string: str | None = None
-    end_string: str | None = None
-    step: int = 1
-    name_pattern: str | None = None
-    op_type: Sequence[str] = ()
-    input_file: str | None = None
-    input_dir: Path | None = None
-    inputs_from: Path | None = None
-    seed: int | None = None
-    range: Sequence[Sequence[str]] = ()
-    shape: Sequence[str] = ()
-    compare_dir: Path | None = None
-    golden_dir: Path | None = None
-    input_tag: float | None = None
-    th1: float | None = None
-    th2: float | None = None
-    print_ir: bool = False
-    test_case: Path | None = None
-    depth: int | None = None
-    bisect: str | None = None
-    threshold: float = THRESHOLD
-    log: Path | None = None
-    judge: bool = True
-
-    @property
-    def folder(self) -> Path:
-        return self.output or Path(f"{self.executor}_dump")
-
-    @property
-    def ends(self) -> tuple[Place | None, Place | None]:
-        """Where a range begins and ends. Raises ConfigError when one is given twice."""
-        return place(self.begin, self.begin_string, "the start"), place(self.end, self.end_string, "the end")
-
-    @property
-    def init_configs(self) -> dict[str, str]:
-        """The executor's options. Raises ConfigError."""
-        found = {}
-        for word in self.option:
-            key, equals, value = word.partition("=")
-            if not (key and equals):
-                raise ConfigError(f"--option {word}: write KEY=VALUE")
-            found[key] = value
-        return found | ({"passes": str(self.passed_path)} if self.passed_path else {})
-
-
-def check(job: Job) -> None:
-    """Raises ConfigError or OutputError, before anything runs, for what is wrong with the options themselves."""
-    for executor in filter(None, (job.executor, job.bisect)):
-        if executor not in executors():
-            raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
-    if job.model_type not in (None, *MODEL_TYPES):
-        raise ConfigError(f"unknown model type {job.model_type!r}{hint(job.model_type, list(MODEL_TYPES))}")
-    if sum(way is not None for way in (job.input_file, job.input_dir, job.inputs_from)) > 1:
-        raise ConfigError("inputs come one of three ways: -i, --input-dir or --inputs-from")
-    if (job.input_dir or job.inputs_from) and (job.seed is not None or job.range):
-        raise ConfigError(
-            "--seed and --range draw random inputs; --input-dir and --inputs-from already say what they are"
-        )
-    if job.depth is not None and job.depth < 1:
-        raise ConfigError(f"--depth {job.depth}: the last node alone is 1; leave it out for all nodes")
-    _ = job.ends, job.init_configs
-    _check_comparison(job)
-    check_folder(job.folder)
-    if job.test_case:
-        check_folder(job.test_case)
-        if job.folder.resolve().is_relative_to(job.test_case.resolve()):
-            raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; name another")
-    read = (job.model, job.weight_file, job.passed_path, job.compare_dir, job.golden_dir)
-    for path in filter(None, read):
-        if path.resolve().is_relative_to(job.folder.resolve()):
-            raise OutputError(f"cannot write the folder {job.folder}: {path} is in it; name another with -o")
-
-
-def _check_comparison(job: Job) -> None:
-    if job.bisect and job.compare_dir:
-        raise ConfigError("--bisect dumps nothing that -cd could be compared with; leave one of them out")
-    if job.golden_dir and not job.compare_dir:
-        raise ConfigError("-g is for the three-way comparison; name the run to judge by with -cd too")
-    for what, value in (("-t", job.input_tag), ("-t1", job.th1), ("-t2", job.th2), ("--threshold", job.threshold)):
-        if value is not None and not value >= 0:
-            raise ConfigError(f"{what} {value:g}: a threshold is 0 or more")
-    for folder in filter(None, (job.compare_dir, job.golden_dir)):
-        npy_files(folder)
 
 
 def pipeline(job: Job, told: Callable[[str], None], progress: Progress | None = None) -> Pipeline:

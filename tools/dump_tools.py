@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.pipeline import dump
-    from sgsdump.pipeline_job import Job
+    from sgsdump.pipelining.job import Job
 
     # The back-ends with a language of their own show it for a single tensor.
     shown = args.kind == "once" and args.executor != "ort"

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sgsdump.executor import Progress
     from sgsdump.pipeline import Pipeline
-    from sgsdump.pipeline_job import Job
+    from sgsdump.pipelining.job import Job
 
 HELP = "every tensor of an ONNX model as an executor computes it; golden comparison"
 KINDS = {
@@ -140,7 +140,7 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import fields
 
-    from sgsdump.pipeline_job import Job
+    from sgsdump.pipelining.job import Job
 
     given = {field.name: getattr(args, field.name) for field in fields(Job) if hasattr(args, field.name)}
     return dump(Job(**given))
@@ -149,10 +149,11 @@ def run(args: argparse.Namespace) -> int:
 def dump(job: Job) -> int:
     """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
 
-    Raises what ``pipeline_job`` raises.
+    Raises what ``pipelining.job.check`` and the steps of ``pipeline_job`` raise.
     """
     from sgsdump import dump_info
-    from sgsdump.pipeline_job import check, dump_chosen, ir, pipeline, save_case
+    from sgsdump.pipeline_job import dump_chosen, ir, pipeline, save_case
+    from sgsdump.pipelining.job import check
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
 
     check(job)
