@@ -16,11 +16,11 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def files_below(root: Path, ending: str, notes: list[str]) -> list[str]:
-    """The files whose names end in ``ending``, as paths below ``root`` with ``/``, numbers in them in order of value.
+    """The files whose names end in ``ending``, as paths below ``root`` with ``/``, in no order (see ``in_order``).
 
     What is skipped gets a line in ``notes``. Raises FormatError when the folder cannot be listed.
     """
-    return sorted(_walk(root, ending, notes), key=in_order)
+    return list(_walk(root, ending, notes))
 
 
 def has_file(root: Path, ending: str) -> bool:
@@ -70,7 +70,10 @@ def _walk(root: Path, ending: str, notes: list[str]) -> Iterator[str]:
                     if seen > MOST:
                         raise FormatError(f"{root} has more than {MOST} files; name the folder of one dump")
                     name = folder + entry.name
-                    if entry.is_symlink() and (entry.is_dir() or leads_out(Path(entry.path), root)):
+                    if entry.is_file(follow_symlinks=False):
+                        if name.endswith(ending):
+                            yield name
+                    elif entry.is_symlink() and (entry.is_dir() or leads_out(Path(entry.path), root)):
                         notes.append(f"{name} is a link to a folder or out of this one; it is skipped")
                     elif entry.is_dir() and depth < DEPTH:
                         waiting.append((f"{name}/", depth + 1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -23,6 +24,8 @@ from sgsdump.tensor import Tensor, TensorInfo
 
 MAGIC = b"\x93NUMPY"
 HEADER_BYTES = 10_000
+HEAD_BYTES = HEADER_BYTES + 12
+_USUAL_BYTES = 512
 _KINDS = "biufcSUV"
 _MOST_RANK, _MOST_BYTES = 32, 2**60
 _READ_BYTES = 2**20
@@ -45,20 +48,21 @@ class Header(NamedTuple):
         return self.offset + self.elements * self.dtype.itemsize
 
 
-def read_header(file: IO[bytes], size: int, where: object) -> Header:
-    """The header of a file of ``size`` bytes. Raises FormatError, beginning with ``where``, when it is damaged, says
-    more than the file holds, or describes what is not plain numbers or text."""
-    start = file.read(12)
+def parse_header(start: bytes, size: int, where: object) -> Header:
+    """The header of a file of ``size`` bytes, of which ``start`` is the first HEAD_BYTES, or all.
+
+    Raises FormatError, beginning with ``where``, when it is damaged, says more than the file holds, or describes what
+    is not plain numbers or text.
+    """
     version = tuple(start[6:8])
     if not start.startswith(MAGIC) or len(start) < 12 or version not in ((1, 0), (2, 0)):
         raise FormatError(f"{where} is not a whole .npy file of version 1 or 2")
     known = 10 if version == (1, 0) else 12
     length = int.from_bytes(start[8:known], "little")
-    text = (start[known:] + file.read(max(0, min(length, HEADER_BYTES) - (12 - known))))[:length]
-    if length > HEADER_BYTES or len(text) < length:
+    if len(start) < known + length:
         raise FormatError(f"{where} is cut off in its .npy header")
     try:
-        dtype, shape, fortran = _parsed(start[:known] + text)
+        dtype, shape, fortran = _parsed(start[: known + length])
     except FormatError as error:
         raise FormatError(f"{where} {error}") from None
     header = Header(dtype, shape, fortran, known + length)
@@ -91,10 +95,11 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
 def header_of(path: Path) -> tuple[Header, int]:
     """The header of a file and the file's size. Raises FormatError."""
     try:
-        with open(path, "rb") as file:
-            size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-            return read_header(file, size, path), size
+        with open(path, "rb", buffering=0) as file:
+            size, start = os.fstat(file.fileno()).st_size, file.read(_USUAL_BYTES)
+            if int.from_bytes(start[8:10], "little") > _USUAL_BYTES - 12 or start[6:7] == b"\2":
+                start += file.read(HEAD_BYTES - _USUAL_BYTES)
+            return parse_header(start, size, path), size
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
 

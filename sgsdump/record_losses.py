@@ -27,11 +27,11 @@ def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> It
 def _lost_values(record: Record, is_float: bool) -> Iterator[str]:
     info = record.tensor.info
     quant, name = info.quant, name_of(info.dtype)
-    if not is_float:
+    if type_word(info, is_float) is None:
+        yield f"is {name if quant is None else name_of(quant.dtype)}, which no type word names: {REFUSED}"
+    elif not is_float:
         if quant is not None and quant.dtype not in (None, info.dtype):
             yield f"is {name}, not the integers of an isFloat 0 dump: {REFUSED}"
-        elif type_word(info, is_float) is None:
-            yield f"is {name}, which no type word names: {REFUSED}"
         elif (dtype_of(type_word(info, is_float) or "") or BYTES) != info.dtype:
             yield f"is {name}, kept as bytes"
     elif is_complex(info.dtype) or not is_number(info.dtype):
@@ -71,6 +71,13 @@ def _lost_form(info: TensorInfo, shaped: bool, layout: str) -> Iterator[str]:
 def _lost_text(record: Record) -> Iterator[str]:
     if record.tensor.info.op_type != record.op_type:
         yield "has an operator type, kept as its operator's name"
-    text = record.name + record.op_type
-    if "\n" in text or text != text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape"):
+    if not _fits_a_line(record.name + record.op_type):
         yield f"has a name that no header line can hold: {REFUSED}"
+
+
+def _fits_a_line(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return "\n" not in text

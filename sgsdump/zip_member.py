@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import mmap
 import struct
 import zipfile
@@ -72,13 +71,13 @@ def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
     return Member(info.filename, offset, info.compress_size, info.file_size, deflated, info.CRC)
 
 
-def start_of(data: mmap.mmap, member: Member, size: int) -> io.BytesIO:
+def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
     """The first ``size`` bytes of a member, or all if it has fewer. Raises FormatError when they do not unpack."""
     if not member.deflated:
-        return io.BytesIO(data[member.offset : member.offset + min(size, member.size)])
+        return data[member.offset : member.offset + min(size, member.size)]
     packed = data[member.offset : member.offset + min(member.packed, size + 1024)]
     try:
-        return io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, member.size)))
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, member.size))
     except zlib.error as error:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
 

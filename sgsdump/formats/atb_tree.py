@@ -66,7 +66,7 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
     notes: list[str] = []
-    files = [name for name in files_below(path, ENDING, notes) if not name.endswith(_NO_TENSOR)]
+    files = sorted(name for name in files_below(path, ENDING, notes) if not name.endswith(_NO_TENSOR))
     if (path / manifest.NAME).is_file():
         records, variant = _ours(path, files, notes)
     else:
@@ -147,7 +147,7 @@ def _chosen(places: Mapping[str, Place], notes: list[str]) -> dict[Place, str]:
 def _rows(root: Path, notes: list[str]) -> dict[Place, Row]:
     """The rows of all statistic.csv below the folder, by the place they speak of."""
     found: dict[Place, Row] = {}
-    for name in files_below(root, atb_statistic.NAME, []):
+    for name in sorted(files_below(root, atb_statistic.NAME, [])):
         try:
             rows, bad = atb_statistic.read(root / name)
         except FormatError as error:
@@ -251,9 +251,7 @@ def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Reco
     known, records, paths = set(files), [], {}
     for record, values in entries:
         if values not in known:
-            raise FormatError(
-                f"{path} names {values[:80]!r}, which is no {ENDING} file in the folder; was it copied whole?"
-            )
+            raise FormatError(f"{path} names {values[:80]!r}, which is missing; was the folder copied whole?")
         records.append(_of_manifest(record, atb_tensor.examine(root / values)))
         paths[_key(record)] = values
     stray = sorted(known - set(paths.values()))
@@ -289,8 +287,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
             taken.add(place)
             entries.append(manifest.entry_of(record, place))
             make_folder((folder / place).parent)
-            with open(folder / place, "wb") as file:
-                atb_tensor.write(file, record.tensor)
+            atb_tensor.save(folder / place, record.tensor)
             del record
         if not entries:
             raise OutputError(f"cannot write {path}: there is no tensor to write")
@@ -333,4 +330,4 @@ def _summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield f"{names[0]} {what}" if len(names) == 1 else f"{len(names)} files: each {what} ({shown})"
 
 
-FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files")
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)

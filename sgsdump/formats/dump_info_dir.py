@@ -19,7 +19,7 @@ from sgsdump.dump_info import DATE, INPUTS, JSON_NAME, OUTPUTS, DumpInfo, InputE
 from sgsdump.element import KNOWN, is_complex, name_of
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
-from sgsdump.folder_files import files_below
+from sgsdump.folder_files import files_below, inside
 from sgsdump.format import Format
 from sgsdump.output import replacing_folder
 from sgsdump.tensor import Tensor, TensorInfo
@@ -36,7 +36,7 @@ def read(path: Path) -> Dump:
     missing or damaged."""
     notes: list[str] = []
     try:
-        info = dump_info.read(path)
+        info = dump_info.read(inside(path, JSON_NAME))
     except OverflowError as error:
         raise FormatError(f"{path / JSON_NAME} has a number beyond reason: {error}") from None
     files = files_below(path, ENDING, notes)

@@ -19,7 +19,7 @@ from sgsdump import manifest, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
-from sgsdump.folder_files import files_below, has_file, inside
+from sgsdump.folder_files import files_below, has_file, in_order, inside
 from sgsdump.format import Format
 from sgsdump.output import replacing_folder
 from sgsdump.value_names import file_stem
@@ -42,10 +42,11 @@ def read(path: Path) -> Dump:
 
 def _ours(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
     entries = manifest.parse(_manifest_bytes(folder), str(folder / manifest.NAME))
-    stray = set(files) - {entry.values for entry in entries}
+    there = set(files)
+    stray = there - {entry.values for entry in entries}
     if stray:
         notes.append(f"{len(stray)} .npy files are not of the dump: {', '.join(sorted(stray)[:3])}")
-    return [_record(folder, *entry) for entry in entries]
+    return [_record(folder, there, *entry) for entry in entries]
 
 
 def _manifest_bytes(folder: Path) -> bytes:
@@ -57,8 +58,10 @@ def _manifest_bytes(folder: Path) -> bytes:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _record(folder: Path, record: Record, values: str) -> Record:
-    path, info = inside(folder, values), record.tensor.info
+def _record(folder: Path, there: set[str], record: Record, values: str) -> Record:
+    # A file that the listing found is one of the folder; any other name is asked why it is not.
+    direct = values in there and "/" not in values
+    path, info = folder / values if direct else inside(folder, values), record.tensor.info
     header, _ = npy_file.header_of(path)
     npy_file.check_type(header, info.dtype, path)
     manifest.check_count(record, header.elements, path)
@@ -67,7 +70,7 @@ def _record(folder: Path, record: Record, values: str) -> Record:
 
 def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
     records: list[Record] = []
-    for name in files:
+    for name in sorted(files, key=in_order):
         try:
             tensor = npy_file.plain_tensor(folder / name, name.removesuffix(ENDING), notes)
         except FormatError as error:

@@ -84,10 +84,8 @@ def _foreign(data: mmap, found: dict[str, Member], path: Path, notes: list[str])
 
 
 def _header(data: mmap, member: Member, path: Path) -> npy_file.Header:
-    start = zip_member.start_of(data, member, 12)
-    if len(start.getvalue()) == 12:
-        start = zip_member.start_of(data, member, npy_file.HEADER_BYTES + 12)
-    return npy_file.read_header(start, member.size, f"{path}: member {member.name[:80]!r}")
+    start = zip_member.start_of(data, member, npy_file.HEAD_BYTES)
+    return npy_file.parse_header(start, member.size, f"{path}: member {member.name[:80]!r}")
 
 
 def _load(data: mmap, member: Member, header: npy_file.Header, dtype: np.dtype, path: Path) -> np.ndarray:

@@ -1,0 +1,82 @@
+"""What every format that can only be read must do. Subclass ``ReadOnly`` as ``TestReadOnly`` in its test module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sgsdump import Dump, open_dump, save_dump
+from sgsdump.errors import ConfigError, FormatError, SgsdumpError, ValuesError
+
+
+class ReadOnly:
+    """``format``: its name. ``file_name``: what ``data`` is written to. ``data``: a small file of at least two tensors.
+
+    has_values   whether the tensors have values, or figures only.
+    """
+
+    format: str
+    file_name: str
+    data: bytes
+    has_values = True
+
+    def write(self, tmp_path: Path, data: bytes | None = None, name: str = "") -> Path:
+        path = tmp_path / (name or self.file_name)
+        path.write_bytes(self.data if data is None else data)
+        return path
+
+    def test_it_is_recognised_by_its_content(self, tmp_path: Path) -> None:
+        for name in (self.file_name, "renamed"):
+            dump = open_dump(self.write(tmp_path, name=name))
+            assert dump.format == self.format and len(dump.records) > 1
+            self.walk(dump)
+
+    def test_it_cannot_be_written(self, tmp_path: Path) -> None:
+        dump = open_dump(self.write(tmp_path))
+        with pytest.raises(ConfigError, match="can be read but not written"):
+            save_dump(dump, tmp_path / "again")
+        assert [path.name for path in tmp_path.iterdir()] == [self.file_name]
+
+    def test_truncation_at_every_byte_is_told(self, tmp_path: Path) -> None:
+        whole = [record.name for record in open_dump(self.write(tmp_path)).records]
+        for length in range(len(self.data)):
+            path = self.write(tmp_path, self.data[:length])
+            try:
+                dump = open_dump(path)
+            except FormatError as error:
+                assert str(path) in str(error) and "\n" not in str(error)
+                continue
+            assert dump.format == self.format and dump.notes, length
+            assert {record.name for record in dump.records} <= set(whole)
+
+    def test_a_wrong_byte_anywhere_is_told_or_read(self, tmp_path: Path) -> None:
+        for place in range(len(self.data)):
+            for value in {0, 1, 0x7F, 0x80, 0xFF, self.data[place] ^ 1, self.data[place] ^ 0x10} - {self.data[place]}:
+                path = self.write(tmp_path, self.data[:place] + bytes([value]) + self.data[place + 1 :])
+                self.read_anything(path)
+
+    def test_other_files_are_not_taken_for_it(self, tmp_path: Path) -> None:
+        for other in (b"", b"hello\n", b"\x00" * 5000, b"isFloat: 2\n//", b"PK\3\4" + bytes(50), b"\xff" * 9):
+            with pytest.raises(SgsdumpError) as caught:
+                open_dump(self.write(tmp_path, other, "other"))
+            assert str(tmp_path / "other") in str(caught.value)
+
+    def read_anything(self, path: Path) -> None:
+        """Open and read all, whatever the file; only the project's errors, of one line."""
+        try:
+            dump = open_dump(path)
+        except SgsdumpError as error:
+            assert "\n" not in str(error)
+            return
+        self.walk(dump)
+
+    def walk(self, dump: Dump) -> None:
+        most = dump.path.stat().st_size * 32 if dump.path else 0
+        for record in dump.records:
+            try:
+                assert record.tensor.raw().nbytes <= most
+                assert record.tensor.stored().shape == record.tensor.info.shape
+            except (FormatError, ValuesError) as error:
+                assert "\n" not in str(error)
+        assert not any("\n" in note for note in dump.notes)

@@ -1,0 +1,64 @@
+"""Views of mapped files: right at any place, and gone from memory when nobody uses them."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgsdump.errors import FormatError
+from sgsdump.mapped_file import map_file, view
+
+
+def resident(path: Path) -> int:
+    """KiB of a mapped file that are in this process's memory, as the system counts them."""
+    smaps = Path("/proc/self/smaps")
+    if not smaps.is_file():
+        pytest.skip("only Linux tells what is resident")
+    found, here = 0, False
+    for line in smaps.read_text().splitlines():
+        if "-" in line.split()[0] and not line.split()[0].endswith(":"):
+            here = line.endswith(str(path))
+        elif here and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    array = np.arange(2**20, dtype=np.float32)
+    path.write_bytes(b"odd" + array.tobytes())
+    data = map_file(path)
+    found = view(data, array.dtype, array.size, 3)
+    part = found.reshape(1024, 1024)[5:]
+    assert float(part.sum(dtype=np.float64)) == float(array[5 * 1024 :].sum(dtype=np.float64))
+    del found
+    gc.collect()
+    assert resident(path) >= 3 * 1024
+    assert part[0, 0] == 5 * 1024
+    del part
+    gc.collect()
+    assert resident(path) <= 256
+    np.testing.assert_array_equal(view(data, array.dtype, array.size, 3), array)
+
+
+def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(bytes(range(256)) * 64)
+    data = map_file(tmp_path / "values")
+    one, other = (view(data, np.dtype(np.uint8), 10_000, offset) for offset in (0, 1000))
+    before = other.copy()
+    del one
+    gc.collect()
+    np.testing.assert_array_equal(other, before)
+
+
+def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(b"1234")
+    with pytest.raises(ValueError):
+        view(map_file(tmp_path / "values"), np.dtype(np.float32), 2, 0)
+    (tmp_path / "empty").touch()
+    for name in ("empty", "missing"):
+        with pytest.raises(FormatError, match=name):
+            map_file(tmp_path / name)
