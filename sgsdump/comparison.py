@@ -22,6 +22,7 @@ from sgsdump.comparing.twins import find_twins
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
+from sgsdump.format import formats
 from sgsdump.metric import Metric, Settings, Tally
 from sgsdump.metric import metrics as known_metrics
 from sgsdump.net_facts import with_layouts
@@ -90,7 +91,8 @@ def compare(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare the dump under test with the reference, output tensors only (with ``inputs`` the network's inputs too).
+    """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
+    and so where either dump has each operator's inputs under names of their own (``Format.own_inputs``).
 
     ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
     net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
@@ -104,6 +106,8 @@ def compare(
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     Raises ConfigError for an unknown metric or vendor's tool.
     """
+    own_inputs = any(dump.format and formats()[dump.format].own_inputs for dump in (sample, benchmark))
+    inputs = inputs or own_inputs
     further = {name: known_metrics()[name] for name in metrics}
     tallies = list(dict.fromkeys(metric.tally for metric in further.values() if metric.tally is not None))
     vendor = vendor_metrics()[compatible] if compatible else None
@@ -116,7 +120,7 @@ def compare(
         try:
             a, b = ours.of(pair.sample), theirs.of(pair.benchmark)
             notes = [pair.note]
-            if pair.benchmark.io == "in":
+            if pair.benchmark.io == "in" and not own_inputs:
                 a, b, cropped = without_overallocation(a, b)
                 notes.append(cropped)
             found = measure(a, b, tallies, settings)

@@ -40,6 +40,7 @@ class Format:
                   record with the end of the sentence "the tensor …" ("is float16, kept as float32"). A record that
                   is not named comes back equal: name, place, shape, dtype, layout, scale, values. See ``losses.py``.
     looks_for     a folder's format: what ``recognises`` looks for in it, in words ("a dump_info.json"); "" for files.
+    own_inputs    each operator's inputs were dumped as tensors with names of their own, so a comparison is of them too.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Format:
     write: Callable[[Iterable[Record], Path, Any], None] | None = None
     loses: Callable[[Sequence[Record], Any], Iterable[Lost]] = _nothing
     looks_for: str = ""
+    own_inputs: bool = False
 
 
 def formats() -> Family:

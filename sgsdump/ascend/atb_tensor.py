@@ -214,6 +214,12 @@ def write(file: IO[bytes], tensor: Tensor) -> None:
     file.write(payload)
 
 
+def save(path: Path, tensor: Tensor) -> None:
+    """``write`` to a new file; OSError is the caller's, who writes the folder around it."""
+    with open(path, "wb") as file:
+        write(file, tensor)
+
+
 def _told(figures: Figures) -> dict[str, float]:
     known = {name: getattr(figures, name) for name in FIGURES}
     return {name: value for name, value in known.items() if value is not None}
