@@ -10,7 +10,13 @@ CV = ["opencv-python-headless>=4.8"]
 TFLITE = ["ai-edge-litert>=2.0"]
 TUNE = ["scipy>=1.11"]
 CLUSTER = ["distributed>=2024.1"]
-TEST = ["pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5", *TUNE, *CLUSTER]
+OPENVINO = ["openvino>=2026.0"]
+TVM = ["apache-tvm>=0.27"]
+SAFETENSORS = ["safetensors>=0.5"]
+TEST = [
+    *("pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"),
+    *(*TUNE, *CLUSTER, *OPENVINO, *SAFETENSORS),
+]
 
 setup(
     name="sgsdump",
@@ -25,17 +31,21 @@ setup(
         "numpy>=1.24",
         "matplotlib>=3.7",
         "tqdm>=4.65",
-        "onnx>=1.16",
+        "onnx>=1.19",
         "onnxruntime>=1.21",
         "Pillow>=10",
         "protobuf>=4.25",
         "threadpoolctl>=3.2",
+        "ml_dtypes>=0.5",
     ],
     extras_require={
         "cv": CV,
         "tflite": TFLITE,
         "tune": TUNE,
         "cluster": CLUSTER,
+        "openvino": OPENVINO,
+        "tvm": TVM,
+        "safetensors": SAFETENSORS,
         "test": TEST,
         "lint": ["ruff>=0.6", "mypy>=1.11"],
     },

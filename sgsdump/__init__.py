@@ -6,18 +6,25 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
     commands, cli, progress                           read argv, print
     reports                                           results -> text, csv, json, png
     tuning advice repair (parts: planning)            which convolutions deserve INT16
+    pipeline pipeline_job bisection (parts: pipelining)
+                                                      dump a model by any executor; where two executors part
     calibration quant_level (parts: calibrating)      ranges -> fixed model; the levels L1 to L5
-    simulation comparison (parts: comparing) distribution
-                                                      run and dump; hold two dumps together; values in their range
-    inputs (parts: feeding) stats dequantise net_facts executors task_pool
+    simulation comparison golden (parts: comparing) distribution
+                                                      run and dump; hold two or three dumps together; values in their range
+    inputs (parts: feeding) stats dequantise net_facts executors task_pool ir_text test_case
                                                       feeds, one-pass figures, true scales, running models, workers
-    formats sidecars models passes metrics            the families; caffe: the importer behind models/caffe
-    fusion quant_plan padding                         what the fixed model is
-    tensor tensor_range layout dump graph             the core types, and the contracts:
-                                                      format sidecar model graph_pass executor metric report input_spec
+    formats sidecars models passes metrics vendor_metrics
+                                                      the families; caffe: the importer behind models/caffe;
+                                                      ascend: what the readers of Ascend's dumps share
+    fusion quant_plan padding losses manifest         what the fixed model is; what a format keeps
+    tensor element tensor_range layout dump graph feed external_data
+                                                      the core types, and the contracts:
+                                                      format sidecar model graph_pass executor metric tally
+                                                      vendor_metric report input_spec
     family errors output file_name                    standard library only
 
-``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits.
+``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits;
+``executor_conformance`` what authors of plug-in executors test theirs with.
 
 Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``.
 """

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sgsdump"
-FAMILIES = ("formats", "sidecars", "models", "passes", "executors", "metrics", "reports", "commands")
+FAMILIES = ("formats", "sidecars", "models", "passes", "executors", "metrics", "vendor_metrics", "reports", "commands")
 TOP = ("commands", "cli")
 LIBRARIES_AT_HOME = {
     "matplotlib": ("reports", "chart"),
     "tqdm": ("commands", "progress"),
     "onnxruntime": ("executors",),
     "distributed": ("cluster",),
+    "openvino": ("executors",),
+    "tvm": ("executors",),
 }
 
 
