@@ -128,7 +128,10 @@ def _shape(text: str, path: Path) -> tuple[int, ...] | None:
     sizes = text.split("x")
     if len(text) > 1000 or not all(size.isdecimal() for size in sizes):
         raise FormatError(f"{path} is damaged: {text[:40]!r} is no shape")
-    return checked_shape(map(int, sizes))
+    try:
+        return checked_shape(map(int, sizes))
+    except FormatError as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
 
 
 def _number(text: str) -> float | None:

@@ -22,7 +22,6 @@ class TestReadOnly(ReadOnly):
     format = "ascend_stats"
     file_name = NAME
     data = (HEAD + "Input,0,6,DT_FLOAT16,ND,1x3,2,1,1.5,3,0,0,0\n" + ROW).encode()
-    has_values = False
 
 
 def opened(tmp_path: Path, text: str) -> Dump:
@@ -106,5 +105,6 @@ def test_the_last_of_several_rows_is_taken(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_told(text: str, match: str, tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=match):
+    with pytest.raises(FormatError, match=match) as caught:
         opened(tmp_path, text)
+    assert str(tmp_path / NAME) in str(caught.value)
