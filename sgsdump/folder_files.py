@@ -40,7 +40,7 @@ def in_order(name: str) -> tuple[list[str], list[int]]:
 def inside(root: Path, name: str) -> Path:
     """The file ``name`` directly in ``root``, a name read from somewhere. Raises FormatError for a name that leads
     elsewhere, for a link out of the folder, and for what is no file."""
-    if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(os.fsencode(name)) > 255:
+    if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(name.encode("utf-8", "surrogatepass")) > 255:
         raise FormatError(f"{root} names the file {name[:80]!r}, which is not one in the folder")
     path = root / name
     if not path.is_file():

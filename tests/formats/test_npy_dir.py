@@ -143,7 +143,18 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     save_dump([Tensor.of("x", np.zeros(1, np.float32))], folder, "npy_dir")
     text = (folder / "sgsdump.json").read_text()
     (folder / "link.npy").symlink_to(tmp_path / "secret.npy")
-    names = ["../secret.npy", str(tmp_path / "secret.npy"), "..", ".", "", "a\\b.npy", "x\0.npy", "n" * 300, "link.npy"]
+    names = [
+        "../secret.npy",
+        str(tmp_path / "secret.npy"),
+        "..",
+        ".",
+        "",
+        "a\\b.npy",
+        "x\0.npy",
+        "n" * 300,
+        "link.npy",
+        "\ud800",
+    ]
     for name in names:
         (folder / "sgsdump.json").write_text(text.replace('"x.npy"', json.dumps(name)))
         with pytest.raises(FormatError, match="folder"):

@@ -108,6 +108,14 @@ def test_members_that_are_no_tensors_are_left_out_and_told(tmp_path: Path) -> No
     assert len(dump.notes) == 2 and "readme.txt" in dump.notes[0] and "never loaded" in dump.notes[1]
 
 
+def test_a_member_without_a_name_is_a_tensor_without_one(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x.npz", {"a.npy": npy(np.zeros(2)), "b.npy": npy(np.zeros(2))})
+    data = path.read_bytes()
+    place = data.rindex(b"b.npy")
+    path.write_bytes(data[:place] + b"\0" + data[place + 1 :])
+    assert list(open_dump(path)) == ["a", ""]
+
+
 def test_another_packing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="unpack it first"):
         open_dump(archive(tmp_path / "x.npz", {"a.npy": npy(np.zeros(2))}, zipfile.ZIP_BZIP2))
