@@ -155,7 +155,7 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
         "link.npy",
         "\ud800",
     ]
-    for name in names:
+    for name in [*names, "\ud800"]:
         (folder / "sgsdump.json").write_text(text.replace('"x.npy"', json.dumps(name)))
         with pytest.raises(FormatError, match="folder"):
             open_dump(folder)
