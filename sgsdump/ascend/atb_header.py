@@ -28,6 +28,7 @@ MOST_LINES = 8000
 MOST_BYTES = 2**20
 DATA = "data"
 _MOST_RANK, _MOST_ELEMENTS = 32, 2**48
+_MOST_NOTES = 3
 _OBJECT = "$Object."
 _COUNTED = re.compile(r"[0-9]{1,19}")
 _SLICE = re.compile(r"([0-9]{1,19}),([0-9]{1,19})")
@@ -88,7 +89,7 @@ def parse(data: bytes) -> Header:
             _once(objects, name[len(_OBJECT) :], "object", number)[name[len(_OBJECT) :]] = _slice(value, text, number)
         elif not name.startswith("$"):
             _once(attributes, name, "attribute", number)[name] = value
-        elif name not in ("$Version", f"{_OBJECT}Count"):
+        elif name not in ("$Version", f"{_OBJECT}Count") and len(notes) < _MOST_NOTES:
             notes.append(f"says {text[:60]!r}, which is not known")
     raise FormatError(f"has no $End=1 in the first {MOST_LINES} lines")
 

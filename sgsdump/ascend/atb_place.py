@@ -19,9 +19,11 @@ from typing import Literal, NamedTuple
 
 ENDING = ".bin"
 _ROOTS = (("tensors",), ("atb_dump_data", "data"))
-_TENSOR = re.compile(r"(in|out)tensor([0-9]{1,9})((?:_.*)?)", re.DOTALL)
-_ALIAS = re.compile(r"((?:[0-9]{1,9}_)*)(in|out)tensor([0-9]{1,9})((?:_.*)?)\.bin", re.DOTALL)
-_NAME = re.compile(r"((?:[0-9]{1,9}_[A-Za-z][\w.-]{0,99}/){1,20})(in|out)put\.([0-9]{1,9})((?:_\w{1,60})?)", re.ASCII)
+_TENSOR = re.compile(r"(in|out)tensor(0|[1-9][0-9]{0,8})((?:_.*)?)", re.DOTALL)
+_ALIAS = re.compile(r"((?:[0-9]{1,9}_)*)(in|out)tensor(0|[1-9][0-9]{0,8})((?:_.*)?)\.bin", re.DOTALL)
+_NAME = re.compile(
+    r"((?:[0-9]{1,9}_[A-Za-z][\w.-]{0,99}/){1,20})(in|out)put\.(0|[1-9][0-9]{0,8})((?:_\w{1,60})?)", re.ASCII
+)
 _DEVICE = re.compile(r"-?([0-9]{1,9})_[0-9]+")
 _ID = re.compile(r"([0-9]{1,9})_(.*)", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -77,9 +79,13 @@ class Place:
         own = (0 if self.io == "in" else 2, self.slot, self.label, self.stem)
         return (*map(_natural, self.run), (*levels, own))
 
+    @property
+    def short(self) -> str:
+        """The name without what tells runs apart."""
+        return "/".join([*self.operators, self.stem or f"{self.io}put.{self.slot}{self.label}"])
+
     def name(self, labels: dict[Run, str]) -> str:
-        last = self.stem or f"{self.io}put.{self.slot}{self.label}"
-        return "/".join(filter(None, [labels[self.run], *self.operators, last]))
+        return "/".join(filter(None, [labels[self.run], self.short]))
 
 
 def place_of(path: str) -> Place:

@@ -28,7 +28,8 @@ HEADER = (
     "Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,"
     "Max,Min,Mean,Norm,Tensor Path"
 )
-MOST_BYTES = 2**28
+MOST_BYTES = 2**26
+_MOST_DIGITS = 400
 _COLUMNS = HEADER.count(",") + 1
 _COMPLEX = re.compile(r"\(([^(),]*),([^(),]*)\)")
 _INDEX = re.compile(r"([0-9]{1,9})((?:_.*)?)")
@@ -116,6 +117,6 @@ def _figures(cells: list[str]) -> Figures | None:
 def _number(cell: str) -> float | None:
     """A figure; None for N/A, and for those of complex numbers, which are two."""
     try:
-        return float(cell)
+        return float(cell[:_MOST_DIGITS])
     except ValueError:
         return None

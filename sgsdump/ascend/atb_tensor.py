@@ -34,6 +34,7 @@ _FIRST_BYTES = 4096
 FIGURES = ("max", "min", "mean", "l2norm")
 # What an appended second tensor begins with.
 _AGAIN = b"$Version="
+_MOST_DIGITS = 400
 REFUSED = "writing is refused"
 
 
@@ -67,12 +68,12 @@ class Content:
 
 
 def without_values(info: TensorInfo, why: str) -> Tensor:
-    """A tensor whose values raise ValuesError."""
+    """A tensor whose values raise ValuesError; its figures tell nothing."""
 
     def load() -> np.ndarray:
         raise ValuesError(f"tensor {info.name!r} has no values: {why}")
 
-    return Tensor(info, load)
+    return Tensor(info, load, Figures())
 
 
 def recognised(path: Path) -> bool:
@@ -150,7 +151,7 @@ def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
 def _figures(attributes: Mapping[str, str]) -> Figures | None:
     def figure(name: str) -> float | None:
         try:
-            return float(attributes[name]) if name in attributes else None
+            return float(attributes[name][:_MOST_DIGITS]) if name in attributes else None
         except ValueError:
             raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
 
@@ -188,6 +189,8 @@ def lost(tensor: Tensor) -> Iterator[str]:
     if figures is None:
         if number_of(dtype) is None:
             yield f"is {name_of(dtype)}, for which ATB has no number: {REFUSED}"
+    elif figures == Figures():
+        yield f"has no values: {REFUSED}"
     elif not _told(figures):
         yield f"has statistics, none of them {', '.join(FIGURES)}: {REFUSED}"
     elif replace(figures, **dict.fromkeys(FIGURES)) != Figures():

@@ -81,7 +81,7 @@ def _theirs(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Re
     rows = _rows(root, notes)
     _say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
-    told = {place: row for place, row in rows.items() if row.figures is not None and place.key not in there}
+    told = {place: row for place, row in rows.items() if place.key not in there}
     labels = atb_place.labels(place.run for place in [*chosen, *told])
     targets = _targets(chosen)
     numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
@@ -166,10 +166,12 @@ def _rows(root: Path, notes: list[str]) -> dict[Place, Row]:
 def _say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:
     """Rows without file, and files without row where there are rows at all."""
     there, told = {place.key for place in chosen}, {place.key for place in rows}
-    gone = [place for place, row in rows.items() if row.dumped and place.key not in there]
+    gone = [place.short for place, row in rows.items() if row.dumped and place.key not in there]
     if gone:
-        names = ["/".join((*place.operators, f"{place.io}put.{place.slot}{place.label}")) for place in gone]
-        notes.append(f"{_some(names, 'tensor')} in {atb_statistic.NAME}, but the file is missing")
+        notes.append(f"{_some(gone, 'tensor')} in {atb_statistic.NAME}, but the file is missing")
+    bare = [place.short for place, row in rows.items() if not (row.dumped or row.figures)]
+    if bare:
+        notes.append(f"{_some(bare, 'tensor')} in {atb_statistic.NAME}, but without statistics")
     untold = [path for place, path in chosen.items() if rows and place.key not in told]
     if untold:
         notes.append(f"{_some(untold, 'file')} without a row in {atb_statistic.NAME}")
@@ -177,8 +179,10 @@ def _say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: 
 
 def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
-    assert row.figures is not None
-    return Tensor.of_figures(TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type), row.figures)
+    info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
+    if row.figures is None:
+        return atb_tensor.without_values(info, f"it is in {atb_statistic.NAME} only, which has no statistics of it")
+    return Tensor.of_figures(info, row.figures)
 
 
 Targets = Mapping[tuple[Run, tuple[int, ...], str, int], Sequence[str]]
