@@ -2,7 +2,8 @@
 
 A line of the table is ``NUMBER TYPE NAME``; a ``*`` behind the type means repeated. The syntax is proto3. Enums are
 declared as int32, so that a number which no version of the schema knows stays what the file says, and texts as bytes,
-so that a name which is not UTF-8 costs no tensor. Fields that are not listed are skipped.
+so that a name which is not UTF-8 costs no tensor. Fields that are not listed are skipped: ranges of dimensions, and
+attributes, the JSON of slices or what is no JSON.
 
 A parsed message takes many times the bytes it was made of, so a header is bounded before it is parsed.
 """
@@ -24,12 +25,11 @@ _WIRE_TYPES = {1: _BYTES, 2: _VARINT, **dict.fromkeys(range(3, 10), _BYTES)}
 _MESSAGES = {
     "DumpData": """
         1 bytes version; 2 uint64 dump_time; 3 OpOutput* output; 4 OpInput* input; 5 OpBuffer* buffer
-        6 bytes op_name; 7 OpAttr* attr; 8 Workspace* space; 9 bytes dfx_message
+        6 bytes op_name; 8 Workspace* space; 9 bytes dfx_message
     """,
     "OpOutput": """
         1 int32 data_type; 2 int32 format; 3 Shape shape; 4 OriginalOp original_op; 5 bytes data; 6 uint64 size
-        7 Shape original_shape; 8 int32 sub_format; 9 uint64 address; 10 DimRange* dim_range; 11 uint64 offset
-        12 int32 arg_index
+        7 Shape original_shape; 8 int32 sub_format; 9 uint64 address; 11 uint64 offset; 12 int32 arg_index
     """,
     "OpInput": """
         1 int32 data_type; 2 int32 format; 3 Shape shape; 4 bytes data; 5 uint64 size; 6 Shape original_shape
@@ -37,10 +37,8 @@ _MESSAGES = {
     """,
     "OpBuffer": "1 int32 buffer_type; 2 bytes data; 3 uint64 size",
     "Workspace": "1 int32 type; 2 bytes data; 3 uint64 size; 4 int32 arg_index",
-    "OpAttr": "1 bytes name; 2 bytes value",
     "OriginalOp": "1 bytes name; 2 uint32 output_index; 3 int32 data_type; 4 int32 format",
     "Shape": "1 uint64* dim",
-    "DimRange": "1 uint64 dim_start; 2 uint64 dim_end",
 }
 
 

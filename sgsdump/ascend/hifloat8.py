@@ -10,8 +10,8 @@ and magnitude whose leading 1 is not written, and the fraction in what is left.
     S 10 EEE MM   (1 + M / 4) * 2 ** E, E = +-(4 to 7)
     S 11 EEEE M   (1 + M / 2) * 2 ** E, E = +-(8 to 15); 11 0111 1 is infinite
 
-Source: "Ascend HiFloat8 Format for Deep Learning", arXiv 2409.16626, tables 1 to 4. The vendor's msaccucmp decodes 49
-of the 256 codes otherwise: all of exponent 0 and +-1, and minus infinity, which it gives as plus infinity.
+Source: "Ascend HiFloat8 Format for Deep Learning", arXiv 2409.16626, and the vendor's public headers, which agree. The
+vendor's msaccucmp decodes 49 of the 256 codes otherwise: all of exponent 0 and +-1, and minus infinity as plus.
 """
 
 from __future__ import annotations

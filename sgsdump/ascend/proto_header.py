@@ -6,7 +6,6 @@ inputs in the header, are written last of all. They are told by ``input_type`` 1
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sgsdump.ascend import dump_proto
@@ -60,21 +59,11 @@ def _bytes(kind: str, number: int, of: Any) -> Slot:
 
 
 def _tell(dump: Any, notes: list[str]) -> None:
-    odd = (attribute for attribute in dump.attr if not _is_json(attribute.value))
-    notes += [f"the attribute {_text(attribute.name)!r} is not JSON; it is left out" for attribute in odd]
     if dump.dfx_message:
         notes.append(f"the device says: {_text(dump.dfx_message)}")
     inline = sum(bool(each.data) for each in (*dump.input, *dump.output, *dump.buffer, *dump.space))
     if inline:
         notes.append(f"{inline} tensors have values inside the header, which are left out")
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _text(data: bytes) -> str:

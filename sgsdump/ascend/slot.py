@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ class Slot:
 
 def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
     """A shape that numpy can hold. Raises FormatError."""
-    shape = tuple(sizes)
+    shape = tuple(islice(sizes, MOST_RANK + 1))
     if len(shape) > MOST_RANK or math.prod(filter(None, shape)) > MOST_ELEMENTS:
         raise FormatError(f"a tensor of shape {str(list(shape))[:80]} cannot be")
     return shape

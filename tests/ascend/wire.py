@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ND, NCHW, NC1HWC0, FRACTAL_Z, FRACTAL_NZ = 2, 0, 3, 4, 29
-FLOAT, FLOAT16, INT8, UINT8, STRING, INT4, UINT1 = 1, 2, 3, 4, 13, 28, 29
+FLOAT, FLOAT16, INT8, UINT8, INT32, STRING, INT4, UINT1 = 1, 2, 3, 4, 7, 13, 28, 29
 
 
 def varint(value: int) -> bytes:
