@@ -2,7 +2,7 @@
 
 ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: the files of
 ``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do when there is only one
-such folder below.
+such folder below, and no .npy file beside it.
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
 * Of several files of one operator the newest is taken, the others are told: a folder used by two runs holds both. The
@@ -55,8 +55,8 @@ def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
         return False
     try:
-        return bool(_sources(path, []) or _folders(path, []))
-    except FormatError:
+        return bool(_sources(path, [])) or not any(path.glob("*.npy")) and bool(_folders(path, []))
+    except (FormatError, OSError):
         return False
 
 

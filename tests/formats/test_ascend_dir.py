@@ -130,6 +130,11 @@ def test_a_folder_above_the_dump_will_do_unless_there_are_several(tmp_path: Path
         opened(tmp_path, {path.replace("/0/Add", "/1/Add"): data([1])})
 
 
+def test_a_folder_of_npy_files_above_a_dump_is_its_own(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float32([1]))
+    assert opened(tmp_path, {"below/Add.a.1.2.1700000000000100": data([1])}).format == "npy_dir"
+
+
 def test_other_folders_are_not_taken_for_it(tmp_path: Path) -> None:
     for name in ("statistic.csv", "mapping.csv", "a.npy", "Add.a.1.2.17000", "intensor0.bin"):
         (tmp_path / name).write_bytes(b"x")
