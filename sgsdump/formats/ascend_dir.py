@@ -55,7 +55,7 @@ def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
         return False
     try:
-        return bool(_sources(path, [])) or not any(path.glob("*.npy")) and bool(_folders(path, []))
+        return bool(_sources(path, [])) or (not any(path.glob("*.npy")) and bool(_folders(path, [])))
     except (FormatError, OSError):
         return False
 

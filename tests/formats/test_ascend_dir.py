@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_two_genuine_runs_pair_by_name(shared: Path) -> None:
     assert set(dumps[0]) ^ set(dumps[1]) == {"only_my:output:0", "only_golden:output:0"}
     rows = compare(*dumps).rows
     assert len(rows) >= 10
+
+
+def test_names_are_those_of_the_vendors_comparison(shared: Path) -> None:
+    folder = shared / "ascend/ge_dump/compare"
+    with open(folder / "result_npu_vs_npu/result_20261121033238.csv", newline="") as file:
+        compared = {row["TensorIndex"] for row in csv.DictReader(file)} - {"NaN"}
+    names = [{record.name for record in open_dump(folder / side).records} for side in ("my", "golden")]
+    assert len(compared) == 14 and compared < names[0] & names[1]
 
 
 def test_damaged_files_cost_only_their_tensors(shared: Path) -> None:
