@@ -30,6 +30,14 @@ def pad_channels(array: np.ndarray) -> np.ndarray:
     return _rounded_up(np.pad(array, widths).reshape(-1))
 
 
+def pad_blocks(array: np.ndarray) -> np.ndarray:
+    """An NHWC array as the flat buffer of order NHWX: blocks of PIXEL_BYTES of channels outside H and W."""
+    n, h, w, c = array.shape
+    block = PIXEL_BYTES // array.itemsize
+    padded = np.pad(array, [(0, 0)] * 3 + [(0, -c % block)])
+    return _rounded_up(padded.reshape(n, h, w, -1, block).transpose(0, 3, 1, 2, 4).reshape(-1))
+
+
 def pad_picture(array: np.ndarray) -> np.ndarray:
     """An NHWC picture of bytes as the flat buffer of four bytes per pixel: packed bytes first, then zeros."""
     pixels = array.size // array.shape[-1]
