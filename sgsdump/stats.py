@@ -7,7 +7,7 @@ NaN and Inf are counted and left out of every other figure. No BLAS: its threads
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ class Stats:
     """One tensor in figures; all but ``count``, ``nan`` and ``inf`` are over the finite values, nan when none is.
 
     count   all elements, NaN and Inf included.
-    nan     elements that are NaN; inf: elements that are +Inf or -Inf.
+    nan     elements that are NaN; inf: elements that are +Inf or -Inf; minus_inf: those that are -Inf.
     min, max, mean   of the finite values.
     l2norm  square root of the sum of squares of the finite values.
     """
@@ -32,6 +32,7 @@ class Stats:
     max: float
     mean: float
     l2norm: float
+    minus_inf: int = 0
 
     @property
     def finite(self) -> int:
@@ -44,12 +45,13 @@ def summarise(values: np.ndarray) -> Stats:
 
     64-bit integers beyond 2**53 are rounded to float64. Sums that overflow float64 are taken again on scaled values.
     """
-    nan = inf = 0
+    nan = inf = minus_inf = 0
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for chunk in _chunks(values):
             square = float(np.einsum("i,i->", chunk, chunk))
             if not math.isfinite(square):
+                minus_inf += int(np.count_nonzero(chunk == -math.inf))
                 chunk, nans, infs = _finite(chunk)
                 nan, inf = nan + nans, inf + infs
                 if not chunk.size:
@@ -60,12 +62,27 @@ def summarise(values: np.ndarray) -> Stats:
             squares += square
     finite = values.size - nan - inf
     if not finite:
-        return Stats(values.size, nan, inf, math.nan, math.nan, math.nan, math.nan)
+        return Stats(values.size, nan, inf, math.nan, math.nan, math.nan, math.nan, minus_inf)
     if math.isfinite(squares):
         mean, l2norm = total / finite, math.sqrt(squares)
     else:
         mean, l2norm = _scaled_sums(values, finite, max(abs(low), abs(high)))
-    return Stats(values.size, nan, inf, low, high, min(max(mean, low), high), l2norm)
+    return Stats(values.size, nan, inf, low, high, min(max(mean, low), high), l2norm, minus_inf)
+
+
+def merged(parts: Iterable[Stats]) -> Stats:
+    """The figures of a tensor whose parts have these; of none, those of an empty tensor."""
+    parts = list(parts)
+    count, nan, inf = (sum(getattr(part, name) for part in parts) for name in ("count", "nan", "inf"))
+    minus_inf = sum(part.minus_inf for part in parts)
+    known = [part for part in parts if part.finite]
+    if not known:
+        return Stats(count, nan, inf, math.nan, math.nan, math.nan, math.nan, minus_inf)
+    finite = sum(part.finite for part in known)
+    low, high = min(part.min for part in known), max(part.max for part in known)
+    mean = math.fsum(part.mean * (part.finite / finite) for part in known)
+    l2norm = math.hypot(*(part.l2norm for part in known))
+    return Stats(count, nan, inf, low, high, min(max(mean, low), high), l2norm, minus_inf)
 
 
 def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:

@@ -14,6 +14,7 @@ COMMANDS = Family(
         "simulate": "sgsdump.commands.simulate",
         "compare": "sgsdump.commands.compare",
         "histogram": "sgsdump.commands.histogram",
+        "convert": "sgsdump.commands.convert",
         "advise": "sgsdump.commands.advise",
         "repair": "sgsdump.commands.repair",
         "tune": "sgsdump.commands.tune",

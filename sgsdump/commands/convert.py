@@ -1,0 +1,110 @@
+"""Write a dump in another format: any that is read, to any that can be written; or an ATB topology as ONNX.
+
+The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; a folder of .npy files where there
+is none. sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and
+sigmastar_text_old those of the older one. Before it writes, it lists what the target cannot hold, a line for each
+kind; with --strict it then writes nothing. Tensors go through one at a time. An existing folder is moved aside under
+its date. Exit status 1 when tensors had to be left out, 2 on trouble.
+
+--layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known; NCHW, NHWC and
+HWCN also turn 4-D tensors. --dtype float32 writes the numbers that integers and short floats mean.
+
+examples:
+  sgsdump convert sigma_outtensor_dump.bin layers.npz
+  sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
+  sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
+  sgsdump convert padded.bin floats.npz --parse_net parse_net.txt --dtype float32
+  sgsdump convert atb_dump/ tensors.safetensors
+  sgsdump convert layer.json layer.onnx --level 1
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.dump import Dump, Record
+
+HELP = "write a dump in another format"
+NAMES = 3
+REFUSED = "writing is refused"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="IN", help="a dump of any known format, or an ATB topology (.json)")
+    parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
+    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    parser.add_argument(
+        "--select", action="append", default=[], metavar="PATTERN", help="only tensors of such names (* ? [ab])"
+    )
+    parser.add_argument("--layout", choices=["logical", "NCHW", "NHWC", "HWCN"], help="bring the tensors to a layout")
+    parser.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
+    parser.add_argument(
+        "--parse_net",
+        type=Path,
+        metavar="FILE",
+        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
+    parser.add_argument("--level", type=int, metavar="N", help="topology: depth of the graph, 0 is the whole as one")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="topology: the operation CSV, for shapes")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.conversion import as_float32, in_layout, readable, selected, stays, target_of, write
+    from sgsdump.dump import Dump, open_dump
+    from sgsdump.errors import ValuesError
+    from sgsdump.losses import losses
+    from sgsdump.output import check_outputs
+    from sgsdump.progress import counted
+
+    check_outputs([args.output], [args.dump, args.parse_net, args.csv])
+    dump = open_dump(args.dump)
+    for note in dump.notes:
+        print(f"note: {note}")
+    records = selected(_with_net(dump, args.parse_net).records, args.select)
+    statistics = [record for record in records if record.tensor.figures is not None]
+    records = [record for record in records if record.tensor.figures is None]
+    if args.layout:
+        said = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
+        _tell(f"tensors {said}", [record for record in records if stays(record, args.layout)])
+        records = [in_layout(record, args.layout) for record in records]
+    if args.dtype:
+        records = list(map(as_float32, records))
+    changed = bool(args.layout or args.dtype or args.parse_net or len(records) != len(dump.records))
+    target = target_of(args.output, args.to, Dump(records, dump.format, dump.variant), changed)
+    _tell("tensors are left out: only their statistics were dumped", statistics)
+    lost = losses(records, *target)
+    for line in lost:
+        print(f"{target.format} cannot hold everything: {line}")
+    if lost and args.strict:
+        raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
+    if any(REFUSED in line for line in lost):
+        raise ValuesError(f"nothing is written: {target.format} cannot hold these tensors; --select others, or --to")
+    left_out: list[str] = []
+    stream = counted(records, "convert", "tensor", len(records))
+    write(readable(stream, left_out), args.output, target)
+    for reason in left_out:
+        print(f"left out: {reason}")
+    print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}")
+    return 1 if left_out or statistics else 0
+
+
+def _with_net(dump: Dump, path: Path | None) -> Dump:
+    """The dump with what a parse_net text adds to it."""
+    from sgsdump.net_facts import with_layouts, with_scales
+    from sgsdump.sidecars import parse_net
+
+    if path is None:
+        return dump
+    net = parse_net.read(path)
+    return with_scales(with_layouts(dump, net), net)
+
+
+def _tell(what: str, records: Sequence[Record]) -> None:
+    if records:
+        shown = ", ".join(repr(record.name) for record in records[:NAMES])
+        print(f"{len(records)} {what}: {shown}{', …' if len(records) > NAMES else ''}")
