@@ -5,28 +5,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from sgsdump.errors import FormatError
 
 DEPTH = 20
 MOST = 200_000
+_ASKED = 100
+Endings = str | tuple[str, ...]
 _DIGITS = re.compile(r"(\d+)")
 
 
-def files_below(root: Path, ending: str, notes: list[str]) -> list[str]:
-    """The files whose names end in ``ending``, as paths below ``root`` with ``/``, in no order (see ``in_order``).
+def files_below(root: Path, ending: Endings, notes: list[str]) -> list[str]:
+    """The files whose names end so, as paths below ``root`` with ``/``, in no order (see ``in_order``).
 
     What is skipped gets a line in ``notes``. Raises FormatError when the folder cannot be listed.
     """
     return list(_walk(root, ending, notes))
 
 
-def has_file(root: Path, ending: str) -> bool:
-    """Whether ``files_below`` would find one."""
+def has_file(root: Path, ending: Endings, wanted: Callable[[Path], bool] = lambda path: True) -> bool:
+    """Whether ``files_below`` would find one that is wanted; only the first few are asked."""
     try:
-        return next(_walk(root, ending, []), None) is not None
+        return any(wanted(root / name) for name in islice(_walk(root, ending, []), _ASKED))
     except FormatError:
         return False
 
@@ -58,13 +61,13 @@ def leads_out(path: Path, root: Path) -> bool:
         return True
 
 
-def _walk(root: Path, ending: str, notes: list[str]) -> Iterator[str]:
+def _walk(root: Path, ending: Endings, notes: list[str]) -> Iterator[str]:
     waiting: list[tuple[str, int]] = [("", 0)]
     seen = 0
     while waiting:
         folder, depth = waiting.pop()
         try:
-            with os.scandir(root / folder) as entries:
+            with os.scandir(f"{root}/{folder}") as entries:
                 for entry in entries:
                     seen += 1
                     if seen > MOST:

@@ -29,7 +29,7 @@ from sgsdump.ascend.coding import RAW
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
-from sgsdump.folder_files import files_below, leads_out
+from sgsdump.folder_files import files_below, has_file, leads_out
 from sgsdump.format import Format, Lost
 from sgsdump.output import make_folder, replacing_folder
 from sgsdump.tensor import Tensor, TensorInfo
@@ -38,7 +38,6 @@ from sgsdump.value_names import file_stem
 _RUN = "0_0/0"
 _SHOWN = 3
 _DAMAGED_SHOWN = 20
-_LOOKED_AT = 100
 _LONGEST_CHAIN = 100
 _NO_TENSOR = "kernel_tilingdata.bin"
 Key = tuple[str, int, int, str]
@@ -52,33 +51,31 @@ class Paths:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    if not path.is_dir():
-        return False
-    try:
-        files = [name for name in files_below(path, ENDING, []) if not name.endswith(_NO_TENSOR)]
-        if any(atb_tensor.recognised(path / name) for name in files[:_LOOKED_AT]):
-            return True
-        return any(atb_statistic.recognised(path / name) for name in files_below(path, atb_statistic.NAME, []))
-    except FormatError:
-        return False
+    return path.is_dir() and has_file(path, (ENDING, atb_statistic.NAME), _is_of_a_tree)
+
+
+def _is_of_a_tree(path: Path) -> bool:
+    return (atb_statistic if path.name == atb_statistic.NAME else atb_tensor).recognised(path)
 
 
 def read(path: Path) -> Dump:
     """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
     notes: list[str] = []
-    files = sorted(name for name in files_below(path, ENDING, notes) if not name.endswith(_NO_TENSOR))
+    found = sorted(files_below(path, (ENDING, atb_statistic.NAME), notes))
+    files = [name for name in found if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
+    tables = [name for name in found if not name.endswith(ENDING)]
     if (path / manifest.NAME).is_file():
         records, variant = _ours(path, files, notes)
     else:
-        records, variant = _theirs(path, files, notes)
+        records, variant = _theirs(path, files, tables, notes)
     return Dump(records, FORMAT.name, variant, path, notes)
 
 
-def _theirs(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
     contents = _examined(root, files, notes)
     places = {name: atb_place.place_of(name) for name in contents}
     chosen = _chosen(places, notes)
-    rows = _rows(root, notes)
+    rows = _rows(root, tables, notes)
     _say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
     told = {place: row for place, row in rows.items() if place.key not in there}
@@ -144,10 +141,10 @@ def _chosen(places: Mapping[str, Place], notes: list[str]) -> dict[Place, str]:
     return dict(found.values())
 
 
-def _rows(root: Path, notes: list[str]) -> dict[Place, Row]:
-    """The rows of all statistic.csv below the folder, by the place they speak of."""
+def _rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row]:
+    """The rows of every statistic.csv, by the place they speak of."""
     found: dict[Place, Row] = {}
-    for name in sorted(files_below(root, atb_statistic.NAME, [])):
+    for name in tables:
         try:
             rows, bad = atb_statistic.read(root / name)
         except FormatError as error:

@@ -325,6 +325,17 @@ def test_damaged_files_cost_themselves_only(tmp_path: Path) -> None:
         open_dump(tmp_path)
 
 
+def test_a_folder_of_other_bin_files_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/weights.bin").write_bytes(b"key=value\n" * 9)
+    (tmp_path / "statistic.csv").write_text("name,value\n")
+    with pytest.raises(FormatError, match=r"is a folder, not a dump \(looked for: .*ATB \.bin files"):
+        open_dump(tmp_path)
+    put(tmp_path, "a/0_A/after/outtensor0.bin")
+    dump = open_dump(tmp_path)
+    assert list(dump) == ["a/0_A/output.0"] and len(dump.notes) == 2
+
+
 def test_names_of_a_tree_become_its_paths(tmp_path: Path) -> None:
     names = [("in", f"{LINEAR}/input.1_x"), ("out", f"{LINEAR}/output.0"), ("out", "conv1/Relu:0"), ("out", "../../x")]
     names += [("out", "0_A/../0_B/output.0"), ("in", "0_A/output.0"), ("out", "a" * 300), ("out", "a" * 300)]
