@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgsdump.dequantise import values_of
+from sgsdump.device_layout import logical
 from sgsdump.dump import Record
 from sgsdump.element import is_number, name_of
 from sgsdump.errors import FormatError, SgsdumpError, ValuesError
 from sgsdump.stats import Stats, merged, summarise
-from sgsdump.tensor import Figures
+from sgsdump.tensor import Figures, Tensor
 
 PART = 1 << 20
 
@@ -23,8 +24,9 @@ class Item:
 
     scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
     origin      ``NCHW [1, 5, 6, 7]``, the logical tensor behind a device's layout; "" when there is none.
-    of          what the figures are of: ``real`` values, ``stored`` integers (their true scale is not known), ``dump``
-                (the run itself kept figures only), or "" where there are none.
+    of          what the figures are of: ``real`` values, ``stored`` integers (their true scale is not known),
+                ``padded`` real values (a device's layout whose original shape is not known), ``dump`` (the run itself
+                kept figures only), or "" where there are none.
     figures     None in a field that is not known; min, max, mean and l2norm are of the finite values.
     reason      why there are no figures, or not of the real values; ``damaged`` when the dump is to blame.
     """
@@ -48,9 +50,9 @@ class Item:
     damaged: bool = False
 
 
-def inventory(records: Iterable[Record]) -> Iterator[Item]:
-    """An item for each record, its values read once."""
-    for number, record in enumerate(records):
+def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
+    """An item for each record and its number, its values read once."""
+    for number, record in records:
         yield _item(number, record)
 
 
@@ -88,13 +90,19 @@ def _scale(scale: float | np.ndarray) -> str:
 
 
 def _figures(record: Record) -> tuple[str, Figures, str, bool]:
-    if record.tensor.figures is not None:
-        return "dump", record.tensor.figures, "only statistics were dumped", False
+    tensor = record.tensor
+    if tensor.figures is not None:
+        return "dump", tensor.figures, "only statistics were dumped", False
+    of, reason = "real", ""
     try:
         try:
-            return "real", _of(real_stats(record)), "", False
+            tensor = logical(tensor)
         except ValuesError as error:
-            stored = record.tensor.stored()
+            of, reason = "padded", str(error)
+        try:
+            return of, _of(_real_stats(tensor)), reason, False
+        except ValuesError as error:
+            stored = tensor.stored()
             if not is_number(stored.dtype):
                 raise
             return "stored", _of(summarise(stored)), str(error), False
@@ -102,9 +110,9 @@ def _figures(record: Record) -> tuple[str, Figures, str, bool]:
         return "", Figures(), str(error), isinstance(error, FormatError)
 
 
-def real_stats(record: Record) -> Stats:
+def _real_stats(tensor: Tensor) -> Stats:
     """The figures of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
-    values = values_of(record.tensor)
+    values = values_of(tensor)
     if values.to_real is None:
         return summarise(values.array)
     flat = values.array.reshape(-1)
@@ -112,12 +120,8 @@ def real_stats(record: Record) -> Stats:
 
 
 def _of(stats: Stats) -> Figures:
-    known = stats.finite > 0
-    numbers = (stats.min, stats.max, stats.mean, stats.l2norm)
-    return Figures(
-        *((value if known else None) for value in numbers),
-        stats.count,
-        stats.nan,
-        stats.minus_inf,
-        stats.inf - stats.minus_inf,
+    low, high, mean, l2norm = (
+        value if stats.finite else None for value in (stats.min, stats.max, stats.mean, stats.l2norm)
     )
+    plus_inf = stats.inf - stats.minus_inf
+    return Figures(low, high, mean, l2norm, stats.count, stats.nan, stats.minus_inf, plus_inf)

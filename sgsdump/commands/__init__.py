@@ -15,6 +15,7 @@ COMMANDS = Family(
         "compare": "sgsdump.commands.compare",
         "histogram": "sgsdump.commands.histogram",
         "convert": "sgsdump.commands.convert",
+        "show": "sgsdump.commands.show",
         "advise": "sgsdump.commands.advise",
         "repair": "sgsdump.commands.repair",
         "tune": "sgsdump.commands.tune",

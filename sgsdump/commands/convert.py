@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 HELP = "write a dump in another format"
 NAMES = 3
 REFUSED = "writing is refused"
+_HEAD_BYTES = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,15 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.conversion import as_float32, in_layout, readable, selected, stays, target_of, write
     from sgsdump.dump import Dump, open_dump
-    from sgsdump.errors import ValuesError
+    from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.losses import losses
     from sgsdump.output import check_outputs
     from sgsdump.progress import counted
+    from sgsdump.terminal import printable
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
+    if _is_topology(args.dump, args.output):
+        return _topology(args)
+    if args.level is not None or args.csv:
+        raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
     dump = open_dump(args.dump)
     for note in dump.notes:
-        print(f"note: {note}")
+        print(printable(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)
     statistics = [record for record in records if record.tensor.figures is not None]
     records = [record for record in records if record.tensor.figures is None]
@@ -79,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     _tell("tensors are left out: only their statistics were dumped", statistics)
     lost = losses(records, *target)
     for line in lost:
-        print(f"{target.format} cannot hold everything: {line}")
+        print(printable(f"{target.format} cannot hold everything: {line}"))
     if lost and args.strict:
         raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
     if any(REFUSED in line for line in lost):
@@ -88,9 +94,34 @@ def run(args: argparse.Namespace) -> int:
     stream = counted(records, "convert", "tensor", len(records))
     write(readable(stream, left_out), args.output, target)
     for reason in left_out:
-        print(f"left out: {reason}")
+        print(printable(f"left out: {reason}"))
     print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}")
     return 1 if left_out or statistics else 0
+
+
+def _is_topology(source: Path, target: Path) -> bool:
+    from sgsdump.ascend.topology import recognises
+
+    if target.suffix != ".onnx":
+        return False
+    try:
+        with open(source, "rb") as file:
+            return recognises(source, file.read(_HEAD_BYTES))
+    except OSError:
+        return False
+
+
+def _topology(args: argparse.Namespace) -> int:
+    from sgsdump.ascend.topology import convert_topology
+    from sgsdump.errors import ConfigError
+    from sgsdump.terminal import printable
+
+    if args.to or args.select or args.layout or args.dtype or args.parse_net:
+        raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
+    for note in convert_topology(args.dump, args.output, -1 if args.level is None else args.level, args.csv):
+        print(printable(f"note: {note}"))
+    print(f"{args.output}: the topology as ONNX")
+    return 0
 
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:

@@ -1,0 +1,154 @@
+"""List what is in a dump, or print the values of one tensor.
+
+The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and the
+counts of NaN, +Inf and -Inf. Values are the real ones, a device's layout undone where the original shape is known;
+--stored shows them as they lie in the file. NAME is a tensor's name, or #3 for the fourth line of the list.
+OPERATIONS take a part of it, [0:2,3], or put its axes in another order, (0,2,3,1); ; between several.
+Exit status 1 when a tensor of the list is damaged.
+
+examples:
+  sgsdump show sigma_outtensor_dump.bin
+  sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
+  sgsdump show sigma_outtensor_dump.bin conv1
+  sgsdump show layers.npz conv1 '[0,0:2]'
+  sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.dump import Dump, Record
+
+HELP = "list the tensors of a dump, or print one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
+    parser.add_argument("part", nargs="?", metavar="OPERATIONS", help="of it a part, or another order of axes")
+    parser.add_argument("--operations", metavar="OPERATIONS", help="the same, as an option")
+    parser.add_argument(
+        "--select", action="append", default=[], metavar="PATTERN", help="list only such names (* ? [ab])"
+    )
+    parser.add_argument("--stored", action="store_true", help="the values as they lie in the file")
+    parser.add_argument("--all", action="store_true", help="print large tensors whole")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npy", help="write the values as .npy")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.dump import open_dump
+    from sgsdump.errors import ConfigError
+    from sgsdump.output import check_outputs
+
+    check_outputs([args.csv, args.json, args.output], [args.dump])
+    if args.name is None and (args.operations or args.output or args.stored or args.all):
+        raise ConfigError("--operations, --output, --stored and --all belong to one tensor; give its NAME too")
+    if args.part and args.operations:
+        raise ConfigError("give OPERATIONS once, behind NAME or with --operations")
+    dump = open_dump(args.dump)
+    return _list(dump, args) if args.name is None else _values(dump, args)
+
+
+def _list(dump: Dump, args: argparse.Namespace) -> int:
+    from sgsdump.conversion import selected
+    from sgsdump.inventory import inventory
+    from sgsdump.progress import counted
+    from sgsdump.reports import inventory_csv, inventory_json, inventory_table
+    from sgsdump.terminal import printable
+
+    chosen = {id(record) for record in selected(dump.records, args.select)}
+    places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
+    items = list(inventory(counted(places, "show", "tensor", len(places))))
+    if args.csv:
+        _write(args.csv, inventory_csv.render(items))
+    if args.json:
+        _write(args.json, inventory_json.render(items, dump.notes))
+    print(printable(inventory_table.render(items)), end="")
+    among = f" of {len(dump.records)}" if args.select else ""
+    print(f"{len(items)}{among} tensors, {dump.format}")
+    for note in dump.notes:
+        print(printable(f"note: {note}"))
+    return 1 if any(item.damaged for item in items) else 0
+
+
+def _values(dump: Dump, args: argparse.Namespace) -> int:
+    from sgsdump.reports import tensor_values
+    from sgsdump.tensor_view import viewed
+    from sgsdump.terminal import one_line, printable
+
+    record, said = _find(dump, args.name)
+    array, how = _array(record, args.stored)
+    part = viewed(array, args.part or args.operations or "")
+    if args.csv:
+        _write(args.csv, tensor_values.csv_table(part))
+    if args.json:
+        _write(args.json, tensor_values.json_document(part, record.name))
+    if args.output:
+        _write_npy(args.output, part)
+    print(printable(f"{one_line(record.name)}: {how}{said}"))
+    print(printable(tensor_values.text(part, args.all)), end="")
+    return 0
+
+
+def _find(dump: Dump, name: str) -> tuple[Record, str]:
+    """The record of a name, an output before all others, and what is to be said of the choice."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.family import hint
+
+    found = [record for record in dump.records if record.name == name]
+    if not found and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
+        return dump.records[int(name[1:10])], ""
+    if not found:
+        raise ConfigError(f"no tensor {name!r} in {dump.path}{hint(name, [record.name for record in dump.records])}")
+    found.sort(key=lambda record: (record.io != "out", record.constant))
+    outputs = [record for record in found if record.io == found[0].io]
+    if len(outputs) == 1:
+        return found[0], ""
+    numbers = [f"#{number}" for number, record in enumerate(dump.records) if record.name == name]
+    return found[0], f"; {len(numbers)} tensors have this name: {', '.join(numbers[:8])}"
+
+
+def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
+    """The values to show, and what they are."""
+    from sgsdump.device_layout import conversion, is_device, logical
+    from sgsdump.element import is_complex, is_number, name_of
+    from sgsdump.errors import ValuesError
+
+    tensor, layout = record.tensor, record.tensor.info.layout
+    if not stored and conversion(tensor.info):
+        layout = conversion(tensor.info)
+        tensor = logical(tensor)
+    elif is_device(layout):
+        layout = f"{layout} as it lies"
+    array = tensor.stored()
+    what = f"stored {name_of(array.dtype)}"
+    if not stored and is_number(array.dtype) and not is_complex(array.dtype) and tensor.info.quant is not None:
+        try:
+            array = tensor.real()
+            what = f"real values of {what}"
+        except ValuesError:
+            what += ", whose true scale the dump does not tell"
+    return array, ", ".join(filter(None, [what, str(list(array.shape)), layout]))
+
+
+def _write(path: Path, text: str) -> None:
+    from sgsdump.output import replacing
+
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
+def _write_npy(path: Path, array: np.ndarray) -> None:
+    from sgsdump.npy_file import write
+    from sgsdump.output import replacing
+
+    with replacing(path) as file:
+        write(file, array)
