@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump import manifest, npy_file
-from sgsdump.ascend import atb_place, atb_statistic, atb_tensor
-from sgsdump.ascend.atb_place import ENDING, Place, Run
+from sgsdump.ascend import atb_alias, atb_place, atb_statistic, atb_survey, atb_tensor
+from sgsdump.ascend.atb_place import ENDING, Run
 from sgsdump.ascend.atb_statistic import Row
 from sgsdump.ascend.atb_tensor import Content
 from sgsdump.ascend.coding import RAW
@@ -36,9 +36,6 @@ from sgsdump.tensor import Tensor, TensorInfo
 from sgsdump.value_names import file_stem
 
 _RUN = "0_0/0"
-_SHOWN = 3
-_DAMAGED_SHOWN = 20
-_LONGEST_CHAIN = 100
 _NO_TENSOR = "kernel_tilingdata.bin"
 Key = tuple[str, int, int, str]
 
@@ -72,15 +69,15 @@ def read(path: Path) -> Dump:
 
 
 def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
-    contents = _examined(root, files, notes)
+    contents = atb_survey.examined(root, files, notes)
     places = {name: atb_place.place_of(name) for name in contents}
-    chosen = _chosen(places, notes)
-    rows = _rows(root, tables, notes)
-    _say_missing(chosen, rows, notes)
+    chosen = atb_survey.chosen(places, notes)
+    rows = atb_survey.rows(root, tables, notes)
+    atb_survey.say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
     told = {place: row for place, row in rows.items() if place.key not in there}
     labels = atb_place.labels(place.run for place in [*chosen, *told])
-    targets = _targets(chosen)
+    targets = atb_alias.targets_of(chosen)
     numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
@@ -90,88 +87,19 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
         if place in told:
             tensor = _of_row(told[place], name, place.op_type)
         else:
-            tensor = _tensor(chosen[place], contents, targets, places, name, lost)
+            content, why = atb_alias.followed(chosen[place], contents, targets, places)
+            tensor = content.tensor(name, place.op_type)
+            if why:
+                lost[f"has no values: {why}"].append(chosen[place])
+                tensor = atb_tensor.without_values(tensor.info, why)
         record = Record(place.io, place.slot, number, place.op_type, tensor)
         records.append(record)
         if place in chosen:
             paths[_key(record)] = chosen[place]
     if not records:
         raise FormatError(f"no file in {root} is an ATB tensor ({notes[-1] if notes else 'there is none'})")
-    notes.extend(_summed(lost))
+    notes.extend(atb_survey.summed(lost))
     return records, Paths(paths)
-
-
-def _examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Content]:
-    """The files that can be read, by path; odd and damaged ones are noted."""
-    found: dict[str, Content] = {}
-    odd: defaultdict[str, list[str]] = defaultdict(list)
-    damaged: list[str] = []
-    for name in files:
-        try:
-            content = found[name] = atb_tensor.examine(root / name)
-        except FormatError as error:
-            damaged.append(f"left out: {error}")
-            continue
-        for note in content.notes:
-            odd[note].append(name)
-    notes.extend(damaged[:_DAMAGED_SHOWN])
-    if len(damaged) > _DAMAGED_SHOWN:
-        notes.append(f"left out: {len(damaged) - _DAMAGED_SHOWN} more files that cannot be read")
-    notes.extend(_summed(odd))
-    return found
-
-
-def _chosen(places: Mapping[str, Place], notes: list[str]) -> dict[Place, str]:
-    """The path of each tensor, of its copies the one that counts."""
-    found: dict[tuple, tuple[Place, str]] = {}
-    copies = 0
-    for path, place in places.items():
-        other = found.get(place.key)
-        copies += other is not None
-        if other is None or place.meant:
-            found[place.key] = place, path
-    if copies:
-        notes.append(
-            f"{copies} tensors were dumped before and after their operator ran: "
-            f"inputs are taken as they were before, outputs as they are after"
-        )
-    early = [path for place, path in found.values() if place.io == "out" and place.when == "before"]
-    if early:
-        notes.append(f"{_some(early, 'output')} dumped only before the operator ran: what it computed is not in them")
-    return dict(found.values())
-
-
-def _rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row]:
-    """The rows of every statistic.csv, by the place they speak of."""
-    found: dict[Place, Row] = {}
-    for name in tables:
-        try:
-            rows, bad = atb_statistic.read(root / name)
-        except FormatError as error:
-            notes.append(f"left out: {error}")
-            continue
-        if bad:
-            notes.append(f"{name} has {bad} rows that are not understood")
-        run, above = atb_place.split(name.split("/")[:-1])
-        for row in rows:
-            when = "before" if row.io == "in" else "after"
-            place = Place(run, above + row.operators, row.io, row.slot, row.label, when)
-            found.setdefault(place, row)
-    return found
-
-
-def _say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:
-    """Rows without file, and files without row where there are rows at all."""
-    there, told = {place.key for place in chosen}, {place.key for place in rows}
-    gone = [place.short for place, row in rows.items() if row.dumped and place.key not in there]
-    if gone:
-        notes.append(f"{_some(gone, 'tensor')} in {atb_statistic.NAME}, but the file is missing")
-    bare = [place.short for place, row in rows.items() if not (row.dumped or row.figures)]
-    if bare:
-        notes.append(f"{_some(bare, 'tensor')} in {atb_statistic.NAME}, but without statistics")
-    untold = [path for place, path in chosen.items() if rows and place.key not in told]
-    if untold:
-        notes.append(f"{_some(untold, 'file')} without a row in {atb_statistic.NAME}")
 
 
 def _of_row(row: Row, name: str, op_type: str) -> Tensor:
@@ -180,63 +108,6 @@ def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     if row.figures is None:
         return atb_tensor.without_values(info, f"it is in {atb_statistic.NAME} only, which has no statistics of it")
     return Tensor.of_figures(info, row.figures)
-
-
-Targets = Mapping[tuple[Run, tuple[int, ...], str, int], Sequence[str]]
-
-
-def _targets(chosen: Mapping[Place, str]) -> Targets:
-    """The paths that an alias of each run may mean, by ids, io and slot."""
-    found: defaultdict[tuple[Run, tuple[int, ...], str, int], list[str]] = defaultdict(list)
-    for place, path in chosen.items():
-        found[place.run, place.ids, place.io, place.slot].append(path)
-    return found
-
-
-def _tensor(
-    path: str,
-    contents: Mapping[str, Content],
-    targets: Targets,
-    places: Mapping[str, Place],
-    name: str,
-    lost: defaultdict[str, list[str]],
-) -> Tensor:
-    """The tensor of a file, an alias with the values of its target. Why an alias has none is put into ``lost``."""
-    own, op_type = contents[path], places[path].op_type
-    content, seen = own, [path]
-    while content.alias:
-        target, why = _target(content.alias, places[seen[-1]], targets, places)
-        if target in seen or len(seen) > _LONGEST_CHAIN:
-            target, why = "", "aliases lead in a circle"
-        if not target:
-            lost[f"has no values: {why}"].append(path)
-            return atb_tensor.without_values(own.tensor(name, op_type).info, why)
-        seen.append(target)
-        content = contents[target]
-    if content is own:
-        return own.tensor(name, op_type)
-    if content.figures is None and own.coding.size(own.count) != content.coding.size(content.count):
-        why = f"it is an alias of {seen[-1]}, which has another size"
-        lost["is an alias of a tensor of another size: it has no values"].append(path)
-        return atb_tensor.without_values(own.tensor(name, op_type).info, why)
-    taken = replace(own, path=content.path, offset=content.offset, alias="", figures=content.figures)
-    return taken.tensor(name, op_type)
-
-
-def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Place]) -> tuple[str, str]:
-    """The path an alias at a place means, or "" and why there is none."""
-    named = atb_place.alias_of(alias)
-    if named is None:
-        return "", f"{alias[:60]!r} is no alias"
-    found = targets.get((place.run, named.ids, named.io, named.slot), ())
-    same = [path for path in found if places[path].operators[:1] == place.operators[:1]] or list(found)
-    if len(same) > 1:
-        same = [path for path in same if places[path].label == named.label] or same
-    if not same:
-        return "", f"it is an alias of {alias[:60]}, which is not in the dump"
-    if len(same) > 1:
-        return "", f"it is an alias of {alias[:60]}, of which there are {len(same)}"
-    return same[0], ""
 
 
 def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
@@ -257,7 +128,7 @@ def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Reco
         paths[_key(record)] = values
     stray = sorted(known - set(paths.values()))
     if stray:
-        notes.append(f"{_some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
+        notes.append(f"{atb_survey.some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
     return records, Paths(paths)
 
 
@@ -316,19 +187,6 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
 
 def _key(record: Record) -> Key:
     return record.io, record.slot, record.op_index, record.name
-
-
-def _some(names: Sequence[str], what: str) -> str:
-    """``2 files are …``: the subject of a note, and in brackets the first few."""
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return f"{len(names)} {what} ({shown}) is" if len(names) == 1 else f"{len(names)} {what}s ({shown}) are"
-
-
-def _summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A line for each thing to say, with how many files it befalls and the first of them."""
-    for what, names in notes.items():
-        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        yield f"{names[0]} {what}" if len(names) == 1 else f"{len(names)} files: each {what} ({shown})"
 
 
 FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)
