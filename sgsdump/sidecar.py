@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sgsdump.errors import ConfigError
 from sgsdump.family import Family
+from sgsdump.file_start import read_start
 
 TEXT_LIMIT = 64 << 20
 
@@ -26,8 +27,7 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT) -> bytes:
     if path.is_dir():
         raise ConfigError(f"cannot read {path}: it is a folder, not a file")
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        data = read_start(path, limit + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     if len(data) > limit:

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 from sgsdump.ascend.acl_types import format_number, named
 from sgsdump.ascend.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
+from sgsdump.file_start import read_start
 from sgsdump.tensor import Figures
 
 NAME = "statistic.csv"
@@ -63,8 +64,7 @@ def recognised(path: Path) -> bool:
 def read(path: Path) -> tuple[list[Row], int]:
     """The rows of a file, and how many were not understood. Raises FormatError when it is no such file."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_start(path, MOST_BYTES + 1)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MOST_BYTES:

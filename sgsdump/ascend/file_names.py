@@ -15,6 +15,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from sgsdump.file_start import read_start
+
 MAPPING = "mapping.csv"
 STATUS_TYPE = "Opdebug"
 MOST_BYTES = 2**26
@@ -65,7 +67,6 @@ def read_mapping(folder: Path) -> dict[str, str]:
     path = folder / MAPPING
     if not path.is_file():
         return {}
-    with open(path, "rb") as file:
-        text = file.read(MOST_BYTES).decode("utf-8-sig", "surrogateescape")
+    text = read_start(path, MOST_BYTES).decode("utf-8-sig", "surrogateescape")
     rows = [line.partition(",") for line in text.splitlines()]
     return {new.strip(): original.strip() for new, comma, original in rows if comma}

@@ -14,6 +14,7 @@ from sgsdump.ascend.ge_types import DATA_TYPES, fits
 from sgsdump.ascend.slot import checked_shape
 from sgsdump.dump import Record
 from sgsdump.errors import FormatError
+from sgsdump.file_start import read_start
 from sgsdump.tensor import Figures, Tensor, TensorInfo
 
 HEAD = "Input/Output,Index,"
@@ -58,8 +59,7 @@ def records_of(path: Path, called: FileName | None, op_index: int, name: str, no
 
 def _text(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_start(path, MOST_BYTES + 1)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > MOST_BYTES:

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from sgsdump.errors import InputError
+from sgsdump.file_start import read_start
 from sgsdump.sidecar import printable
 from sgsdump.sidecars.input_text import is_input_text
 
@@ -64,8 +65,7 @@ def _folder(path: Path) -> list[str]:
 
 def _lines(path: Path, folder: Path, inputs: int) -> list[tuple[str, ...]]:
     try:
-        with open(path, "rb") as file:
-            text = file.read(LIST_LIMIT).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+        text = read_start(path, LIST_LIMIT).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     except OSError as error:
         raise InputError(f"cannot read the list {path}: {error.strerror}") from error
     runs = []

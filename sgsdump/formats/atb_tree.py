@@ -29,6 +29,7 @@ from sgsdump.ascend.coding import RAW
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
+from sgsdump.file_start import read_start
 from sgsdump.folder_files import files_below, has_file, leads_out
 from sgsdump.format import Format, Lost
 from sgsdump.output import make_folder, replacing_folder
@@ -116,8 +117,7 @@ def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Reco
     if leads_out(path, root):
         raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
     try:
-        with open(path, "rb") as file:
-            entries = manifest.parse(file.read(manifest.MOST_BYTES + 1), str(path))
+        entries = manifest.parse(read_start(path, manifest.MOST_BYTES + 1), str(path))
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     known, records, paths = set(files), [], {}

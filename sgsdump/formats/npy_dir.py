@@ -19,6 +19,7 @@ from sgsdump import manifest, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
+from sgsdump.file_start import read_start
 from sgsdump.folder_files import files_below, has_file, in_order, inside
 from sgsdump.format import Format
 from sgsdump.output import replacing_folder
@@ -52,8 +53,7 @@ def _ours(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
 def _manifest_bytes(folder: Path) -> bytes:
     path = inside(folder, manifest.NAME)
     try:
-        with open(path, "rb") as file:
-            return file.read(manifest.MOST_BYTES + 1)
+        return read_start(path, manifest.MOST_BYTES + 1)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
 
