@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparing.align import Given, Pair, Unpaired, align
 from sgsdump.comparing.dataflow import with_rises
 from sgsdump.comparing.name_map import pairs_by_map
+from sgsdump.comparing.one_layout import compared_as_stored, layout_note
 from sgsdump.comparing.orientation import Measured, measure, without_overallocation
 from sgsdump.comparing.real_values import RealValues
 from sgsdump.comparing.row import Failed, Row, row_of
@@ -118,8 +119,9 @@ def compare(
 
     def one(pair: Pair) -> Row | Failed:
         try:
-            a, b = ours.of(pair.sample), theirs.of(pair.benchmark)
-            notes = [pair.note]
+            as_stored = compared_as_stored(pair, vendor is not None)
+            a, b = ours.of(pair.sample, as_stored), theirs.of(pair.benchmark, as_stored)
+            notes = [pair.note, layout_note(pair, as_stored)]
             if pair.benchmark.io == "in" and not own_inputs:
                 a, b, cropped = without_overallocation(a, b)
                 notes.append(cropped)

@@ -16,6 +16,7 @@ import numpy as np
 
 from sgsdump.comparing.align import normalised
 from sgsdump.dequantise import true_scales
+from sgsdump.device_layout import logical
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.stats import Stats, central_span, count_outside, histogram, summarise
@@ -188,6 +189,7 @@ def _real_values(tensor: Tensor, scales: Mapping[str, Quant], refused: Mapping[s
     name = tensor.info.name
     if name in refused:
         raise ValuesError(f"tensor {name!r} holds integers whose true scale is not known: {refused[name]}")
+    tensor = logical(tensor)
     if name in scales:
         return dequantise(tensor.stored(), replace(tensor.info, quant=scales[name]))
     return tensor.real()

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.comparing.align import align
+from sgsdump.comparing.align import Pair, align
+from sgsdump.comparing.one_layout import compared_as_stored
 from sgsdump.comparing.orientation import orient
 from sgsdump.comparing.real_values import RealValues
 from sgsdump.dequantise import Ranges
@@ -198,7 +199,8 @@ def compare_golden(
 
     def row(records: tuple[Record, ...]) -> GoldenRow:
         name = records[1].name
-        sides = [_loader(values, record) for values, record in zip(own, records)]
+        as_stored = all(compared_as_stored(Pair(record, records[-1], "")) for record in records)
+        sides = [_loader(values, record, as_stored) for values, record in zip(own, records)]
         return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])])
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
@@ -288,9 +290,9 @@ def _is_float(arrays: list[np.ndarray]) -> bool:
     return all(array.dtype.kind not in "iub" for array in arrays)
 
 
-def _loader(values: RealValues, record: Record) -> Load:
+def _loader(values: RealValues, record: Record, as_stored: bool) -> Load:
     def load() -> np.ndarray:
-        found = values.of(record)
+        found = values.of(record, as_stored)
         return found.array if found.to_real is None else found.to_real(found.array)
 
     return load

@@ -8,6 +8,7 @@ from contextlib import suppress
 from sgsdump.comparing.align import compared
 from sgsdump.comparing.sums import Values
 from sgsdump.dequantise import Ranges, true_scales, values_of
+from sgsdump.device_layout import logical
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.net_facts import scales_of
@@ -29,11 +30,14 @@ class RealValues:
             self._refused = {n: r for n, r in {**self._refused, **refused}.items() if n not in found | self._scales}
             self._scales |= found
 
-    def of(self, record: Record) -> Values:
-        """The values of a record. Raises ValuesError when they are integers of unknown scale."""
+    def of(self, record: Record, as_stored: bool = False) -> Values:
+        """The values of a record, a device's layout undone, or with ``as_stored`` left.
+
+        Raises ValuesError when they are integers of unknown scale, or in a device's layout of unknown original shape.
+        """
         if record.name in self._refused:
             raise ValuesError(f"no true scale for tensor {record.name!r}: {self._refused[record.name]}")
-        return values_of(record.tensor, self._scales.get(record.name))
+        return values_of(record.tensor if as_stored else logical(record.tensor), self._scales.get(record.name))
 
     def readable(self, inputs: bool = False) -> Iterator[tuple[Record, Values]]:
         """All records a comparison looks at whose values can be had."""

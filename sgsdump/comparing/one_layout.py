@@ -1,0 +1,30 @@
+"""Two tensors of one name in device layouts: which of them are converted before they are compared, and what is said."""
+
+from __future__ import annotations
+
+from sgsdump.comparing.align import Pair
+from sgsdump.device_layout import conversion, is_device
+from sgsdump.tensor import TensorInfo
+
+
+def compared_as_stored(pair: Pair, vendors: bool = False) -> bool:
+    """Whether the values of both sides are compared as they lie, padding and all: they are in one device layout and
+    shape, and the original shape of one is not known, or it is done as the ``vendors`` tools do."""
+    ours, theirs = pair.sample.tensor.info, pair.benchmark.tensor.info
+    alike = (ours.layout, ours.shape) == (theirs.layout, theirs.shape)
+    return alike and is_device(ours.layout) and (vendors or not (conversion(ours) and conversion(theirs)))
+
+
+def layout_note(pair: Pair, as_stored: bool) -> str:
+    """What was done to the layouts, for the row; empty when nothing."""
+    ours, theirs = pair.sample.tensor.info, pair.benchmark.tensor.info
+    if as_stored:
+        known = conversion(ours) and conversion(theirs)
+        why = "as the vendor's tool does" if known else "the original shape is not known"
+        return f"both {ours.layout}, compared with their padding: {why}"
+    return "; ".join(filter(None, [_said("sample", ours), _said("benchmark", theirs)]))
+
+
+def _said(side: str, info: TensorInfo) -> str:
+    how = conversion(info)
+    return f"{side} {how}" if how else ""
