@@ -5,13 +5,16 @@
     {"sgsdump": 1, "records": [{
         "name": "conv1/Relu:0", "io": "out", "slot": 0, "op_index": 3, "operator": "conv1", "op_type": "CONV_2D",
         "constant": false, "cut": false, "shape": [1, 2, 2, 8], "dtype": "bfloat16", "layout": "NHWC",
+        "origin": null,
         "quant": {"dtype": "int8", "scale": [0.5, 0.25], "scale_dtype": "float32", "zero_point": 0, "axis": 3,
                   "exact": true, "type_name": ""},
         "values": "conv1_Relu_0.npy"}, …]}
 
-``shape`` null: not known. ``quant`` null: plain numbers. ``scale`` is one number or a list per channel. What JSON has
-no number for is the text "nan", "inf" or "-inf". ``values`` says where the stored values are, in the words of the
-format around; they are of the carrier type of ``dtype`` (``sgsdump.element``), flat when they are not of ``shape``.
+``shape`` null: not known. ``origin`` (null when ``layout`` is no device's, or it is not known): the logical tensor as
+``{"shape": [1, 5, 2, 2], "layout": "NCHW", "groups": 1}``. ``quant`` null: plain numbers. ``scale`` is one number or a
+list per channel. What JSON has no number for is the text "nan", "inf" or "-inf". ``values`` says where the stored
+values are, in the words of the format around; they are of the carrier type of ``dtype`` (``sgsdump.element``), flat
+when they are not of ``shape``.
 The text is ASCII: lone surrogates, which stand for bytes of a name that are not UTF-8, survive as escapes.
 
 A manifest may come from anybody, so nothing in it is believed: every type and size is checked.
@@ -29,7 +32,7 @@ import numpy as np
 from sgsdump.dump import Record
 from sgsdump.element import KNOWN, dtype_named, name_of
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensor import Origin, Quant, Tensor, TensorInfo
 
 NAME = "sgsdump.json"
 MOST_BYTES = 64 * 2**20
@@ -70,6 +73,7 @@ def entry_of(record: Record, values: str) -> dict[str, Any]:
         "shape": None if info.shape is None else list(map(int, info.shape)),
         "dtype": name_of(dtype_named(name_of(info.dtype))),
         "layout": info.layout,
+        "origin": None if info.origin is None else _origin_entry(info.origin),
         "quant": None if info.quant is None else _quant_entry(info.name, info.quant),
         "values": values,
     }
@@ -117,6 +121,10 @@ def _quant_entry(name: str, quant: Quant) -> dict[str, Any]:
     }
 
 
+def _origin_entry(origin: Origin) -> dict[str, Any]:
+    return {"shape": list(map(int, origin.shape)), "layout": origin.layout, "groups": int(origin.groups)}
+
+
 def _number_entry(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
@@ -131,7 +139,8 @@ def _entry(entry: Any) -> Entry:
     layout = None if entry.get("layout") is None else _text(entry, "layout")
     dtype = dtype_named(_text(entry, "dtype"))
     op_type, operator = _text(entry, "op_type"), _text(entry, "operator")
-    info = TensorInfo(name, _shape(shape), dtype, layout, _quant(_typed(entry, "quant", dict, None)), op_type)
+    quant, origin = _quant(_typed(entry, "quant", dict, None)), _origin(entry.get("origin"))
+    info = TensorInfo(name, _shape(shape), dtype, layout, quant, op_type, origin)
     slot, op_index = _count(entry, "slot"), _count(entry, "op_index")
     constant, cut = _typed(entry, "constant", bool), _typed(entry, "cut", bool)
     record = Record(io, slot, op_index, operator, Tensor(info, _no_values), constant, cut)  # type: ignore[arg-type]
@@ -150,6 +159,16 @@ def _shape(sizes: list[Any] | None) -> tuple[int, ...] | None:
     if math.prod(size or 1 for size in sizes) > _MOST_COUNT:
         raise ValueError(f"shape {str(sizes)[:80]} is too large")
     return tuple(sizes)
+
+
+def _origin(entry: Any) -> Origin | None:
+    """Manifests of older programs have no such key."""
+    if entry is None:
+        return None
+    if type(entry) is not dict:
+        raise ValueError("an origin is not an object")
+    layout = None if entry.get("layout") is None else _text(entry, "layout")
+    return Origin(_shape(_typed(entry, "shape", list)) or (), layout, _count(entry, "groups"))
 
 
 def _quant(entry: dict[str, Any] | None) -> Quant | None:

@@ -66,6 +66,8 @@ def _lost_form(info: TensorInfo, shaped: bool, layout: str) -> Iterator[str]:
     elif info.layout != (layout if shape is None or len(shape) == 4 else None):
         then = "left out" if shape is not None and len(shape) != 4 else f"read as {layout}"
         yield f"has layout {info.layout or 'unknown'}, {then}"
+    if info.origin is not None:
+        yield "has an original shape, which is left out"
 
 
 def _lost_text(record: Record) -> Iterator[str]:

@@ -133,6 +133,8 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
             yield record, "is an operator's input, kept as the net's"
         if record.io == "in" and info.layout is not None:
             yield record, "has a layout, which is left out"
+        if info.origin is not None:
+            yield record, "has an original shape, which is left out"
 
 
 def _is_unicode(record: Record) -> bool:

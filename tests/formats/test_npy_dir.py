@@ -261,6 +261,7 @@ def test_a_manifest_of_wrong_types_is_refused(key: str, tmp_path: Path) -> None:
     [
         *[("io", "sideways"), ("slot", -1), ("slot", True), ("op_index", 2**60), ("shape", [-1]), ("shape", [1] * 99)],
         *[("shape", [2**40, 2**40]), ("shape", "1"), ("dtype", "float32; import os"), ("name", None), ("values", 7)],
+        *[("origin", 3), ("origin", {"shape": [-1], "groups": 1}), ("origin", {"shape": [1], "groups": True})],
         *[("layout", 3), ("quant", []), ("name", "n" * 99999), ("constant", 0), ("slot", 10**400)],
     ],
 )
