@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sgsdump.errors import ConfigError, FormatError, SgsdumpError
+from sgsdump.errors import ConfigError, FormatError, SgsdumpError, one_line
 from sgsdump.family import hint
 from sgsdump.format import HEAD_BYTES, formats
 from sgsdump.tensor import Tensor
@@ -56,7 +56,7 @@ class Dump(Mapping[str, Tensor]):
         self.format = format
         self.variant = variant
         self.path = path
-        self.notes: tuple[str, ...] = tuple(notes)
+        self.notes: tuple[str, ...] = tuple(map(one_line, notes))
         self._outputs: dict[str, Tensor] = {}
         for record in self.records:
             if record.io == "out" and not record.constant:

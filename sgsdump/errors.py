@@ -4,9 +4,25 @@ Everything a user can cause (a bad file, a wrong option, a full disk) ends as a 
 prints its text after ``sgsdump: error:`` and exits with status 2. Any other exception is a bug in sgsdump.
 """
 
+import re
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_BEGINNING, _END = 1500, 300
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line of at most some 1800 characters: what a file says of itself (its tensors' names, its own
+    name) may be of any length and hold line ends and a terminal's commands."""
+    if len(text) > _BEGINNING + _END + 3:
+        text = f"{text[:_BEGINNING]} … {text[-_END:]}"
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
 
 class SgsdumpError(Exception):
-    """Root of the tree; raise a kind below."""
+    """Root of the tree; raise a kind below. As text it is one line, whatever names are in it."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class FormatError(SgsdumpError):

@@ -25,7 +25,7 @@ from sgsdump.errors import FormatError
 from sgsdump.sidecar import decode, read_bytes
 
 _LINE = re.compile(
-    r"Tensor\[\s*\d+\s*\]\s+type\(\d+\):\s*(?P<type>\S+) .*?shape\(len:\s*(?P<rank>\d+)(?P<shape>[\s\d]*)\)\s+"
+    r"Tensor\[\s*\d+\s*\]\s+type\(\d+\):\s*(?P<type>\S+) .*?shape\(len:\s*(?P<rank>\d{1,3})(?P<shape>[\s\d]*)\)\s+"
     r"Quant:\{Max: (?P<max>[^,]*), Min: (?P<min>[^,]*), Scaler: (?P<scale>[^,]*), zeroP: (?P<zero>[^}]*)\} "
     r"ddr_type: (?P<ddr>\S+) name\((?P<name>.*)\) EvrId\("
 )

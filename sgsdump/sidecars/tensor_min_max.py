@@ -26,7 +26,8 @@ from sgsdump.quant_param import PICKLE_LIMIT, QuantParam, check_range, is_pickle
 from sgsdump.sidecar import TEXT_LIMIT, printable, read_bytes
 from sgsdump.tensor_range import Range
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+# One way only to match a run of digits: two would take the square of its length to fail.
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)"
 _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
 
 

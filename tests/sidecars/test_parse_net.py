@@ -72,3 +72,11 @@ def test_hostile_lines_take_no_time(tmp_path):
     parts = ["shape(len:1 ", "shape(len:1 1) Quant:{Max: ", "name(" * 3, " ", "1" * 40]
     text = "".join(start + part * (60000 // len(part)) + "\n" for part in parts) + line("a", shape="9" * 5000)
     assert list(read(written(tmp_path, text)).tensors) == ["a"]
+
+
+def test_a_rank_without_end_is_refused_at_once(tmp_path):
+    """It took the square of its length."""
+    line = "Tensor[1] type(7):INT16 shape(len:" + "9" * 60_000
+    (tmp_path / "x.txt").write_text(f"{line}\n" * 30)
+    with pytest.raises(FormatError, match="not the text"):
+        read(tmp_path / "x.txt")

@@ -211,3 +211,10 @@ def test_every_truncation_of_a_pickle(stored):
     for length in range(len(data.getvalue())):
         with pytest.raises(FormatError):
             read_ranges(stored(data.getvalue()[:length]))
+
+
+def test_a_number_without_end_is_refused_at_once(tmp_path):
+    """It took the square of its length, hours for this one."""
+    (tmp_path / "x.txt").write_text(f"Name:a, min: {'1' * 1_000_000}, max")
+    with pytest.raises(FormatError, match="is not 'Name:x"):
+        read_ranges(tmp_path / "x.txt")

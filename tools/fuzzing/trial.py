@@ -1,0 +1,162 @@
+"""Reading one file that may be damaged, and what counts as a finding: anything but a dump or one line of complaint.
+
+* an exception outside ``SgsdumpError``, or a warning that would be printed
+* a message or note of several lines
+* values of another shape or type than the facts said
+* more than SECONDS (tried again, to be told from a busy machine)
+* more memory than the file has bytes and ALLOWED more, as ``tracemalloc`` counts it, which sees numpy's arrays too. The
+  constant covers what the smallest file costs (numpy's and zlib's buffers, a .npy header) and what small files, which
+  these are, may honestly become: 24 times their bytes as float32 by way of int64, 30 times as parsed JSON.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+import traceback
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sgsdump import Dump, Tensor, open_dump
+from sgsdump.errors import SgsdumpError
+from sgsdump.sidecar import sidecars
+
+SECONDS = 1.0
+ALLOWED = 4 * 2**20
+MOST_RSS = 64 * 2**20
+MOST_RECORDS = 300
+_LONGEST = 2000
+
+
+class Finding(NamedTuple):
+    """``what`` went wrong, one line, the same for the same defect; ``details`` for people."""
+
+    what: str
+    details: str
+
+
+class Hang(BaseException):
+    """Raised by the timer; no reader catches it."""
+
+
+class Contradiction(Exception):
+    """What a reader gave is not what it said."""
+
+
+def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> tuple[bool, Finding | None]:
+    """Read a file or folder of ``size`` bytes: whether it was opened, and the finding if there is one."""
+    try:
+        return _measured(read, path, size, traced), None
+    except Hang:
+        try:
+            return _measured(read, path, size, traced), None
+        except Hang as again:
+            return False, _finding(again)
+        except Exception as error:
+            return False, _finding(error)
+    except Exception as error:
+        return False, _finding(error)
+
+
+def reader(format: str) -> Callable[[Path], Any]:
+    """How files of a format are read: as a dump, or as a side file."""
+    return sidecars().get(format, read_dump)
+
+
+def read_dump(path: Path) -> Dump:
+    """Open a dump and read all that it can tell."""
+    dump = open_dump(path)
+    _check_lines(*dump.notes)
+    assert dump.inputs is not None and dump.constants is not None and repr(dump)
+    for record in dump.records[:MOST_RECORDS]:
+        _read_values(record.tensor)
+    return dump
+
+
+def _read_values(tensor: Tensor) -> None:
+    info = tensor.info
+    for load in (tensor.raw, tensor.stored, tensor.real):
+        try:
+            array = load()
+        except SgsdumpError as error:
+            _check_lines(str(error))
+            continue
+        if load == tensor.real:
+            right = array.dtype == np.float32
+        else:
+            right = array.dtype == info.dtype and (load == tensor.raw or info.shape in (None, array.shape))
+        if not right:
+            said = f"{info.dtype} {info.shape}"
+            raise Contradiction(f"{load.__name__}() gives {array.dtype} {array.shape}, the facts say {said}")
+
+
+def _check_lines(*lines: str) -> None:
+    for line in lines:
+        if "\n" in line or len(line) > _LONGEST:
+            raise Contradiction(f"a message of several lines or {len(line)} characters: {line[:300]!r}")
+
+
+def _measured(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> bool:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if traced:
+        tracemalloc.start(1)
+    try:
+        opened = _timed(read, path)
+        peak = tracemalloc.get_traced_memory()[1] if traced else 0
+    finally:
+        tracemalloc.stop()
+    if peak > size + ALLOWED:
+        raise Contradiction(f"takes {peak} bytes of memory for a file of {size}")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    if grown > MOST_RSS:
+        raise Contradiction(f"the process grows by {grown} bytes for a file of {size}")
+    return opened
+
+
+def _timed(read: Callable[[Path], Any], path: Path) -> bool:
+    with _alarm(), warnings.catch_warnings():
+        for kind in (RuntimeWarning, UserWarning):
+            warnings.simplefilter("error", kind)
+        start = time.perf_counter()
+        try:
+            read(path)
+            opened = True
+        except SgsdumpError as error:
+            _check_lines(str(error))
+            opened = False
+        if time.perf_counter() - start > SECONDS:
+            raise Hang
+    return opened
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _ring(number: int, frame: FrameType | None) -> None:
+    raise Hang
+
+
+def _finding(error: BaseException) -> Finding:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "sgsdump" in Path(frame.filename).parts] or frames[-1:]
+    message = " ".join(str(error).split())[:60] if isinstance(error, Contradiction) else ""
+    words = " ".join(word for word in message.split() if not any(map(str.isdigit, word)))
+    where = "" if isinstance(error, Contradiction) else f" in {own[-1].name} ({Path(own[-1].filename).name})"
+    details = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-3000:]
+    return Finding(f"{type(error).__name__}{where} {words}".strip(), details)
