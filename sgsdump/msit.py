@@ -1,0 +1,162 @@
+"""The functions by which msit's users read and save dump data, under msit's names and with its arguments.
+
+``from sgsdump.msit import read_atb_data`` instead of msit's own. ATB .bin files are read in all their forms, operator
+dumps without Ascend's toolkit; what gives or takes torch tensors needs torch (the extra ``torch``), the others do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump import npy_file
+from sgsdump.dump import open_dump
+from sgsdump.element import KNOWN, carried, name_of, packed
+from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
+from sgsdump.folder_files import files_below, in_order
+from sgsdump.output import make_folder, replacing
+from sgsdump.tensor import Tensor
+
+__all__ = [
+    "convert_bin_data_to_npy",
+    "convert_bin_data_to_pt",
+    "get_bin_data_from_dir",
+    "read_atb_data",
+    "read_bin_data",
+    "read_dump_data",
+    "save_npy_data",
+    "save_torch_data",
+]
+
+_BIN, _NPY, _TORCH = ".bin", ".npy", (".pt", ".pth")
+# torch's own names of the types that numpy has not.
+_TORCH_NAMES = {name: name for name in ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")}
+
+
+@dataclass(frozen=True)
+class BinTensor:
+    """An ATB .bin file read: ``tensor`` is sgsdump's, ``get_data()`` torch's."""
+
+    tensor: Tensor
+
+    def get_data(self) -> Any:
+        """The values as a torch tensor, bfloat16 as such. Raises MissingExtra, FormatError, ValuesError."""
+        array = self.tensor.stored()
+        torch, name = _torch("convert the values of a .bin file"), name_of(array.dtype)
+        if name in _TORCH_NAMES and hasattr(torch, _TORCH_NAMES[name]):
+            bits = np.array(carried(array)).view(f"i{array.dtype.itemsize}")
+            return torch.from_numpy(bits).view(getattr(torch, _TORCH_NAMES[name]))
+        if name in KNOWN and array.dtype.kind != "V" and array.dtype.newbyteorder("=") == np.dtype(name):
+            return torch.from_numpy(np.array(array))
+        raise FormatError(f"tensor {self.tensor.info.name!r} is {name}, which torch has not; use sgsdump.open_dump")
+
+
+@dataclass(frozen=True)
+class Payload:
+    """An input or output of an operator dump; ``data`` its bytes, little-endian, as many as its shape needs."""
+
+    tensor: Tensor
+
+    @property
+    def data(self) -> bytes:
+        return packed(self.tensor.raw())
+
+
+@dataclass(frozen=True)
+class DumpData:
+    """An operator dump file read: its inputs and outputs."""
+
+    input_data: tuple[Payload, ...]
+    output_data: tuple[Payload, ...]
+
+
+def get_bin_data_from_dir(dump_data_dir: str, max_depth: int = 20) -> list[str]:
+    """The paths of all .bin files below a folder. Raises FormatError when one lies ``max_depth`` folders deep or more,
+    or the folder cannot be read."""
+    root = Path(dump_data_dir).resolve()
+    notes: list[str] = []
+    names = sorted(files_below(root, _BIN, notes), key=in_order)
+    deep = next((name for name in names if name.count("/") >= max_depth), None)
+    too_deep = next((note for note in notes if "folders deep" in note), None)
+    if deep or too_deep:
+        raise FormatError(f"{root}: {deep or too_deep} lies deeper than max_depth ({max_depth}) allows")
+    return [str(root / name) for name in names]
+
+
+def read_bin_data(bin_data_path: str) -> BinTensor:
+    """An ATB .bin file. Raises FormatError for any other."""
+    if not str(bin_data_path).endswith(_BIN):
+        raise FormatError(f"{bin_data_path} does not end in {_BIN}; read other dumps with sgsdump.open_dump")
+    dump = open_dump(bin_data_path)
+    if dump.format != "atb_bin":
+        raise FormatError(f"{bin_data_path} is of the format {dump.format}, not ATB's; read it with sgsdump.open_dump")
+    return BinTensor(dump.records[0].tensor)
+
+
+def read_atb_data(file_path: str) -> Any:
+    """The torch tensor of an ATB .bin file. Raises FormatError, ValuesError, MissingExtra."""
+    return read_bin_data(file_path).get_data()
+
+
+def read_dump_data(dump_data_path: str) -> DumpData:
+    """An operator dump file of Ascend. Raises FormatError."""
+    records = [record for record in open_dump(dump_data_path).records if not record.constant]
+    sides = (tuple(Payload(r.tensor) for r in records if r.io == io) for io in ("in", "out"))
+    return DumpData(*sides)
+
+
+def convert_bin_data_to_pt(bin_tensor: BinTensor) -> Any:
+    """The torch tensor of what ``read_bin_data`` gave. Raises MissingExtra, FormatError, ValuesError."""
+    return bin_tensor.get_data()
+
+
+def convert_bin_data_to_npy(bin_dump_data: DumpData, dtype: Any = "uint8") -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The inputs and the outputs of what ``read_dump_data`` gave: flat arrays of the payloads' bytes read as ``dtype``.
+
+    Raises ConfigError when the bytes are no whole number of such elements.
+    """
+
+    def array(payload: Payload) -> np.ndarray:
+        try:
+            return np.frombuffer(payload.data, dtype)
+        except (TypeError, ValueError) as error:
+            name = payload.tensor.info.name
+            raise ConfigError(f"the bytes of tensor {name!r} cannot be read as {dtype!r}: {error}") from None
+
+    return [*map(array, bin_dump_data.input_data)], [*map(array, bin_dump_data.output_data)]
+
+
+def save_torch_data(pt_data: Any, pt_file_path: str) -> None:
+    """Write torch data to a .pt or .pth file, whole or not at all. Raises OutputError, MissingExtra."""
+    torch = _torch(f"write {pt_file_path}")
+    _save(pt_file_path, _TORCH, lambda file: torch.save(pt_data, file))
+
+
+def save_npy_data(npy_file_path: str, npy_data: Any) -> None:
+    """Write an array to a .npy file, whole or not at all; never pickled. Raises OutputError."""
+    array = np.asarray(npy_data)
+    if array.dtype.hasobject:
+        raise OutputError(f"cannot write {npy_file_path}: the data are Python objects, not numbers")
+    _save(npy_file_path, (_NPY,), lambda file: npy_file.write(file, array))
+
+
+def _save(path: str, endings: tuple[str, ...], write: Callable[[Any], object]) -> None:
+    if not str(path).endswith(endings):
+        raise OutputError(f"cannot write {path}: its name must end in {' or '.join(endings)}")
+    make_folder(Path(path).parent)
+    with replacing(Path(path)) as file:
+        write(file)
+
+
+def _torch(what: str) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra(
+            f"torch is needed to {what}; pip install sgsdump[torch], or use sgsdump.open_dump, which needs none"
+        ) from None
+    return torch
