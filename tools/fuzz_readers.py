@@ -33,6 +33,7 @@ GENUINE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CHUNK, FOLDER_SHARE = 2000, 4
 STUCK_SECONDS = 20
 HEADROOM = 512 * 2**20
+MOST_DEATHS = 50
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _run(seeds: dict[str, list[Seed]], tasks: list[Task], args: argparse.Namespa
     fast = "/dev/shm"
     folder = Path(tempfile.mkdtemp(prefix="fuzz_readers_", dir=fast if os.access(fast, os.W_OK) else None))
     end = None if args.seconds is None else time.monotonic() + args.seconds
-    waiting, running = list(reversed(tasks)), list[_Process]()
+    waiting, running, died = list(reversed(tasks)), list[_Process](), 0
     bar = tqdm(total=sum(task.end - task.start for task in tasks), unit=" files", disable=None)
     try:
         with bar:
@@ -113,7 +114,8 @@ def _run(seeds: dict[str, list[Seed]], tasks: list[Task], args: argparse.Namespa
                         continue
                     running.remove(process)
                     result, rest = outcome
-                    if rest is not None:
+                    died += rest is not None
+                    if rest is not None and died < MOST_DEATHS:
                         waiting.append(rest)
                     bar.update(result.tried)
                     yield process.task, result

@@ -68,7 +68,9 @@ def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> t
 
 def reader(format: str) -> Callable[[Path], Any]:
     """How files of a format are read: as a dump, or as a side file."""
-    return sidecars().get(format, read_dump)
+    if format in sidecars():
+        return sidecars()[format]
+    return read_dump
 
 
 def read_dump(path: Path) -> Dump:
