@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -77,7 +78,10 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
 def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
     read = npy.read_array_header_1_0 if head[6] == 1 else npy.read_array_header_2_0
     try:
-        shape, fortran, dtype = read(io.BytesIO(head[8:]), HEADER_BYTES)
+        with warnings.catch_warnings():
+            # that Python 2 wrote it, and so its numbers end in L
+            warnings.simplefilter("ignore", UserWarning)
+            shape, fortran, dtype = read(io.BytesIO(head[8:]), HEADER_BYTES)
     except Exception as error:
         # What numpy's parser raises for a hostile header is open-ended.
         raise FormatError(f"has a damaged .npy header ({' '.join(str(error).split())[:80]})") from None
