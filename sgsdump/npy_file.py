@@ -168,7 +168,7 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
     """Write an array in C order and little-endian, in its carrier type; version 1 of the format."""
     carrying = np.asarray(carried(array), order="C")
     npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(carrying))
-    file.write(carrying.reshape(-1).data)
+    mapped_file.write(file, carrying)
 
 
 def save(path: Path, array: np.ndarray) -> None:

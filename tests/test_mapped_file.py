@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sgsdump import mapped_file
+from sgsdump.element import KNOWN
 from sgsdump.errors import FormatError
 from sgsdump.mapped_file import map_file, view
 
@@ -62,3 +64,28 @@ def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:
     for name in ("empty", "missing"):
         with pytest.raises(FormatError, match=name):
             map_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [0, 3, 2**17, 2 * mapped_file._PIECE + 5])
+@pytest.mark.parametrize("offset", [0, 177])
+def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int, tmp_path: Path) -> None:
+    values = np.random.default_rng(size).bytes(size + offset + 5000)
+    (tmp_path / "values").write_bytes(values)
+    found = view(map_file(tmp_path / "values"), np.dtype(np.uint8), size, offset)
+    with open(tmp_path / "copy", "wb") as file:
+        file.write(b"head")
+        mapped_file.write(file, found)
+        if size > 2**16:
+            assert resident(tmp_path / "values") <= 256
+        file.write(b"end")
+    assert (tmp_path / "copy").read_bytes() == b"head" + values[offset : offset + size] + b"end"
+    assert found[:3].tobytes() == values[offset : offset + size][:3]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "<f4", "int4", "bfloat16", "complex64"])
+def test_arrays_in_memory_are_written_too(dtype: str, tmp_path: Path) -> None:
+    array = np.zeros((3, 4), KNOWN.get(dtype, dtype))
+    with open(tmp_path / "copy", "wb") as file:
+        mapped_file.write(file, array)
+        mapped_file.write(file, array[0, 0].reshape(()))
+    assert (tmp_path / "copy").stat().st_size == array.nbytes + array.itemsize

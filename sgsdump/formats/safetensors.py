@@ -27,13 +27,12 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from sgsdump import manifest, npy_file
+from sgsdump import manifest, mapped_file, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.element import bits, carried, carrier, dtype_named, name_of, restored, unpacked
 from sgsdump.errors import FormatError, MissingExtra, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.format import Format
-from sgsdump.mapped_file import map_file, view
 from sgsdump.output import replacing
 from sgsdump.tensor import Tensor, TensorInfo
 from sgsdump.value_names import label
@@ -78,7 +77,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Dump:
     """A dump of views of the mapped file. Raises FormatError for damage, MissingExtra without the library."""
-    data, notes = map_file(path), list[str]()
+    data, notes = mapped_file.map_file(path), list[str]()
     places, text = _places(data, path)
     if text is not None:
         entries = manifest.parse(text.encode("utf-8", "replace"), f"{path}: {manifest.NAME}")
@@ -128,9 +127,9 @@ def _places(data: mmap, path: Path) -> tuple[dict[str, Place], str | None]:
 def _load(data: mmap, place: Place) -> np.ndarray:
     assert place.dtype is not None
     if bits(place.dtype) == 4:
-        packed = view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
+        packed = mapped_file.view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
         return unpacked(packed.data, place.dtype, place.elements).reshape(place.shape)
-    return view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
+    return mapped_file.view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
 
 
 def _record(data: mmap, places: dict[str, Place], path: Path, record: Record, values: str) -> Record:
@@ -202,8 +201,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 def _write_values(file: IO[bytes], tensor: Tensor) -> dict[str, Any]:
     array = _as_kept(npy_file.in_shape(tensor))
     start = file.tell()
-    flat = array.reshape(-1)
-    file.write(flat.view(np.uint8).data)
+    mapped_file.write(file, array)
     return {"dtype": _WRITTEN[name_of(array.dtype)], "shape": list(array.shape), "data_offsets": [start, file.tell()]}
 
 

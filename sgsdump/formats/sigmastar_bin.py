@@ -22,11 +22,11 @@ from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from sgsdump import mapped_file
 from sgsdump.dump import Dump, Record
 from sgsdump.element import is_integer
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.format import Format
-from sgsdump.mapped_file import loader, map_file
 from sgsdump.output import replacing
 from sgsdump.record_facts import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
 from sgsdump.record_header import (
@@ -129,12 +129,12 @@ def _continues(place: Place) -> bool:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return HEAD.match(head) is not None and not holds_text(map_file(path))
+    return HEAD.match(head) is not None and not holds_text(mapped_file.map_file(path))
 
 
 def read(path: Path) -> Dump:
     """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
-    data = map_file(path)
+    data = mapped_file.map_file(path)
     places = list(walk(data, path))
     is_float = data[9:10] == b"1"
     indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
@@ -145,7 +145,7 @@ def read(path: Path) -> Dump:
         if rest:
             said = f"holds {place.size} bytes, not a whole number of {dtype}"
             raise _trouble(path, len(records), place.header.name, place.offset, said)
-        load = loader(data, dtype, count, place.payload)
+        load = mapped_file.loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
 
@@ -225,11 +225,11 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
     odd = variant.odd.get(number)
     if odd is not None and (odd.name, odd.size) == (record.name, size):
         file.write(odd.header)
-        file.write(payload.data)
+        mapped_file.write(file, payload)
         file.write(odd.ending)
         return None, size
     file.write(header + format_size(size))
-    file.write(payload.data)
+    mapped_file.write(file, payload)
     if variant.ending == "group":
         return (record.io, record.op_index), size
     file.write(ENDINGS[variant.ending])
