@@ -33,6 +33,7 @@ ENDINGS = {
     "": "npy_dir",
 }
 OLD = "_old"
+REFUSED = "writing is refused"
 WITH_OLD = ("sigmastar_bin", "sigmastar_text")
 
 
@@ -139,8 +140,12 @@ def as_float32(record: Record) -> Record:
 
 
 def readable(records: Iterable[Record], left_out: list[str]) -> Iterator[Record]:
-    """The records, loaded, one at a time; of those that cannot be loaded the reason is put into ``left_out``."""
+    """The records, loaded, one at a time; of those that cannot be loaded the reason is put into ``left_out``. Those of
+    which only statistics are known pass as they are."""
     for record in records:
+        if record.tensor.figures is not None:
+            yield record
+            continue
         try:
             array = record.tensor.raw()
         except SgsdumpError as error:
@@ -148,6 +153,15 @@ def readable(records: Iterable[Record], left_out: list[str]) -> Iterator[Record]
             continue
         yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
         del array, record
+
+
+def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
+    """The records that the target refuses, and those of which only statistics are known where it cannot hold them."""
+    format = formats()[target.format]
+    refused = {id(record) for record, what in format.loses(records, target.variant) if REFUSED in what}
+    if not format.statistics:
+        refused |= {id(record) for record in records if record.tensor.figures is not None}
+    return [record for record in records if id(record) in refused]
 
 
 def write(records: Iterable[Record], path: Path, target: Target) -> None:

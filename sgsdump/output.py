@@ -77,6 +77,13 @@ def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | P
         taken.add(Path(path).resolve())
 
 
+def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
+    """Raises OutputError when an input lies in a folder that is to be replaced: it would be moved aside with it."""
+    for path in inputs:
+        if path is not None and folder.resolve() in path.resolve().parents:
+            raise OutputError(f"cannot write {folder}: that folder holds {path}, which is read; name another")
+
+
 def make_folder(path: Path) -> Path:
     """Make a folder and its parents; fine when it is there already. Raises OutputError."""
     try:

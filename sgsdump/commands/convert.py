@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 HELP = "write a dump in another format"
 NAMES = 3
-REFUSED = "writing is refused"
 _HEAD_BYTES = 4096
 
 
@@ -55,15 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import as_float32, in_layout, readable, selected, stays, target_of, write
+    from sgsdump.conversion import as_float32, in_layout, readable, selected, stays, target_of, unwritable, write
     from sgsdump.dump import Dump, open_dump
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.losses import losses
-    from sgsdump.output import check_outputs
+    from sgsdump.output import check_not_around, check_outputs
     from sgsdump.progress import counted
     from sgsdump.terminal import printable
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
+    check_not_around(args.output, [args.dump, args.parse_net, args.csv])
     if _is_topology(args.dump, args.output):
         return _topology(args)
     if args.level is not None or args.csv:
@@ -72,8 +72,6 @@ def run(args: argparse.Namespace) -> int:
     for note in dump.notes:
         print(printable(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)
-    statistics = [record for record in records if record.tensor.figures is not None]
-    records = [record for record in records if record.tensor.figures is None]
     if args.layout:
         said = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
         _tell(f"tensors {said}", [record for record in records if stays(record, args.layout)])
@@ -82,21 +80,24 @@ def run(args: argparse.Namespace) -> int:
         records = list(map(as_float32, records))
     changed = bool(args.layout or args.dtype or args.parse_net or len(records) != len(dump.records))
     target = target_of(args.output, args.to, Dump(records, dump.format, dump.variant), changed)
-    _tell("tensors are left out: only their statistics were dumped", statistics)
     lost = losses(records, *target)
     for line in lost:
         print(printable(f"{target.format} cannot hold everything: {line}"))
     if lost and args.strict:
         raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
-    if any(REFUSED in line for line in lost):
-        raise ValuesError(f"nothing is written: {target.format} cannot hold these tensors; --select others, or --to")
+    refused = {id(record) for record in unwritable(records, target)}
+    records = [record for record in records if id(record) not in refused]
+    if not records:
+        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}; try another --to")
     left_out: list[str] = []
     stream = counted(records, "convert", "tensor", len(records))
     write(readable(stream, left_out), args.output, target)
     for reason in left_out:
         print(printable(f"left out: {reason}"))
-    print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}")
-    return 1 if left_out or statistics else 0
+    lacking = len(left_out) + len(refused)
+    without = f"; {lacking} tensors are left out" if lacking else ""
+    print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}{without}")
+    return 1 if lacking else 0
 
 
 def _is_topology(source: Path, target: Path) -> bool:

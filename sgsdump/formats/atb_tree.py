@@ -179,7 +179,7 @@ def _own_path(record: Record, names: Taken) -> str:
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
-    yield from manifest.loses(records, variant)
+    yield from manifest.facts_lost(records)
     for record in records:
         for what in atb_tensor.lost(record.tensor):
             yield record, what
@@ -189,4 +189,4 @@ def _key(record: Record) -> Key:
     return record.io, record.slot, record.op_index, record.name
 
 
-FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True, statistics=True)
