@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparing.align import Given, Pair, Unpaired, align
 from sgsdump.comparing.dataflow import with_rises
 from sgsdump.comparing.name_map import pairs_by_map
+from sgsdump.comparing.name_sources import NameSources
 from sgsdump.comparing.one_layout import compared_as_stored, layout_note
 from sgsdump.comparing.orientation import Measured, measure, without_overallocation
 from sgsdump.comparing.real_values import RealValues
@@ -84,7 +85,7 @@ def compare(
     inputs: bool = False,
     ranges: Ranges | None = None,
     net: ParseNet | None = None,
-    name_map: Mapping[str, str] | None = None,
+    name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
     metrics: Sequence[str] = (),
     settings: Settings | None = None,
@@ -97,7 +98,7 @@ def compare(
 
     ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
     net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
-    name_map  benchmark name -> sample name, for pairs that names do not make.
+    name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
     metrics   names of further metrics (of ``metric.metrics()``), for the rows' ``extra``; settings are theirs.
     compatible  a vendor's tool (``vendor_metrics()``), for the rows' ``vendor``; it reads whole tensors.

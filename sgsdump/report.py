@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sgsdump.comparing.align import normalised
+from sgsdump.comparing.align import NAME_WAYS, normalised
 from sgsdump.family import Family
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def remark(row: Row) -> str:
     if row.twin:
         said.append(str(row.twin))
     if row.sample_name != row.name and row.paired != "cut name":
-        by = f" by {row.paired}" if row.paired in ("map", "value") else ""
+        by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
         said.append(f"paired{by} with {row.sample_name!r} of the sample")
     if row.note:
         said.append(row.note)

@@ -17,6 +17,8 @@ examples:
   sgsdump compare padded.bin float.bin --parse_net parse_net.txt
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
+  sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
+  sgsdump compare npu_dump/ onnx_dump/ --name-map ge_graph.json --name-rule '^/=' --name-rule '/=.'
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
@@ -59,7 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
     )
     parser.add_argument(
-        "--name-map", type=Path, metavar="FILE", help='JSON that says how to pair: {"benchmark name": "sample name"}'
+        "--name-map",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="how to pair, recognised by content, to be given again for a further file: names as JSON, YAML or CSV "
+        '({"benchmark name": "sample name"}), both mapping files of MindIE-Torch, a GE graph as JSON, msprobe\'s '
+        "layer mapping, or lines PATTERN -> REPLACEMENT",
+    )
+    parser.add_argument(
+        "--name-rule",
+        action="append",
+        default=[],
+        metavar="PATTERN=REPLACEMENT",
+        help="a regular expression that makes benchmark names of sample names; several are applied in turn",
     )
     parser.add_argument(
         "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
@@ -102,6 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.comparing.name_sources import read_name_sources
     from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
@@ -109,10 +126,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.metric import Settings
     from sgsdump.output import check_outputs
     from sgsdump.report import reports
-    from sgsdump.sidecars import name_map, parse_net
+    from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, args.name_map]
+    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
     check_outputs([args.csv, args.json, args.write_name_map], read)
     if args.golden is not None:
         return _run_golden(args)
@@ -122,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     shown = given or DOCUMENTED
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
     sample, benchmark = open_dump(args.sample), open_dump(args.benchmark)
-    names = name_map.read(args.name_map) if args.name_map else None
+    names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
     net = parse_net.read(args.parse_net) if args.parse_net else None
     found = compare(
         sample,
@@ -154,7 +171,9 @@ def run(args: argparse.Namespace) -> int:
     return 1 if given and not found.passes(given) else 0
 
 
-_NOT_WITH_GOLDEN = "min_cos max_rmse max_mse match_by_value name_map write_name_map metrics limit compatible".split()
+_NOT_WITH_GOLDEN = (
+    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit compatible".split()
+)
 
 
 def _run_golden(args: argparse.Namespace) -> int:

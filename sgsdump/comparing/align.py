@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 
 from sgsdump.dump import Dump, Record
 
+NAME_WAYS = ("name", "normalised name", "cut name")
+
 
 @dataclass(frozen=True)
 class Pair:
-    """Two records of one tensor; ``how`` is ``name``, ``normalised name``, ``cut name``, ``map`` or ``value``."""
+    """Two records of one tensor; ``how`` is one of NAME_WAYS, ``map``, ``value``, or the rule that made the pair."""
 
     sample: Record
     benchmark: Record

@@ -37,7 +37,7 @@ class Twin:
 class Row:
     """One compared layer. name, io, slot, op_index, op_type and type_name are the benchmark record's.
 
-    paired       how the pair was made: ``name``, ``normalised name``, ``cut name``, ``map`` or ``value``.
+    paired       how the pair was made: ``Pair.how``.
     mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
     *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
     sources      names of the nearest compared layers that feed this one.

@@ -20,7 +20,8 @@ counted. The operator type is the API's name or the module's class.
 Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
 written in it (it is that of the machine of the run). Where there are none (the task ``statistics``, a .pt file, which
 only torch reads, a missing file) tensors have the figures Max, Min, Mean and Norm. The JSON file may be named instead
-of its folder, or a folder above it that holds only one. ``stack.json`` and ``construct.json`` are not needed.
+of its folder, or a folder above it that holds only one; the dump's ``variant`` is its path. ``stack.json`` and
+``construct.json`` are not needed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def read(path: Path) -> Dump:
     notes = values.notes()
     if others:
         notes.append(f"{others} arguments are no tensors (numbers, texts …); they are left out")
-    return Dump(records, FORMAT.name, None, path, notes)
+    return Dump(records, FORMAT.name, document, path, notes)
 
 
 def _begins(head: bytes) -> bool:

@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
+from sgsdump.comparing.align import NAME_WAYS
 from sgsdump.comparing.row import Row
 from sgsdump.comparing.thresholds import Thresholds
 from sgsdump.comparison import Comparison
@@ -23,7 +24,7 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
-    if ways["map"] or ways["value"]:
+    if ways.keys() - set(NAME_WAYS):
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
     worst = comparison.worst
     if worst is not None:

@@ -19,6 +19,12 @@ STARTS = {
     "parse_net": b"| |--> Tensor[1 ] type(7):INT16 buffer: 22  (const buffer: 0 size: 10 : buf: (nil)) bVar: 248 "
     b"shape(len:2  2 5  ) Quant:{Max: 0.5, Min: na, Scaler: 0.1, zeroP: 0} ddr_type: IPU_S16_NHWC name(p) EvrId(1)\n",
     "name_map": b'{"a": "b", "c": "d"}',
+    "mindie_map": b'{"Conv2D_5": {"jit_node": "%a : x, scope: __module.a/__module.a.b # f", "id": 4}}',
+    "ge_graph": b'{"graph": [{"op": [{"name": "c", "attr": [{"key": "_datadump_original_op_names", '
+    b'"value": {"list": {"s": ["a", "b"]}}}], "output_desc": [{"attr": [{"key": "_datadump_origin_name", '
+    b'"value": {"s": "b"}}, {"key": "_datadump_origin_output_index", "value": {"i": 0}}]}]}]}]}',
+    "layer_mapping": b"TopLayer:\n  a: b\nCell: {c.d: 'e', \"f\": g}\n",
+    "name_rules": b"# rules\n^npu_(.*) -> \\1\n[/:] -> _\n",
     "input_text": b"Input_shape=3, 4\n1.5, 2e3, nan, \n",
 }
 JSON = json.dumps([{"name": "a", "min": [1, 2.5], "max": [None, True], "bit": 8}]).encode()

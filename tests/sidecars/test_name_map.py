@@ -27,7 +27,7 @@ def test_round_trip(tmp_path_factory, names):
         ("[]", "not a list"),
         ('{"a": ["b"]}', "'a' must map to one name"),
         ('{"a": null}', "'a' must map to one name"),
-        ('{"a": "b", "a": "c"}', "'a' stands in the name map twice"),
+        ('{"a": "b", "a": "c"}', "'a' stands twice in one object"),
         ('{"a": "x", "b": "x"}', "'x' is given to 'a' and to 'b'"),
         ("[" * 100000, "not valid JSON"),
     ],
