@@ -7,11 +7,13 @@ because a model is a file from somewhere else and must not make anyone read outs
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
 from sgsdump.external_data import graph_tensors
+from sgsdump.graph import bodies
 from sgsdump.model import Model, ModelReader
 
 if TYPE_CHECKING:
@@ -49,7 +51,20 @@ def _read(path: Path) -> Model:
         raise ModelError(f"{path} is not an ONNX file: it holds no graph")
     if not proto.graph.node:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
+    _check_names(proto.graph, path)
     return Model(proto, path, path.parent if _check_external(proto.graph, path) else None)
+
+
+def _check_names(graph: onnx.GraphProto, path: Path) -> None:
+    """Raises ModelError for a name that is not UTF-8, which protobuf gives as bytes and cannot write again."""
+    named = [*graph.input, *graph.output, *graph.value_info, *graph.initializer, *graph.node]
+    names = chain((each.name for each in named), *((*node.input, *node.output, node.op_type) for node in graph.node))
+    for name in names:
+        if isinstance(name, bytes):
+            raise ModelError(f"{path}: the name {name!r} is not UTF-8 text; is the file damaged? Export the model anew")
+    for node in graph.node:
+        for body in bodies(node):
+            _check_names(body, path)
 
 
 def _check_external(graph: onnx.GraphProto, path: Path) -> bool:

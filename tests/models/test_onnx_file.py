@@ -168,3 +168,17 @@ def test_folder_missing_and_too_large(tmp_path: Path) -> None:
         file.truncate(3 << 30)  # sparse: takes no room on the disk
     with pytest.raises(ModelError, match="more than the 2 GiB"):
         open_model(huge)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_names_that_are_no_text(tmp_path: Path, inside: bool) -> None:
+    """protobuf gives them as bytes, which nothing downstream can handle."""
+    nodes = [helper.make_node("Relu", ["x"], ["QQQQ"]), helper.make_node("Neg", ["QQQQ"], ["y"])]
+    x, y, flag = (helper.make_tensor_value_info(n, t, [2]) for n, t in (("x", 1), ("y", 1), ("flag", 9)))
+    if inside:
+        body = helper.make_graph(nodes, "body", [], [y])
+        nodes = [helper.make_node("If", ["flag"], ["z"], then_branch=body, else_branch=body)]
+    proto = helper.make_model(helper.make_graph(nodes, "net", [x, flag], [y]))
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString().replace(b"QQQQ", b"Q\xff\xfeQ"))
+    with pytest.raises(ModelError, match="is not UTF-8 text"):
+        open_model(tmp_path / "net.onnx")
