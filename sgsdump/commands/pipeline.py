@@ -218,6 +218,6 @@ def _bar(what: str) -> AbstractContextManager[Progress | None]:
 
 
 def _say(text: str) -> None:
-    """Print, with what the terminal cannot show (names in another script) as escapes."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    from sgsdump.terminal import printable
+
+    print(printable(text))

@@ -264,6 +264,18 @@ def test_not_finite_values_are_reported(folder: Path, capsys: pytest.CaptureFixt
     assert "not finite: c1: holds NaN" in capsys.readouterr().out
 
 
+def test_a_name_with_control_characters_stays_on_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info = helper.make_tensor_value_info
+    nodes = [helper.make_node("Log", ["x\n"], ["a\nfailed: b"]), helper.make_node("Neg", ["a\nfailed: b"], ["\x1b[2J"])]
+    graph = helper.make_graph(nodes, "net", [info("x\n", 1, [2])], [info("\x1b[2J", 1, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "odd.onnx")
+    assert main(["pipeline", "full", "-d", "odd.onnx", "--range", "0", "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "topology index 0, output 'a\\nfailed: b', shape (2,), dtype float32"
+    assert lines[-2].startswith(r"not finite: '\x1b[2J'") and len(lines) == 7
+    assert all(line.isprintable() for line in lines)
+
+
 def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline("full", "-d", "net.onnx", "--bisect", "reference")
     assert "no tensor" in capsys.readouterr().out
