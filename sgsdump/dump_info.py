@@ -189,8 +189,10 @@ def read(path: Path) -> DumpInfo:
         outputs = tuple(_output(entry) for entry in document["node_output_info"])
         inputs = tuple(_input(entry) for entry in document["input_info"])
         return DumpInfo(dict(document["meta_info"]), inputs, outputs)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FormatError(f"{path} is not a dump_info.json: {type(error).__name__} at {error}") from None
+    except KeyError as error:
+        raise FormatError(f"{path} is not a dump_info.json, or it is damaged: it lacks {error}") from None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FormatError(f"{path} is not a dump_info.json, or it is damaged: {error}") from None
 
 
 def _input_json(entry: InputEntry) -> dict[str, Any]:
@@ -227,16 +229,21 @@ def _facts_json(facts: TensorFacts | None) -> dict[str, Any] | None:
 
 def _input(entry: Mapping[str, Any]) -> InputEntry:
     name = str(entry["input_name"])
-    seed = entry.get("seed")
     return InputEntry(
         name,
         _facts(entry.get("tensor_info")),
-        None if seed is None else int(seed),
+        _seed(entry.get("seed")),
         _number(entry.get("low")),
         _number(entry.get("high")),
         bool(entry.get("use_external", False)),
         _inside(entry.get("file")),
     )
+
+
+def _seed(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise ValueError(f"the seed {value!r} is not a whole number")
+    return value
 
 
 def _output(entry: Mapping[str, Any]) -> OutputEntry:

@@ -150,6 +150,11 @@ def test_the_tools_own_json_is_read(tmp_path):
             "not in",
         ),
         ("[" * 100000, "not JSON"),
+        ('{"meta_info": {}, "node_output_info": []}', "it lacks 'input_info'"),
+        (
+            '{"meta_info": {}, "input_info": [{"input_name": "x", "seed": 4.7}], "node_output_info": []}',
+            "the seed 4.7 is not a whole number",
+        ),
     ],
 )
 def test_what_is_none_is_one_line(tmp_path, text, message):
