@@ -182,8 +182,10 @@ class _StepRunner:
             return
         if isinstance(outcome, Failed):
             name = asks[0]
+            culprit = self._culprit(name)
             self.lost.add(name)
-            yield name, self._not_dumped(name, f"{called(self._node(name))} cannot run: {outcome.reason}", True)
+            why = f"needs {culprit!r}, which failed" if culprit else f"{called(self._node(name))} cannot run"
+            yield name, self._not_dumped(name, f"{why}: {outcome.reason}", True)
             return
         yield from self._checked(asks, outcome)
 

@@ -99,7 +99,9 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     feed = {"x": np.ones(2, np.float32)}
     with open_executor("ort") as executor:
         executor.load_model(proto)
-        told(ModelError, "'seq' cannot be given: a seq, not a tensor", lambda: executor.execute(["y", "seq"], feed))
+        told(
+            ModelError, "'seq' cannot be given: a sequence, not a tensor", lambda: executor.execute(["y", "seq"], feed)
+        )
         told(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], feed["x"])
 

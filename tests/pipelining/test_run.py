@@ -88,8 +88,7 @@ def test_one_failure_costs_only_what_depends_on_it(executor, mode):
     assert all(each.failed for each in lost.values())
     assert lost["bad"].node == "bad_node" and lost["bad"].op_type == "Gather"
     assert "\n" not in lost["bad"].reason and "bad_node" in lost["bad"].reason
-    if mode == "fast":
-        assert "needs 'bad', which failed" in lost["after"].reason
+    assert lost["after"].reason.startswith("needs 'bad', which failed")
     assert {"a", "good", "half1", "half2", "end", "s19"} <= set(arrays)
     half = np.abs(np.maximum(FEED["x"], 0))
     np.testing.assert_array_equal(arrays["end"], half[:, :4] * half[:, 4:])
@@ -124,7 +123,7 @@ def test_tensors_inside_bodies_are_named(executor, mode):
 def test_a_sequence_is_named_and_what_reads_it_is_given(executor, mode):
     arrays, lost = given(nets.sequence_net(), executor, mode=mode)
     assert list(lost) == ["halves"] and not lost["halves"].failed
-    assert lost["halves"].reason.startswith("a seq") and "not a tensor" in lost["halves"].reason
+    assert lost["halves"].reason == "a sequence, not a tensor"
     np.testing.assert_array_equal(arrays["joined"], FEED["x"])
     assert arrays["out"].shape == (1, 8)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,7 +110,8 @@ def why_not(value: ort.OrtValue) -> str:
     if not value.has_value():
         return "an optional value that is absent"
     if not value.is_tensor():
-        return f"a {re.split('[(]', value.data_type())[0]}, not a tensor"
+        kind = value.data_type().partition("(")[0]
+        return f"a {'sequence' if kind == 'seq' else kind}, not a tensor"
     kind = value.element_type()
     if kind == TensorProto.STRING:
         return "holds text, not numbers"
