@@ -73,11 +73,17 @@ def check_names(names: Collection[str], known: Mapping[str, Any]) -> None:
 
 
 def ranges(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]:
-    """``{"x": {"seed": 1, "low": 0, "high": 1}}``, each key optional, as ranges. Raises ConfigError for other keys."""
+    """``{"x": {"seed": 1, "low": 0, "high": 1}}``, each key optional, as ranges. Raises ConfigError for others."""
     for name, entry in given.items():
-        for key in entry:
+        if not isinstance(entry, Mapping):
+            raise ConfigError(
+                f"the range of the input {name!r} is {entry!r}; write {{'seed': 42, 'low': 0, 'high': 1}}"
+            )
+        for key, value in entry.items():
             if key not in RANGE_KEYS:
                 raise ConfigError(f"the range of the input {name!r} has the key {key!r}; known are seed, low and high")
+            if value is not None and not isinstance(value, int | float | np.integer | np.floating):
+                raise ConfigError(f"the range of the input {name!r} has the {key} {value!r}, which is no number")
     return {name: Range(**entry) for name, entry in given.items()}
 
 

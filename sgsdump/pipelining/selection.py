@@ -39,8 +39,8 @@ def select(
     """
     if not outputs:
         raise ConfigError("the model has no tensors to dump: all its nodes are constants")
-    if step < 1:
-        raise ConfigError(f"the step is {step}; it is 1 (every tensor) or more")
+    if not isinstance(step, int) or step < 1:
+        raise ConfigError(f"the step is {step!r}; it is 1 (every tensor) or more, a whole number")
     first = 0 if start is None else place(outputs, start)
     last = len(outputs) - 1 if end is None else place(outputs, end)
     if first > last:

@@ -175,6 +175,12 @@ def test_a_range_has_no_other_keys():
         ranges({"x": {"hihg": 1}})
 
 
+@pytest.mark.parametrize("entry, text", [(5, "is 5; write"), ({"low": "a"}, "the low 'a', which is no number")])
+def test_a_range_is_of_numbers(entry, text):
+    with pytest.raises(ConfigError, match=text):
+        ranges({"x": entry})
+
+
 def test_text_cannot_be_drawn():
     with pytest.raises(InputError, match="give an array"):
         give([InputSpec("x", (1,), np.dtype(object))], InputSource())
