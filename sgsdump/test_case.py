@@ -18,7 +18,7 @@ import numpy as np
 
 from sgsdump.errors import ModelError
 from sgsdump.executor import Executor, Layer
-from sgsdump.external_data import in_one_piece
+from sgsdump.external_data import external_bytes, in_one_piece
 from sgsdump.feed import bfloat16_inputs, fitted
 from sgsdump.model import Model, graph_inputs, weight_names
 from sgsdump.output import replacing_folder
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import onnx
 
 DATA_SET = "test_data_set_0"
+FILE_LIMIT = 2**31 - 1
 # The first version in which weights need not be listed among the inputs; a test case's inputs are those with a file.
 FIRST_IR_WITH_OWN_WEIGHTS = 4
 
@@ -57,6 +58,9 @@ def save_test_case(
     cut = extractor.last_inputs(output_names, depth) or []
     values = _values(model, executor, feed, cut, configs)
     proto = extractor.extract(cut, output_names, {name: _type(name, values[name]) for name in cut if name not in feed})
+    # Told before gigabytes are read and run for nothing.
+    if external_bytes(proto) + proto.ByteSize() > FILE_LIMIT:
+        raise _too_large(folder)
     proto = in_one_piece(proto, str(model.folder) if model.folder else None)
     _own_weights(proto)
     inputs = graph_inputs(proto)
@@ -118,7 +122,11 @@ def _write(proto: onnx.ModelProto, inputs: Sequence[np.ndarray], outputs: Sequen
                     tensor = numpy_helper.from_array(np.asarray(array, order="C"), info.name)
                     (data / f"{kind}_{index}.pb").write_bytes(tensor.SerializeToString())
         except (EncodeError, ValueError) as error:
-            raise ModelError(
-                f"cannot write {folder}: the model or one of its tensors is over the 2 GiB of an ONNX file; "
-                f"keep fewer nodes of it"
-            ) from error
+            raise _too_large(folder) from error
+
+
+def _too_large(folder: Path) -> ModelError:
+    return ModelError(
+        f"cannot write {folder}: the model or one of its tensors is over the 2 GiB of an ONNX file; "
+        f"keep fewer nodes of it"
+    )

@@ -89,3 +89,15 @@ def test_a_cut_where_no_array_goes_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot cut the model at 'seq'"):
         save_test_case(net, "ort", {"x": np.zeros(2, np.float32)}, ["n"], tmp_path / "case", depth=1)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_over_the_file_limit_is_not_even_run(tmp_path: Path) -> None:
+    net = model([node("Add", ["w", "x"], "a")], {}, {"x": (1, 2)}, ["a"])
+    weight = net.proto.graph.initializer.add(name="w", data_type=1, dims=[2**28, 2])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="not_there.bin")
+    weight.external_data.add(key="length", value=str(2**31))
+    feed = {"x": np.zeros((1, 2), np.float32)}
+    with pytest.raises(ModelError, match="over the 2 GiB of an ONNX file; keep fewer nodes"):
+        save_test_case(Model(net.proto, tmp_path / "net.onnx", tmp_path), "reference", feed, ["a"], tmp_path / "case")
+    assert not list(tmp_path.iterdir())
