@@ -79,8 +79,8 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
     read = npy.read_array_header_1_0 if head[6] == 1 else npy.read_array_header_2_0
     try:
         with warnings.catch_warnings():
-            # that Python 2 wrote it, and so its numbers end in L
-            warnings.simplefilter("ignore", UserWarning)
+            # that Python 2 wrote it, so that its numbers end in L; what Python thinks of a hostile one
+            warnings.simplefilter("ignore")
             shape, fortran, dtype = read(io.BytesIO(head[8:]), HEADER_BYTES)
     except Exception as error:
         # What numpy's parser raises for a hostile header is open-ended.

@@ -11,6 +11,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,50 @@ MOST_BYTES = 6000
 _MOST_FILES, _MOST_GENUINE = 12, 24
 _OPERATOR = "Add.net_add.3.7.1700000000123456"
 _STATUS = "Opdebug.Node_OpDebug.3.7.1700000000123456"
+_MINDIE = [
+    {
+        "jit_node": "%x.9 : Float(1) = aten::_convolution(%1), scope: __module.a/__module.a.conv # c.py:4:0",
+        "rt_layer": "C",
+    },
+    {
+        "id": 4,
+        "ge_op": "Conv2D_5",
+        "rt_layer": "C",
+        "fusion_op": "Conv2D_5Relu_8",
+        "fusion_ops": ["Conv2D_5", "Relu_8"],
+    },
+]
+_ORIGINS = [
+    {"key": "_datadump_origin_name", "value": {"s": "relu"}},
+    {"key": "_datadump_origin_output_index", "value": {"i": 0}},
+]
+_GRAPH_OP = {
+    "name": "conv_relu",
+    "type": "Conv2D",
+    "attr": [{"key": "_datadump_original_op_names", "value": {"list": {"s": ["conv", "relu"]}}}],
+    "output_desc": [{"attr": _ORIGINS}],
+}
+_ARGUMENT = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.0, "Min": 0.0, "Mean": 0.5}
+_MSPROBE = {
+    "task": "tensor",
+    "level": "mix",
+    "data": {
+        "Functional.conv2d.0.forward": {
+            "input_args": [{**_ARGUMENT, "data_name": "conv.npy"}, {"type": "int", "value": 1}, None],
+            "input_kwargs": {"weight": {**_ARGUMENT, "Norm": 2.0}},
+            "output": [{**_ARGUMENT, "data_name": "gone.npy"}],
+        },
+        "Module.net.conv1.Conv2d.forward.0": {
+            "input_args": [],
+            "parameters": {"weight": _ARGUMENT},
+            "output": _ARGUMENT,
+        },
+    },
+}
 _SIDE_FILES = {
+    "ge_graph": json.dumps({"graph": [{"name": "g", "op": [_GRAPH_OP]}]}).encode(),
+    "layer_mapping": b'{"TopLayer": {"network": "module"}, "Attention": {"score": "core.npu"}}',
+    "name_rules": b"# rules\n^npu_ ->\n/(\\d+)/conv -> .\\1.conv\n",
     "input_config": b"[INPUT_CONFIG]\ninputs='a',b;\ntraining_input_formats=RGB,GRAY\ninput_formats=RGB,GRAY\n"
     b"mean=1:2:3,4\nstd_value=1.5\n[OUTPUT_CONFIG]\noutputs=c\ndequantizations=TRUE\n[CONV_CONFIG]\ntensor_arrays=d,e\n",
     "tensor_min_max": b"Name:a, min: -1.0, max: 2.0;\nName:b, min: 0.0, max: 1e3;\n",
@@ -155,9 +199,7 @@ def _made() -> Iterator[Seed]:
     for number, array in enumerate(
         [np.arange(6, dtype="<f4").reshape(2, 3), np.asfortranarray(np.eye(3)), np.array("é")]
     ):
-        file = io.BytesIO()
-        np.save(file, array)
-        yield Seed("npy", f"x{number}.npy", {"": file.getvalue()})
+        yield Seed("npy", f"x{number}.npy", {"": _npy(array)})
     file = io.BytesIO()
     np.savez_compressed(file, a=np.arange(30.0), b=np.zeros(3, np.int8))
     yield Seed("npz", "x.npz", {"": file.getvalue()})
@@ -176,6 +218,14 @@ def _made() -> Iterator[Seed]:
     yield Seed("ascend_dir", "dump", {**folder, "mapping.csv": b"4711,Relu.net_relu.4.7.1700000000123456\n"})
     yield Seed("ascend_dir", "above", {f"20231115/0/net/1/0/{name}": data for name, data in folder.items()})
     yield Seed("atb_tree", "dump_path", _tree())
+    values = {"dump_tensor_data/conv.npy": _npy(np.zeros((2, 3), np.float32)), "stack.json": b"{}"}
+    yield Seed("msprobe_dir", "step0", {"dump.json": json.dumps(_MSPROBE).encode(), **values})
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def _operator(overflow: bool = False) -> bytes:
@@ -245,6 +295,14 @@ def _side_files() -> Iterator[Seed]:
     )
     for name, data in _SIDE_FILES.items():
         yield Seed(name, f"{name}.txt", {"": data})
+    mindie = {"fused": {**_MINDIE[0], "id": 4, "fuse_path": ["a"]}}
+    yield Seed("mindie_map", "op_map_updated.json", {"": json.dumps(mindie).encode()})
+    yield Seed("name_map", "map.csv", {"": b"sample,benchmark\na,b\nc,d\n"})
+    if find_spec("yaml") is not None:
+        yield Seed("name_map", "map.yaml", {"": b"a: b\n'c d': e\n"})
+        yield Seed(
+            "layer_mapping", "layers.yaml", {"": b"TopLayer:\n  network: module\nAttention:\n  score: core.npu\n"}
+        )
     entries = [{"name": "a", "min": [1.5], "max": [2.5], "bit": 8, "data": np.arange(3)}]
     for name in ("quant_param", "tensor_min_max"):
         yield Seed(name, f"{name}.pkl", {"": pickle.dumps(entries, 3)})

@@ -125,7 +125,7 @@ def _measured(read: Callable[[Path], Any], path: Path, size: int, traced: bool) 
 
 def _timed(read: Callable[[Path], Any], path: Path) -> bool:
     with _alarm(), warnings.catch_warnings():
-        for kind in (RuntimeWarning, UserWarning):
+        for kind in (RuntimeWarning, UserWarning, SyntaxWarning):
             warnings.simplefilter("error", kind)
         start = time.perf_counter()
         try:
