@@ -156,11 +156,9 @@ def readable(records: Iterable[Record], left_out: list[str]) -> Iterator[Record]
 
 
 def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
-    """The records that the target refuses, and those of which only statistics are known where it cannot hold them."""
-    format = formats()[target.format]
-    refused = {id(record) for record, what in format.loses(records, target.variant) if REFUSED in what}
-    if not format.statistics:
-        refused |= {id(record) for record in records if record.tensor.figures is not None}
+    """The records that the target refuses."""
+    loses = formats()[target.format].loses
+    refused = {id(record) for record, what in loses(records, target.variant) if REFUSED in what}
     return [record for record in records if id(record) in refused]
 
 

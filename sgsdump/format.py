@@ -40,7 +40,6 @@ class Format:
                   record with the end of the sentence "the tensor …" ("is float16, kept as float32"). A record that
                   is not named comes back equal: name, place, shape, dtype, layout, scale, values. See ``losses.py``.
     looks_for     a folder's format: what ``recognises`` looks for in it, in words ("a dump_info.json"); "" for files.
-    statistics    tensors of which only figures are known (``Tensor.figures``) can be written.
     own_inputs    each operator's inputs were dumped as tensors with names of their own, so a comparison is of them too.
     """
 
@@ -51,7 +50,6 @@ class Format:
     loses: Callable[[Sequence[Record], Any], Iterable[Lost]] = _nothing
     looks_for: str = ""
     own_inputs: bool = False
-    statistics: bool = False
 
 
 def formats() -> Family:

@@ -19,13 +19,8 @@ def losses(records: Sequence[Record], format: str, variant: Any = None) -> list[
     Raises ConfigError for an unknown format.
     """
     befallen: defaultdict[str, list[str]] = defaultdict(list)
-    writes = formats()[format]
-    for record, what in writes.loses(records, variant):
+    for record, what in formats()[format].loses(records, variant):
         befallen[what].append(record.name)
-    if not writes.statistics:
-        for record in records:
-            if record.tensor.figures is not None:
-                befallen["has only statistics: writing is refused"].append(record.name)
     return [_line(what, names) for what, names in befallen.items()]
 
 

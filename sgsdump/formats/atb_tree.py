@@ -189,4 +189,4 @@ def _key(record: Record) -> Key:
     return record.io, record.slot, record.op_index, record.name
 
 
-FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True, statistics=True)
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)
