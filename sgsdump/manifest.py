@@ -49,7 +49,15 @@ class Entry(NamedTuple):
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[tuple[Record, str]]:
-    """What even a manifest cannot hold; the ``Format.loses`` of formats with one."""
+    """What even a manifest beside values cannot hold; the ``Format.loses`` of formats with one."""
+    for record in records:
+        if record.tensor.figures is not None:
+            yield record, "has no values, statistics at most: writing is refused"
+    yield from facts_lost(records)
+
+
+def facts_lost(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    """What a manifest itself cannot hold."""
     for record in records:
         info = record.tensor.info
         if info.dtype.newbyteorder("=") not in KNOWN.values():

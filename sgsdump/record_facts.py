@@ -59,7 +59,7 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
     shape = info.shape if shaped else None
     if shape is not None and is_transposed(info, layout):
         shape = nhwc_shape(shape) if layout == NHWC else nchw_shape(shape)
-    scale = 0.0 if quant is None else float(np.ravel(quant.scale)[0])
+    scale = 0.0 if quant is None or not np.size(quant.scale) else float(np.ravel(quant.scale)[0])
     zero_point = 0 if quant is None else int(quant.zero_point)
     return Header(
         record.io,

@@ -11,13 +11,15 @@ from sgsdump.element import is_complex, is_integer, is_number, name_of
 from sgsdump.layout import NHWC
 from sgsdump.record_facts import BYTES, FLOAT32, is_transposed, quant_of, type_word
 from sgsdump.record_header import dtype_of
-from sgsdump.tensor import TensorInfo, same_quant
+from sgsdump.tensor import TensorInfo, same_quant, scale_fits
 
 REFUSED = "writing is refused"
 
 
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[str]:
     """The ends of "the tensor …", for a file of these variants; see ``Format.loses``."""
+    if record.tensor.figures is not None:
+        yield f"has no values, statistics at most: {REFUSED}"
     yield from _lost_values(record, is_float)
     yield from _lost_quant(record.tensor.info, is_float)
     yield from _lost_form(record.tensor.info, shaped, layout)
@@ -37,9 +39,13 @@ def _lost_values(record: Record, is_float: bool) -> Iterator[str]:
     elif is_complex(info.dtype) or not is_number(info.dtype):
         yield f"is {name}, which float32 cannot hold: {REFUSED}"
     elif is_integer(info.dtype) and quant is not None and not record.constant:
-        yield f"is {name}, kept as the float32 it means" if quant.exact else f"has no true scale: {REFUSED}"
+        yield f"is {name}, kept as the float32 it means" if _is_true(info) else f"has no true scale: {REFUSED}"
     elif info.dtype != FLOAT32:
         yield f"is {name}, kept as float32"
+
+
+def _is_true(info: TensorInfo) -> bool:
+    return info.quant is not None and info.quant.exact and scale_fits(info)
 
 
 def _lost_quant(info: TensorInfo, is_float: bool) -> Iterator[str]:

@@ -163,7 +163,7 @@ class Tensor:
 def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
     """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
 
-    Raises ValuesError when the scale is absent or only known to six decimals.
+    Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
     """
     quant = info.quant
     if quant is None:
@@ -173,10 +173,27 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
             f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
             f"six decimals); give the calibrated ranges, or dump again with dequantFixed"
         )
-    scale = np.asarray(quant.scale, np.float32)
+    if not scale_fits(info):
+        raise ValuesError(
+            f"tensor {info.name!r} has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
+            f"shape {list(stored.shape)}; give the calibrated ranges"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = np.asarray(quant.scale, np.float32)
     if quant.axis is not None and scale.ndim:
         scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(stored.ndim)])
     return (stored.astype(np.int64) - quant.zero_point).astype(np.float32) * scale
+
+
+def scale_fits(info: TensorInfo) -> bool:
+    """Whether there is one scale, or one for each channel along its axis (the last one where none is named)."""
+    if info.quant is None:
+        return True
+    quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)
+    if np.ndim(quant.scale) == 0 or (quant.axis is None and count == 1):
+        return True
+    axis = len(shape) - 1 if quant.axis is None else quant.axis
+    return np.ndim(quant.scale) == 1 and 0 <= axis < len(shape) and count == shape[axis]
 
 
 def same_quant(one: Quant | None, other: Quant | None) -> bool:

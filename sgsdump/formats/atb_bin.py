@@ -66,9 +66,10 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
             yield record, "has a scale, which is left out"
         if info.shape is None:
             yield record, "has no shape, kept as flat"
-        elif layout_of(format_number(info.layout), len(info.shape)) != info.layout:
+        rank = 1 if info.shape is None else len(info.shape)
+        if layout_of(format_number(info.layout), rank) != info.layout:
             yield record, f"has layout {info.layout}, which is left out"
-        if info.op_type and not record.op_type:
+        if info.op_type:
             yield record, "has an operator type, which is left out"
         if info.origin is not None:
             yield record, "has an original shape, which is left out"

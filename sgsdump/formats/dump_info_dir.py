@@ -114,6 +114,7 @@ def _tensor(
 def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[tuple[Record, str]]:
     """What such a folder has no place for; see ``Format.loses``."""
     yield from manifest.loses(records)
+    inputs = 0
     for record, why in _placed(records):
         if why:
             yield record, why
@@ -129,10 +130,13 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
             yield record, "is one of its operator's several outputs, which are kept as single ones"
         if record.io == "out" and not record.op_type and info.op_type:
             yield record, "is of an operator without a name, which is called by its type"
-        if record.io == "in" and (record.op_type or info.op_type or record.op_index or record.cut):
-            yield record, "is an operator's input, kept as the net's"
-        if record.io == "in" and info.layout is not None:
-            yield record, "has a layout, which is left out"
+        if record.io == "in":
+            place = record.slot, record.op_index, record.op_type, info.op_type, record.cut
+            if place != (inputs, 0, "", "", False):
+                yield record, "is an operator's input, kept as the net's"
+            if info.layout is not None:
+                yield record, "has a layout, which is left out"
+            inputs += 1
         if info.origin is not None:
             yield record, "has an original shape, which is left out"
 

@@ -15,6 +15,7 @@ parameters are left out: their body is empty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -168,6 +169,8 @@ def _floats(data: Buffer, place: Place, path: Path) -> np.ndarray:
 def _integers(data: Buffer, place: Place, path: Path) -> np.ndarray:
     printed = _numbers(data, place, path, np.dtype(np.int64))
     dtype = stored_dtype(place.header, is_float=False)
+    if not printed.size and place.header.shape is not None and not math.prod(place.header.shape):
+        return np.empty(0, dtype)
     if not printed.size:
         raise LeftOut(
             f"{path}: the values of {place.header.name!r} are left out by the string dump; dump without dumpasstring"
@@ -243,6 +246,8 @@ def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[tu
         yield from ((record, what) for what in lost(record, variant.shaped, variant.is_float, variant.layout))
         if variant.is_float:
             yield record, "is printed with six decimals"
+        elif not variant.shaped and record.tensor.info.shape is not None and not math.prod(record.tensor.info.shape):
+            yield record, "is empty, read as one whose values the dump leaves out"
 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
