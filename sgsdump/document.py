@@ -21,11 +21,11 @@ def json_of(text: str, path: Path, what: str = "") -> Any:
     hint = f"; {what}" if what else ""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for number, name in enumerate(names) if name in names[:number])
-            raise FormatError(f"{path}: {printable(twice)} stands twice in one object{hint}")
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise FormatError(f"{path}: {printable(name)} stands twice in one object{hint}")
+            found[name] = value
         return found
 
     try:

@@ -25,7 +25,7 @@ def attributes(param: Any) -> Iterator[onnx.AttributeProto]:
     """An attribute for each parameter; none for ``""`` and None, which operations without parameters have."""
     if param in ("", None, {}):
         return
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     for path, value in _flat(param if isinstance(param, Mapping) else {"param": param}):
         name = free(path, taken)
         yield _attribute(name, value)
@@ -36,13 +36,13 @@ def text_of(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def free(name: str, taken: set[str]) -> str:
-    """``name``, or ``name#2``, ``name#3`` … when it is taken already; it is now."""
-    found, number = name, 1
+def free(name: str, taken: dict[str, int]) -> str:
+    """``name``, or ``name#2``, ``name#3`` … when it is taken already; it is now. ``taken`` counts."""
+    found = name
     while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    taken.add(found)
+        taken[name] += 1
+        found = f"{name}#{taken[name]}"
+    taken[found] = 1
     return found
 
 

@@ -83,7 +83,7 @@ def atb_graph(
 def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> onnx.GraphProto:
     import onnx
 
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     bare = [operation.name for operation in operations if not any((*operation.inputs, *operation.outputs))]
     if bare:
         notes.append(f"left out, because they read and write nothing: {_some(bare)}")
@@ -104,7 +104,7 @@ def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> on
     return graph
 
 
-def _node(operation: Operation, taken: set[str]) -> onnx.NodeProto:
+def _node(operation: Operation, taken: dict[str, int]) -> onnx.NodeProto:
     import onnx
 
     node = onnx.NodeProto(
@@ -138,7 +138,7 @@ def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
 def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
     given = [info.name for info in graph.input]
     current = {name: name for name in given}
-    names = set(given) | {name for node in graph.node for name in [*node.input, *node.output]}
+    names = dict.fromkeys([*given, *(name for node in graph.node for name in (*node.input, *node.output))], 1)
     before: list[str] = []
     renamed: list[str] = []
     for node in graph.node:

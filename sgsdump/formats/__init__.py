@@ -14,9 +14,9 @@ FORMATS = Family(
         "ascend_nano": "sgsdump.formats.ascend_nano:FORMAT",
         "ascend_stats": "sgsdump.formats.ascend_stats:FORMAT",
         "ascend_dump": "sgsdump.formats.ascend_dump:FORMAT",
-        "msprobe_dir": "sgsdump.formats.msprobe_dir:FORMAT",
         # Folders, the one that says least of itself last.
         "dump_info_dir": "sgsdump.formats.dump_info_dir:FORMAT",
+        "msprobe_dir": "sgsdump.formats.msprobe_dir:FORMAT",
         "atb_tree": "sgsdump.formats.atb_tree:FORMAT",
         "ascend_dir": "sgsdump.formats.ascend_dir:FORMAT",
         "npy_dir": "sgsdump.formats.npy_dir:FORMAT",

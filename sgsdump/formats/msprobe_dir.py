@@ -26,7 +26,9 @@ of its folder, or a folder above it that holds only one; the dump's ``variant`` 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +45,7 @@ from sgsdump.tensor import Figures, Tensor, TensorInfo
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
 DEEPEST, SHOWN = 20, 3
+LEVELS, MOST_FOLDERS = 3, 1000
 _PARTS = {
     "input_args": "input",
     "input_kwargs": "input",
@@ -114,14 +117,23 @@ def _is_one(path: Path, folder: Path) -> bool:
 
 def _documents(folder: Path) -> list[Path]:
     """The JSON files directly in a folder, else those one or two folders below (``step0/rank0/``)."""
-    try:
-        for pattern in ("", "*/", "*/*/"):
-            found = sorted(path for name in NAMES for path in folder.glob(pattern + name) if _is_one(path, folder))
-            if found:
-                return found
-    except OSError:
-        pass
+    folders = [folder]
+    for _ in range(LEVELS):
+        found = [inner / name for inner in folders for name in NAMES if _is_one(inner / name, folder)]
+        if found:
+            return found
+        folders = [below for inner in folders for below in _folders(inner)]
     return []
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders directly in one; none where there are too many for the steps and ranks of a run."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(islice((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), MOST_FOLDERS))
+    except OSError:
+        return []
+    return [Path(path) for path in sorted(found)] if len(found) < MOST_FOLDERS else []
 
 
 def _one_document(path: Path) -> Path:
