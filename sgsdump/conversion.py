@@ -50,9 +50,9 @@ def target_names() -> list[str]:
     return [*names, *(name + OLD for name in WITH_OLD)]
 
 
-def target_of(path: Path, to: str | None, dump: Dump, changed: bool = False) -> Target:
-    """The target that a name means, or without one the ending of ``path``; that of a dump of the same format, of which
-    nothing is ``changed``, is its own variant, so that all its bytes come back.
+def target_of(path: Path, to: str | None, dump: Dump) -> Target:
+    """The target that a name means, or without one the ending of ``path``; then a dump of the same format keeps its
+    variant, so that all its bytes come back.
 
     Raises ConfigError for an unknown name or ending, and for formats that are only read.
     """
@@ -61,7 +61,7 @@ def target_of(path: Path, to: str | None, dump: Dump, changed: bool = False) -> 
         said = f"cannot write {name}: it is only read" if name in formats() else f"unknown format {name!r}"
         raise ConfigError(said + hint(name, target_names()))
     format = name.removesuffix(OLD)
-    if to is None and format == dump.format and not changed:
+    if to is None and format == dump.format:
         return Target(format, dump.variant)
     if format not in WITH_OLD:
         return Target(format)
@@ -70,6 +70,18 @@ def target_of(path: Path, to: str | None, dump: Dump, changed: bool = False) -> 
         return Target(format, sigmastar_bin.BinVariant(is_float, shaped))
     framework = shaped and is_float
     return Target(format, sigmastar_text.TextVariant("framework" if framework else "sim", is_float, shaped))
+
+
+def common_form(dumps: Sequence[Dump]) -> tuple[str, Any]:
+    """The format and variant that dumps share, but for what is odd in single records; nothing when they differ."""
+    forms = [(dump.format, _without_odd(dump.variant)) for dump in dumps]
+    return forms[0] if forms and all(form == forms[0] for form in forms) else ("", None)
+
+
+def _without_odd(variant: Any) -> Any:
+    if isinstance(variant, sigmastar_bin.BinVariant):
+        return replace(variant, odd={})
+    return replace(variant, odd={}) if isinstance(variant, sigmastar_text.TextVariant) else None
 
 
 def _by_ending(path: Path) -> str:

@@ -16,6 +16,8 @@ COMMANDS = Family(
         "histogram": "sgsdump.commands.histogram",
         "convert": "sgsdump.commands.convert",
         "show": "sgsdump.commands.show",
+        "split": "sgsdump.commands.split",
+        "merge": "sgsdump.commands.merge",
         "advise": "sgsdump.commands.advise",
         "repair": "sgsdump.commands.repair",
         "tune": "sgsdump.commands.tune",

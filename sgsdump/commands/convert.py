@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sgsdump.dump import Dump, Record
@@ -54,7 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import as_float32, in_layout, readable, selected, stays, target_of, unwritable, write
+    from sgsdump.conversion import (
+        as_float32,
+        common_form,
+        in_layout,
+        readable,
+        selected,
+        stays,
+        target_of,
+        unwritable,
+        write,
+    )
     from sgsdump.dump import Dump, open_dump
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.losses import losses
@@ -78,8 +88,12 @@ def run(args: argparse.Namespace) -> int:
         records = [in_layout(record, args.layout) for record in records]
     if args.dtype:
         records = list(map(as_float32, records))
-    changed = bool(args.layout or args.dtype or args.parse_net or len(records) != len(dump.records))
-    target = target_of(args.output, args.to, Dump(records, dump.format, dump.variant), changed)
+    form: tuple[str, Any] = (dump.format, dump.variant)
+    if args.layout or args.dtype or args.parse_net:
+        form = ("", None)
+    elif len(records) != len(dump.records):
+        form = common_form([dump])
+    target = target_of(args.output, args.to, Dump(records, *form))
     lost = losses(records, *target)
     for line in lost:
         print(printable(f"{target.format} cannot hold everything: {line}"))

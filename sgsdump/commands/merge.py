@@ -1,0 +1,92 @@
+"""Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
+
+Tensors stand in the order of the dumps and of each dump. A folder that is no dump stands for the dumps in it, in the
+order of their names. Names that are in more than one dump are refused and told; --prefix puts each dump's file name
+(without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
+
+examples:
+  sgsdump merge backbone.bin head.bin whole.bin
+  sgsdump merge layers/ again.bin
+  sgsdump merge cat.npz dog.npz pets.npz --prefix
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.dump import Dump
+
+HELP = "merge several dumps into one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dumps", type=Path, nargs="+", metavar="DUMP", help="dumps, or a folder of dumps")
+    parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
+    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    parser.add_argument("--prefix", action="store_true", help="put the dumps' names before the tensors' names")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.conversion import common_form, readable, target_of, unwritable, write
+    from sgsdump.dump import Dump
+    from sgsdump.errors import ValuesError
+    from sgsdump.losses import losses
+    from sgsdump.output import check_not_around, check_outputs
+    from sgsdump.parts import merge
+    from sgsdump.progress import counted
+    from sgsdump.terminal import printable
+
+    check_outputs([args.output], args.dumps)
+    check_not_around(args.output, args.dumps)
+    dumps = [found for path in args.dumps for found in _dumps(path)]
+    check_outputs([args.output], [dump.path for _, dump in dumps])
+    for label, dump in dumps:
+        for note in dump.notes:
+            print(printable(f"note: {label}: {note}"))
+    records = merge(dumps, args.prefix)
+    format, variant = common_form([dump for _, dump in dumps])
+    target = target_of(args.output, args.to, Dump(records, format, variant))
+    lost = losses(records, *target)
+    for line in lost:
+        print(printable(f"{target.format} cannot hold everything: {line}"))
+    refused = {id(record) for record in unwritable(records, target)}
+    records = [record for record in records if id(record) not in refused]
+    if not records:
+        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of these dumps; try another --to")
+    left_out: list[str] = []
+    write(readable(counted(records, "merge", "tensor", len(records)), left_out), args.output, target)
+    for reason in left_out:
+        print(printable(f"left out: {reason}"))
+    lacking = len(left_out) + len(refused)
+    without = f"; {lacking} tensors are left out" if lacking else ""
+    print(f"{args.output}: {len(records) - len(left_out)} tensors of {len(dumps)} dumps, {target.format}{without}")
+    return 1 if lacking else 0
+
+
+def _dumps(path: Path) -> list[tuple[str, Dump]]:
+    """The dump at a path, or those directly in a folder that is none, each under its file's name."""
+    from sgsdump.dump import open_dump
+    from sgsdump.errors import FormatError
+
+    if not path.is_dir():
+        return [(path.stem, open_dump(path))]
+    try:
+        return [(path.name, open_dump(path))]
+    except FormatError as error:
+        files = sorted((file for file in path.iterdir() if file.is_file()), key=lambda file: _counting(file.name))
+        if not files:
+            raise
+        whole = error
+    try:
+        return [(file.stem, open_dump(file)) for file in files]
+    except FormatError as error:
+        raise FormatError(f"{whole}; nor is it a folder of dumps: {error}") from None
+
+
+def _counting(name: str) -> list[str | int]:
+    """A sorting key by which part2 comes before part10: text and numbers in turn."""
+    return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+)", name))]

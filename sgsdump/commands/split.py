@@ -1,0 +1,69 @@
+"""Split a dump into files of one tensor each, or of the tensors whose names fit a pattern.
+
+The files are numbered in the dump's order, so that ``sgsdump merge`` of the folder gives the dump again. With --pattern
+a tensor goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own
+format where that is one file and can be written, else .npz. An existing folder is moved aside under its date.
+
+examples:
+  sgsdump split sigma_outtensor_dump.bin layers/
+  sgsdump split layers.npz parts/ --pattern 'backbone*' --pattern 'head*'
+  sgsdump split ascend_dumps/ layers/ --to safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "split a dump into one file per tensor, or per pattern"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
+    parser.add_argument("output", type=Path, metavar="FOLDER", help="folder for the parts")
+    parser.add_argument(
+        "--pattern", action="append", default=[], metavar="PATTERN", help="a part of the tensors of such names (* ?)"
+    )
+    parser.add_argument("--to", metavar="FORMAT", help="format of the parts")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.conversion import ENDINGS, Target, readable, target_of, unwritable, write
+    from sgsdump.dump import open_dump
+    from sgsdump.errors import ConfigError, ValuesError
+    from sgsdump.losses import losses
+    from sgsdump.output import check_not_around, check_outputs, replacing_folder
+    from sgsdump.parts import split
+    from sgsdump.progress import counted
+    from sgsdump.terminal import printable
+
+    check_outputs([args.output], [args.dump])
+    check_not_around(args.output, [args.dump])
+    dump = open_dump(args.dump)
+    for note in dump.notes:
+        print(printable(f"note: {note}"))
+    endings = {format: ending for ending, format in ENDINGS.items() if ending} | {"atb_bin": ".bin"}
+    name = args.to or (dump.format if dump.format in endings else "npz")
+    target = target_of(args.output, name, dump)
+    if target.format not in endings:
+        raise ConfigError(f"a part is one file, and {name} is a folder; give --to one of: {', '.join(endings)}")
+    if args.to is None and dump.format == target.format:
+        target = Target(target.format, dump.variant)
+    left_out: list[str] = []
+    parts = split(dump, args.pattern, endings[target.format])
+    with replacing_folder(args.output) as folder:
+        written = 0
+        for part in counted(parts, "split", "part", len(parts)):
+            refused = {id(record) for record in unwritable(part.records, target)}
+            left_out += losses([record for record in part.records if id(record) in refused], *target)
+            records = [record for record in part.records if id(record) not in refused]
+            found = list(readable(records, left_out)) if len(records) == 1 else records
+            if found:
+                write(found, folder / part.file, target)
+                written += 1
+        if not written:
+            raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")
+    for line in left_out:
+        print(printable(f"left out: {line}"))
+    print(f"{args.output}: {written} parts, {target.format}")
+    return 1 if left_out else 0
