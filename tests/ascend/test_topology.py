@@ -91,6 +91,14 @@ def test_the_bloom_model_has_the_tensors_nobody_told(shared: Path) -> None:
     assert [len(checked(document, level).graph.node) for level in range(5)] == [1, 1, 11, 14, 16]
 
 
+def test_every_layer_and_model_of_the_dump_trees_becomes_a_graph(shared: Path) -> None:
+    found = sorted((shared / "ascend" / "atb_dump_tree").rglob("info/*/*/*.json"))
+    assert found
+    for path in found:
+        assert recognises(path, path.read_bytes()[:4096])
+        assert len(checked(json.loads(path.read_text())).graph.node) >= 1
+
+
 def test_only_the_jsons_of_layers_and_models_are_recognised(shared: Path) -> None:
     for path in (shared / "ascend" / "topology").iterdir():
         expected = path.suffix == ".json" and path.name != "model_tree.json"

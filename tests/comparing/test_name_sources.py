@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,21 @@ def test_an_end_that_is_missing_is_told_unless_names_pair_the_other(tmp_path: Pa
     assert ours["fused"] == "the GE graph OneToOne pairs it with 'conv1_relu', which the benchmark does not have"
     with pytest.raises(ConfigError, match=r"names no operator .*another model"):
         compared(dump("a"), dump("a"), names)
+
+
+def test_a_genuine_fusion_file_pairs_what_the_vendors_tool_pairs(shared: Path) -> None:
+    folder = shared / "ascend" / "ge_dump" / "compare"
+    ours, golden = sgsdump.open_dump(folder / "my"), sgsdump.open_dump(folder / "golden_npy")
+    found = sgsdump.compare(ours, golden, name_map=read_name_sources([folder / "fusion.json"]))
+    (listed,) = (folder / "result_map_only").glob("mapping_*.csv")
+    with open(listed, newline="") as file:
+        theirs = {row["TensorIndex"]: Path(row["GroundTruthPath"]).stem for row in csv.DictReader(file)}
+    assert {row.sample_name: row.name for row in found.rows} == {
+        name: golden for name, golden in theirs.items() if ":output:" in name
+    }
+    rows = {row.sample_name: row for row in found.rows}
+    assert rows["conv1conv1_relu:output:0"].paired == "GE graph MultiToOne"
+    assert rows["fc:output:0"].paired == "GE graph OneToOne" and f"{rows['fc:output:0'].cos:.6f}" == "0.953620"
 
 
 def test_mindies_files_pair_the_end_of_a_fused_chain(shared: Path) -> None:
