@@ -13,9 +13,11 @@ CLUSTER = ["distributed>=2024.1"]
 OPENVINO = ["openvino>=2026.0"]
 TVM = ["apache-tvm>=0.27"]
 SAFETENSORS = ["safetensors>=0.5"]
+YAML = ["PyYAML>=6.0"]
+TORCH = ["torch>=2.1"]
 TEST = [
     *("pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"),
-    *(*TUNE, *CLUSTER, *OPENVINO, *SAFETENSORS),
+    *(*TUNE, *CLUSTER, *OPENVINO, *SAFETENSORS, *YAML),
 ]
 
 setup(
@@ -46,6 +48,8 @@ setup(
         "openvino": OPENVINO,
         "tvm": TVM,
         "safetensors": SAFETENSORS,
+        "yaml": YAML,
+        "torch": TORCH,
         "test": TEST,
         "lint": ["ruff>=0.6", "mypy>=1.11"],
     },

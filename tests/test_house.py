@@ -15,6 +15,8 @@ LIBRARIES_AT_HOME = {
     "distributed": ("cluster",),
     "openvino": ("executors",),
     "tvm": ("executors",),
+    "yaml": ("document",),
+    "torch": ("msit",),
 }
 
 
