@@ -14,8 +14,9 @@ from sgsdump.comparing.align import Given, Pair, Unpaired, align
 from sgsdump.comparing.dataflow import with_rises
 from sgsdump.comparing.name_map import pairs_by_map
 from sgsdump.comparing.name_sources import NameSources
-from sgsdump.comparing.one_layout import compared_as_stored, layout_note
+from sgsdump.comparing.one_layout import compared_as_stored, layout_note, layouts
 from sgsdump.comparing.orientation import Measured, measure, without_overallocation
+from sgsdump.comparing.own_inputs import has_own_inputs
 from sgsdump.comparing.real_values import RealValues
 from sgsdump.comparing.row import Failed, Row, row_of
 from sgsdump.comparing.same_values import pairs_by_value
@@ -24,7 +25,6 @@ from sgsdump.comparing.twins import find_twins
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump
 from sgsdump.errors import SgsdumpError
-from sgsdump.format import formats
 from sgsdump.metric import Metric, Settings, Tally
 from sgsdump.metric import metrics as known_metrics
 from sgsdump.net_facts import with_layouts
@@ -94,7 +94,7 @@ def compare(
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
-    and so where either dump has each operator's inputs under names of their own (``Format.own_inputs``).
+    and so where either dump has each operator's inputs under names of their own (``has_own_inputs``).
 
     ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
     net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
@@ -108,7 +108,7 @@ def compare(
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     Raises ConfigError for an unknown metric or vendor's tool.
     """
-    own_inputs = any(dump.format and formats()[dump.format].own_inputs for dump in (sample, benchmark))
+    own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
     inputs = inputs or own_inputs
     further = {name: known_metrics()[name] for name in metrics}
     tallies = list(dict.fromkeys(metric.tally for metric in further.values() if metric.tally is not None))
@@ -126,7 +126,7 @@ def compare(
             if pair.benchmark.io == "in" and not own_inputs:
                 a, b, cropped = without_overallocation(a, b)
                 notes.append(cropped)
-            found = measure(a, b, tallies, settings)
+            found = measure(a, b, tallies, settings, layouts(pair, as_stored))
         except SgsdumpError as error:
             return Failed(pair, str(error))
         row = row_of(pair, found.sums, "; ".join(filter(None, [*notes, found.note])))

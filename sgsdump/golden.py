@@ -20,14 +20,14 @@ either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sgsdump.comparing.align import Pair, align
-from sgsdump.comparing.one_layout import compared_as_stored
-from sgsdump.comparing.orientation import orient
+from sgsdump.comparing.one_layout import compared_as_stored, layouts
+from sgsdump.comparing.orientation import Layouts, orient, orient_by_layouts
 from sgsdump.comparing.real_values import RealValues
 from sgsdump.dequantise import Ranges
 from sgsdump.dump import Dump, Record
@@ -199,9 +199,11 @@ def compare_golden(
 
     def row(records: tuple[Record, ...]) -> GoldenRow:
         name = records[1].name
-        as_stored = all(compared_as_stored(Pair(record, records[-1], "")) for record in records)
+        pairs = [Pair(record, records[-1], "") for record in records]
+        as_stored = all(map(compared_as_stored, pairs))
         sides = [_loader(values, record, as_stored) for values, record in zip(own, records)]
-        return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])])
+        known = _known_layouts(pairs, as_stored)
+        return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])], known)
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
     stream: Iterable[GoldenRow] = map(row, joined)
@@ -236,11 +238,13 @@ def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
         return float(error.max()), float(error.mean())
 
 
-def _row(file: str, name: str, sides: list[Load], tag: float, th1: float, said: str = "") -> GoldenRow:
-    """The row of two or three sides, the last of which gives the shape."""
+def _row(
+    file: str, name: str, sides: list[Load], tag: float, th1: float, said: str = "", known: Sequence[Layouts] = ()
+) -> GoldenRow:
+    """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
     try:
         stored = [load() for load in sides]
-        fitted, notes = _fitted(stored)
+        fitted, notes = _fitted(stored, known or [(None, None)] * len(sides))
     except SgsdumpError as error:
         return GoldenRow(file, name, tag, reason=str(error))
     arrays = [_computable(array) for array in fitted]
@@ -259,11 +263,16 @@ def _row(file: str, name: str, sides: list[Load], tag: float, th1: float, said: 
     )  # fmt: skip
 
 
-def _fitted(arrays: list[np.ndarray]) -> tuple[list[np.ndarray], list[str]]:
+def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:
     """All arrays in the last one's shape, and how. Raises ValuesError when one does not fit."""
     names = ("sample", "benchmark", "golden")[: len(arrays)]
     last, notes, found = arrays[-1], [], []
-    for name, array in zip(names, arrays):
+    for name, array, (own, lasts) in zip(names, arrays, known):
+        told = orient_by_layouts(last, array, (lasts, own))
+        if told is not None:
+            found.append(told[1].reshape(last.shape))
+            notes.extend([f"{name} transposed {own} to {lasts}"] if told[2] else [])
+            continue
         if array.shape == last.shape:
             found.append(array)
             continue
@@ -296,6 +305,14 @@ def _loader(values: RealValues, record: Record, as_stored: bool) -> Load:
         return found.array if found.to_real is None else found.to_real(found.array)
 
     return load
+
+
+def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
+    """Each side's layout and that of the last, unknown where a device's cannot be undone (which the values tell)."""
+    try:
+        return [layouts(pair, as_stored) for pair in pairs]
+    except SgsdumpError:
+        return [(None, None)] * len(pairs)
 
 
 def _files(records: Iterator[Record]) -> tuple[str, ...]:

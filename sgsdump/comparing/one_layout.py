@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sgsdump.comparing.align import Pair
-from sgsdump.device_layout import conversion, is_device
+from sgsdump.device_layout import conversion, is_device, logical
+from sgsdump.layout import NHWC
 from sgsdump.tensor import TensorInfo
 
 
@@ -13,6 +14,18 @@ def compared_as_stored(pair: Pair, vendors: bool = False) -> bool:
     ours, theirs = pair.sample.tensor.info, pair.benchmark.tensor.info
     alike = (ours.layout, ours.shape) == (theirs.layout, theirs.shape)
     return alike and is_device(ours.layout) and (vendors or not (conversion(ours) and conversion(theirs)))
+
+
+def layouts(pair: Pair, as_stored: bool) -> tuple[str | None, str | None]:
+    """The layouts of the two tensors once those of devices are undone; None where unknown, or of blocks compared as
+    they lie. Two of NHWC count as unknown: SigmaStar's dumps are all called so, whatever was written into them.
+
+    Raises ValuesError where a device's layout cannot be undone.
+    """
+    if as_stored:
+        return None, None
+    found = logical(pair.sample.tensor).info.layout, logical(pair.benchmark.tensor).info.layout
+    return (None, None) if found == (NHWC, NHWC) else found
 
 
 def layout_note(pair: Pair, as_stored: bool) -> str:

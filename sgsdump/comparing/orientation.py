@@ -1,7 +1,8 @@
 """How two tensors of one name lie against each other: as is, flat, or transposed between NHWC and NCHW.
 
-Only the shapes decide. Where they cannot (H = W = C, or a dump without shapes), the values are compared as they lie
-and, when that gives COS < 0.98, again with the 4-D side transposed; the better of the two is kept, whole.
+Where both dumps tell the layout, it decides; else the shapes. Where these cannot (H = W = C, or a dump without
+shapes), the values are compared as they lie and, when that gives COS < 0.98, again with the 4-D side transposed; the
+better of the two is kept, whole.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sgsdump.comparing.sums import Values, pair_sums
+from sgsdump.device_layout import PLAIN, in_order
 from sgsdump.errors import ValuesError
 from sgsdump.layout import to_nchw, to_nhwc
 from sgsdump.metric import Settings, Sums, Tally
 from sgsdump.metrics.cos import cos
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
+Layouts = tuple[str | None, str | None]  # of the sample and of the benchmark; None is unknown
 _TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
 
 
@@ -33,9 +36,14 @@ class Measured:
 
 
 def measure(
-    sample: Values, benchmark: Values, kinds: Iterable[type[Tally]] = (), settings: Settings | None = None
+    sample: Values,
+    benchmark: Values,
+    kinds: Iterable[type[Tally]] = (),
+    settings: Settings | None = None,
+    layouts: Layouts = (None, None),
 ) -> Measured:
-    """The pair in its best orientation; a tally of each kind is made with ``settings`` and fed in the same pass.
+    """The pair in the orientation that the layouts tell, else in its best one; a tally of each kind is made with
+    ``settings`` and fed in the same pass.
 
     Raises ValuesError when the sizes or the shapes do not fit.
     """
@@ -45,6 +53,9 @@ def measure(
         ours, theirs, tallies = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
         return Measured(ours, theirs, pair_sums(ours, theirs, tuple(tallies.values())), note, tallies)
 
+    told = orient_by_layouts(sample.array, benchmark.array, layouts)
+    if told is not None:
+        return summed(*told)
     best = summed(*orient(sample.array, benchmark.array))
     first = cos(best.sums)
     if not first < RETRY_BELOW:
@@ -54,6 +65,25 @@ def measure(
         if cos(again.sums) > cos(best.sums):
             best = again
     return best
+
+
+def orient_by_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Views of one shape, in the order of ``a``, by the layouts of the two, and how they were made; None where these
+    do not tell, or do not agree with the shapes. Of dumps that give no shape, one side may be flat."""
+    ours, theirs = layouts
+    if a.size != b.size or ours not in PLAIN or theirs not in PLAIN or sorted(ours) != sorted(theirs):
+        return None
+    if b.ndim == 1 and a.ndim == len(ours):
+        b = b.reshape(in_order(a, ours, theirs).shape)
+    if b.ndim != len(theirs):
+        return None
+    turned = in_order(b, theirs, ours)
+    if a.ndim == 1:
+        a = a.reshape(turned.shape)
+    if a.shape != turned.shape:
+        return None
+    moved = ours != theirs and not turned.flags.c_contiguous
+    return a, turned, f"benchmark transposed {theirs} to {ours}" if moved else ""
 
 
 def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
