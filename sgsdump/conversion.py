@@ -33,6 +33,7 @@ ENDINGS = {
     "": "npy_dir",
 }
 OLD = "_old"
+SHOWN = 3
 REFUSED = "writing is refused"
 WITH_OLD = ("sigmastar_bin", "sigmastar_text")
 
@@ -143,17 +144,19 @@ def stays(record: Record, layout: str) -> bool:
 
 
 def as_float32(record: Record) -> Record:
-    """The record with the float32 values it means; text, raw bytes and complex numbers as they are."""
+    """The record with the float32 values it means; text, raw bytes, complex numbers, and integers whose true scale is
+    not known as they are."""
     tensor = record.tensor
     info = tensor.info
-    if info.dtype == FLOAT32 or not is_number(info.dtype) or is_complex(info.dtype):
+    coarse = is_integer(info.dtype) and info.quant is not None and not info.quant.exact
+    if info.dtype == FLOAT32 or not is_number(info.dtype) or is_complex(info.dtype) or coarse:
         return record
     return replace(record, tensor=Tensor(replace(info, dtype=FLOAT32), tensor.real, tensor.figures))
 
 
-def readable(records: Iterable[Record], left_out: list[str]) -> Iterator[Record]:
-    """The records, loaded, one at a time; of those that cannot be loaded the reason is put into ``left_out``. Those of
-    which only statistics are known pass as they are."""
+def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iterator[Record]:
+    """The records, loaded, one at a time; of those that cannot be loaded the name and the reason are put into
+    ``left_out``. Those of which only statistics are known pass as they are."""
     for record in records:
         if record.tensor.figures is not None:
             yield record
@@ -161,10 +164,19 @@ def readable(records: Iterable[Record], left_out: list[str]) -> Iterator[Record]
         try:
             array = record.tensor.raw()
         except SgsdumpError as error:
-            left_out.append(str(error))
+            left_out.append((record.name, str(error)))
             continue
         yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
         del array, record
+
+
+def told(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each reason of those that ``readable`` left out, with the names of the first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        names.setdefault(reason.replace(f"tensor {name!r} ", "it "), []).append(repr(name))
+    for reason, those in names.items():
+        yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
 
 
 def unwritable(records: Sequence[Record], target: Target) -> list[Record]:

@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         selected,
         stays,
         target_of,
+        told,
         unwritable,
         write,
     )
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         records = [in_layout(record, args.layout) for record in records]
     if args.dtype:
         records = list(map(as_float32, records))
+        _tell(f"tensors do not become {args.dtype}: no numbers, or of unknown true scale", _not_of(records, args.dtype))
     form: tuple[str, Any] = (dump.format, dump.variant)
     if args.layout or args.dtype or args.parse_net:
         form = ("", None)
@@ -103,11 +105,11 @@ def run(args: argparse.Namespace) -> int:
     records = [record for record in records if id(record) not in refused]
     if not records:
         raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}; try another --to")
-    left_out: list[str] = []
+    left_out: list[tuple[str, str]] = []
     stream = counted(records, "convert", "tensor", len(records))
     write(readable(stream, left_out), args.output, target)
-    for reason in left_out:
-        print(printable(f"left out: {reason}"))
+    for line in told(left_out):
+        print(printable(line))
     lacking = len(left_out) + len(refused)
     without = f"; {lacking} tensors are left out" if lacking else ""
     print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}{without}")
@@ -148,6 +150,10 @@ def _with_net(dump: Dump, path: Path | None) -> Dump:
         return dump
     net = parse_net.read(path)
     return with_scales(with_layouts(dump, net), net)
+
+
+def _not_of(records: Sequence[Record], dtype: str) -> list[Record]:
+    return [record for record in records if record.tensor.info.dtype != dtype]
 
 
 def _tell(what: str, records: Sequence[Record]) -> None:

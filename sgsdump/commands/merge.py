@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import common_form, readable, target_of, unwritable, write
+    from sgsdump.conversion import common_form, readable, target_of, told, unwritable, write
     from sgsdump.dump import Dump
     from sgsdump.errors import ValuesError
     from sgsdump.losses import losses
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
     records = [record for record in records if id(record) not in refused]
     if not records:
         raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of these dumps; try another --to")
-    left_out: list[str] = []
+    left_out: list[tuple[str, str]] = []
     write(readable(counted(records, "merge", "tensor", len(records)), left_out), args.output, target)
-    for reason in left_out:
-        print(printable(f"left out: {reason}"))
+    for line in told(left_out):
+        print(printable(line))
     lacking = len(left_out) + len(refused)
     without = f"; {lacking} tensors are left out" if lacking else ""
     print(f"{args.output}: {len(records) - len(left_out)} tensors of {len(dumps)} dumps, {target.format}{without}")

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import ENDINGS, Target, readable, target_of, unwritable, write
+    from sgsdump.conversion import ENDINGS, Target, readable, target_of, told, unwritable, write
     from sgsdump.dump import open_dump
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.losses import losses
@@ -49,13 +49,14 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"a part is one file, and {name} is a folder; give --to one of: {', '.join(endings)}")
     if args.to is None and dump.format == target.format:
         target = Target(target.format, dump.variant)
-    left_out: list[str] = []
+    left_out: list[tuple[str, str]] = []
+    refused_lines: list[str] = []
     parts = split(dump, args.pattern, endings[target.format])
     with replacing_folder(args.output) as folder:
         written = 0
         for part in counted(parts, "split", "part", len(parts)):
             refused = {id(record) for record in unwritable(part.records, target)}
-            left_out += losses([record for record in part.records if id(record) in refused], *target)
+            refused_lines += losses([record for record in part.records if id(record) in refused], *target)
             records = [record for record in part.records if id(record) not in refused]
             found = list(readable(records, left_out)) if len(records) == 1 else records
             if found:
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
                 written += 1
         if not written:
             raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")
-    for line in left_out:
-        print(printable(f"left out: {line}"))
+    for line in (*told(left_out), *(f"left out: {line}" for line in refused_lines)):
+        print(printable(line))
     print(f"{args.output}: {written} parts, {target.format}")
-    return 1 if left_out else 0
+    return 1 if left_out or refused_lines else 0
