@@ -151,7 +151,7 @@ def test_of_several_outputs_of_a_name_the_first_is_shown_and_all_are_told(capsys
     run("in.npz", "x", "[0,0,0]")
     assert capsys.readouterr().out.splitlines()[0].endswith("2 tensors have this name: #0, #2")
     run("in.npz", "#2", "[0,0,0]")
-    assert capsys.readouterr().out.splitlines()[1] == "1.0"
+    assert capsys.readouterr().out.splitlines()[1] == "1."
 
 
 def test_device_layouts_are_undone_and_integers_dequantised(dump, capsys):
