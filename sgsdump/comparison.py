@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparing.align import Given, Pair, Unpaired, align
@@ -120,7 +121,7 @@ def compare(
 
     def one(pair: Pair) -> Row | Failed:
         try:
-            as_stored = compared_as_stored(pair, vendor is not None)
+            as_stored = compared_as_stored(pair)
             a, b = ours.of(pair.sample, as_stored), theirs.of(pair.benchmark, as_stored)
             notes = [pair.note, layout_note(pair, as_stored)]
             if pair.benchmark.io == "in" and not own_inputs:
@@ -164,8 +165,9 @@ def _with_extra(row: Row, found: Measured, further: Mapping[str, Metric]) -> Row
 
 
 def _with_vendor(row: Row, found: Measured, vendor: VendorMetrics) -> Row:
-    """The row with what the vendor's tool prints."""
-    printed = vendor(*(v.array if v.to_real is None else v.to_real(v.array) for v in (found.sample, found.benchmark)))
+    """The row with what the vendor's tool prints; of two dumps, where booleans are numbers to it."""
+    sides = (v.array if v.to_real is None else v.to_real(v.array) for v in (found.sample, found.benchmark))
+    printed = vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))
     return replace(row, vendor=printed.values, vendor_message=printed.message)
 
 

@@ -8,12 +8,12 @@ from sgsdump.layout import NHWC
 from sgsdump.tensor import TensorInfo
 
 
-def compared_as_stored(pair: Pair, vendors: bool = False) -> bool:
+def compared_as_stored(pair: Pair) -> bool:
     """Whether the values of both sides are compared as they lie, padding and all: they are in one device layout and
-    shape, and the original shape of one is not known, or it is done as the ``vendors`` tools do."""
+    shape, and the original shape of one is not known. (Where it is, msaccucmp compares the logical tensors too.)"""
     ours, theirs = pair.sample.tensor.info, pair.benchmark.tensor.info
     alike = (ours.layout, ours.shape) == (theirs.layout, theirs.shape)
-    return alike and is_device(ours.layout) and (vendors or not (conversion(ours) and conversion(theirs)))
+    return alike and is_device(ours.layout) and not (conversion(ours) and conversion(theirs))
 
 
 def layouts(pair: Pair, as_stored: bool) -> tuple[str | None, str | None]:
@@ -32,9 +32,7 @@ def layout_note(pair: Pair, as_stored: bool) -> str:
     """What was done to the layouts, for the row; empty when nothing."""
     ours, theirs = pair.sample.tensor.info, pair.benchmark.tensor.info
     if as_stored:
-        known = conversion(ours) and conversion(theirs)
-        why = "as the vendor's tool does" if known else "the original shape is not known"
-        return f"both {ours.layout}, compared with their padding: {why}"
+        return f"both {ours.layout}, compared with their padding: the original shape is not known"
     return "; ".join(filter(None, [_said("sample", ours), _said("benchmark", theirs)]))
 
 

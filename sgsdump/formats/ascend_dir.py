@@ -156,4 +156,5 @@ FORMAT = Format(
     recognises,
     read,
     looks_for="operator dumps {op_type}.{op_name}.{task}.{stream}.{time}",
+    own_inputs=True,
 )

@@ -43,4 +43,4 @@ def read(path: Path) -> Dump:
     return open_operator(path, FORMAT.name)
 
 
-FORMAT = Format("ascend_dump", recognises, read)
+FORMAT = Format("ascend_dump", recognises, read, own_inputs=True)

@@ -35,4 +35,4 @@ def read(path: Path) -> Dump:
     return open_operator(path, FORMAT.name)
 
 
-FORMAT = Format("ascend_nano", recognises, read)
+FORMAT = Format("ascend_nano", recognises, read, own_inputs=True)

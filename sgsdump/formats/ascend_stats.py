@@ -36,4 +36,4 @@ def read(path: Path) -> Dump:
     return Dump(records_of(path, called, 0, name, notes), FORMAT.name, None, path, notes)
 
 
-FORMAT = Format("ascend_stats", recognises, read)
+FORMAT = Format("ascend_stats", recognises, read, own_inputs=True)
