@@ -50,6 +50,7 @@ class ToyAccelerator(Executor):
                 if tensor.data_type == onnx.TensorProto.FLOAT:
                     rounded = numpy_helper.to_array(tensor).astype(np.float16).astype(np.float32)
                     tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
+        # (The plain evaluator; what it gets wrong is put right in sgsdump/executors/reference.py.)
         # Whatever is raised here or in on_execute becomes one line, "executor toy cannot load the model: ...".
         self.program = ReferenceEvaluator(compiled)
 

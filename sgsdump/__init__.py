@@ -10,7 +10,7 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
                                                       dump a model by any executor; where two executors part
     calibration quant_level (parts: calibrating)      ranges -> fixed model; the levels L1 to L5
     simulation comparison golden (parts: comparing) distribution
-                                                      run and dump; hold two or three dumps together; values in their range
+                                                      run and dump; hold dumps together; values in a range
     inputs (parts: feeding) stats dequantise net_facts executors task_pool ir_text test_case
                                                       feeds, one-pass figures, true scales, running models, workers
     formats sidecars models passes metrics vendor_metrics

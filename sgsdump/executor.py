@@ -136,7 +136,7 @@ class Executor(ABC):
 
     def plain(self, error: Exception) -> str:
         """What the back-end says, as one line; override to name the node or to leave out noise."""
-        return one_line(error)
+        return reason_of(error)
 
     def __enter__(self) -> Executor:
         if self._state in ("new", "released"):
@@ -170,7 +170,7 @@ class Executor(ABC):
             raise ModelError(f"executor {self.name} {what}: {self.plain(error)}") from error
 
 
-def one_line(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The first line of an error's text that says something, its kind before it where the text alone would not do."""
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")
@@ -233,7 +233,7 @@ def open_executor(name: str, configs: Configs | None = None) -> Executor:
     except SgsdumpError:
         raise
     except Exception as error:
-        raise ConfigError(f"the executor {name} cannot be imported: {one_line(error)}") from error
+        raise ConfigError(f"the executor {name} cannot be imported: {reason_of(error)}") from error
     if not isinstance(executor, Executor):
         raise ConfigError(f"the executor {name} is a {type(executor).__name__}, not an sgsdump.executor.Executor")
     executor.init(configs)

@@ -118,6 +118,8 @@ class Pipeline:
         Topological indices are those of the part. What was said about inputs that it still has is kept. Raises
         ConfigError for an unknown name, ModelError where the model cannot be cut.
         """
+        for names in (input_names, output_names):
+            _check_names(names or ())
         outputs = output_names or [info.name for info in self.model.proto.graph.output]
         self.model = replace(self.model, proto=extract(self.model.proto, input_names, outputs))
         self._extracted = True
@@ -134,6 +136,7 @@ class Pipeline:
 
     def mark_outputs(self, output_names: Sequence[str] | None = None) -> None:
         """What ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
+        _check_names(output_names or ())
         chosen = self._outputs if output_names is None else by_name(self._outputs, output_names)
         self._marked = tuple(output.name for output in chosen) if output_names is None else tuple(output_names)
 
@@ -193,6 +196,7 @@ class Pipeline:
         if output_names is None:
             self.dump_full(dump_with_index)
             return
+        _check_names(output_names)
         self._dump_chosen(by_name(self._outputs, output_names), dump_with_index)
 
     def dump_range(
@@ -320,6 +324,12 @@ def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
     if isinstance(given, Model):
         return given
     return open_model(given) if isinstance(given, str | Path) else Model(given, Path("model.onnx"))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raises ConfigError for what is no list of names; one text would be read letter by letter."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
 
 
 def _class_name(executor: str | Executor) -> str:

@@ -11,6 +11,6 @@ def printable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def one_line(name: str) -> str:
+def shown(name: str) -> str:
     """A tensor's name in a table: quoted and escaped where it has line breaks or control characters."""
     return name if name.isprintable() else repr(name)

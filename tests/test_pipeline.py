@@ -454,3 +454,11 @@ def test_an_executor_that_is_missing_leaves_the_old_dump(tmp_path):
     with pytest.raises(ConfigError, match="nothing to run with"):
         pipeline(nets.branching_net(), tmp_path / "d", Missing())[0].dump_full()
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("names", ["r1", [1], ["r1", None]])
+def test_names_are_a_list_of_texts(tmp_path, names):
+    given, _ = pipeline(residual_net(), tmp_path / "dump")
+    for call in (given.dump_list, given.mark_outputs, lambda n: given.extract_subgraph(None, n)):
+        with pytest.raises(ConfigError, match="list of texts"):
+            call(names)

@@ -28,10 +28,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.terminal import printable
 
 if TYPE_CHECKING:
     from sgsdump.comparison import Comparison
@@ -165,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     said = _write_names(args.write_name_map, found, sample, benchmark) if args.write_name_map else ""
     table = reports()["sdk_table"](found, shown)
     verdict = reports()["verdict"](found, shown)
-    print(_printable((f"{table}\n{verdict}" if table else verdict) + said), end="")
+    print(printable((f"{table}\n{verdict}" if table else verdict) + said), end="")
     if not found.rows:
         raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not found.passes(given) else 0
@@ -203,7 +204,7 @@ def _run_golden(args: argparse.Namespace) -> int:
     for report, path in ((golden_csv, args.csv), (golden_json, args.json)):
         if path:
             _write(path, report.render(found))
-    print(_printable(golden_log.render(found)), end="")
+    print(printable(golden_log.render(found)), end="")
     return 0 if found.passes else 1
 
 
@@ -256,12 +257,6 @@ def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were
         file.write(text.encode("utf-8", "surrogateescape"))
-
-
-def _printable(text: str) -> str:
-    """The text with what the terminal cannot show (names in another encoding) as escapes."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _bar(stream: Iterable, total: int) -> Iterable:

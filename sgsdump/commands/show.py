@@ -82,7 +82,7 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
 def _values(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.reports import tensor_values
     from sgsdump.tensor_view import viewed
-    from sgsdump.terminal import one_line, printable
+    from sgsdump.terminal import printable, shown
 
     record, said = _find(dump, args.name)
     array, how = _array(record, args.stored)
@@ -93,7 +93,7 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         _write(args.json, tensor_values.json_document(part, record.name))
     if args.output:
         _write_npy(args.output, part)
-    print(printable(f"{one_line(record.name)}: {how}{said}"))
+    print(printable(f"{shown(record.name)}: {how}{said}"))
     print(printable(tensor_values.text(part, args.all)), end="")
     return 0
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.element import BEYOND_NUMPY, packed, packed_size, unpacked
 from sgsdump.errors import MissingExtra, ModelError
-from sgsdump.executor import Configs, Executor, one_line
+from sgsdump.executor import Configs, Executor, reason_of
 from sgsdump.external_data import external_bytes, in_one_piece
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class OpenvinoExecutor(Executor):
         telling = [line for line in lines if not re.match(NOISE, line)]
         node = re.search(r"ONNX node '<Node\((\w+)\): (.*?)>'", text)
         where = f"node {node[2]!r} ({node[1]}): " if node else ""
-        return where + telling[-1 if node else 0] if telling else one_line(error)
+        return where + telling[-1 if node else 0] if telling else reason_of(error)
 
     def _tensor(self, array: np.ndarray) -> Any:
         array = np.ascontiguousarray(array).reshape(array.shape)

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from sgsdump.errors import ModelError
-from sgsdump.executor import Configs, Executor, one_line
+from sgsdump.executor import Configs, Executor, reason_of
 from sgsdump.external_data import in_one_piece
 from sgsdump.passes.topology import called
 
@@ -79,7 +79,7 @@ class ReferenceExecutor(Executor):
             if trace.tb_frame.f_code.co_filename.endswith("reference_evaluator.py"):
                 node = getattr(trace.tb_frame.f_locals.get("node"), "onnx_node", node)
             trace = trace.tb_next
-        return f"{called(node)}: {one_line(error)}" if node is not None else one_line(error)
+        return f"{called(node)}: {reason_of(error)}" if node is not None else reason_of(error)
 
 
 def _array(name: str, value: Any) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sgsdump.errors import ConfigError, MissingExtra, ModelError
-from sgsdump.executor import Configs, Executor, one_line
+from sgsdump.executor import Configs, Executor, reason_of
 from sgsdump.external_data import in_one_piece
 from sgsdump.users_python import blaming, import_file
 
@@ -94,7 +94,7 @@ class TvmExecutor(Executor):
     def plain(self, error: Exception) -> str:
         """The importer prints the operator at fault and raises something else."""
         said = self._said.getvalue().strip().splitlines()
-        return ": ".join([*said[-1:], one_line(error)])
+        return ": ".join([*said[-1:], reason_of(error)])
 
 
 def _array(value: Any) -> np.ndarray:

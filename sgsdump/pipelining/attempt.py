@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError
-from sgsdump.executor import Configs, Executor, one_line, open_executor
+from sgsdump.executor import Configs, Executor, open_executor, reason_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,4 +69,4 @@ def attempt(
         return Failed(str(error))
     except Exception as error:
         # A plug-in may raise anything; it costs this model, not the run.
-        return Failed(f"executor {executor.name}: {one_line(error)}")
+        return Failed(f"executor {executor.name}: {reason_of(error)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgsdump.inventory import Item
-from sgsdump.terminal import one_line
+from sgsdump.terminal import shown
 
 _COLUMNS = "# io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
 _LEFT = frozenset("io name shape dtype layout scale op".split())
@@ -23,7 +23,7 @@ def render(items: Sequence[Item]) -> str:
     widths = {i: max(len(row[i]) for row in rows) for i in kept}
     lines = ["  ".join(_padded(row[i], widths[i], _COLUMNS[i]) for i in kept).rstrip() for row in rows]
     lines += [text for of, text in _LEGEND.items() if any(item.of == of for item in items)]
-    lines += [f"{one_line(item.name)}: {item.reason}" for item in items if not item.of]
+    lines += [f"{shown(item.name)}: {item.reason}" for item in items if not item.of]
     return "\n".join(lines) + "\n"
 
 
@@ -39,7 +39,7 @@ def _cells(item: Item) -> list[str]:
     return [
         f"{item.number}{mark}",
         "const" if item.constant else item.io,
-        one_line(item.name),
+        shown(item.name),
         "" if item.shape is None else "x".join(map(str, item.shape)) or "scalar",
         f"{item.dtype} ({item.quantised})" if item.quantised not in ("", item.dtype) else item.dtype,
         f"{item.layout} of {item.origin}" if item.origin else item.layout,

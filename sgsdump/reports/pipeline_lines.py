@@ -7,13 +7,13 @@ from pathlib import Path
 
 from sgsdump.bisection import Bisection, Tried
 from sgsdump.dump_info import InputEntry, OutputEntry
-from sgsdump.terminal import one_line
+from sgsdump.terminal import shown
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
     """How the random inputs were drawn, so that nobody takes them for given ones."""
     return [
-        f"input {one_line(entry.name)} is random: seed {entry.seed}, from {entry.low} to {entry.high}"
+        f"input {shown(entry.name)} is random: seed {entry.seed}, from {entry.low} to {entry.high}"
         for entry in inputs
         if not entry.use_external
     ]
@@ -23,14 +23,14 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
     """How many tensors were dumped, what was not and why, what is not finite, and where the files are."""
     dumped = [entry for entry in outputs if entry.error is None]
     lines = [
-        f"{'failed' if entry.failed else 'not dumped'}: {one_line(entry.name)}{_operator(entry)}: {entry.error}"
+        f"{'failed' if entry.failed else 'not dumped'}: {shown(entry.name)}{_operator(entry)}: {entry.error}"
         for entry in outputs
         if entry.error is not None
     ]
     for entry in dumped:
         if entry.facts and (entry.facts.has_nan or entry.facts.has_inf):
             what = " and ".join(["NaN"] * entry.facts.has_nan + ["Inf"] * entry.facts.has_inf)
-            lines.append(f"not finite: {one_line(entry.name)}: holds {what}")
+            lines.append(f"not finite: {shown(entry.name)}: holds {what}")
     failed = sum(entry.failed for entry in outputs)
     lost = len(outputs) - len(dumped) - failed
     counts = [
@@ -44,7 +44,7 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
 def tried_line(tried: Tried) -> str:
     """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value."""
     said = "not given by both" if tried.difference is None else f"{tried.difference:.3g}"
-    return f"tried {one_line(tried.name)}: {said}"
+    return f"tried {shown(tried.name)}: {said}"
 
 
 def bisection_lines(found: Bisection, threshold: float) -> list[str]:
@@ -56,7 +56,7 @@ def bisection_lines(found: Bisection, threshold: float) -> list[str]:
     node = f"node {first.node}, " if first.node else ""
     inputs = ", ".join(tried_line(each).removeprefix("tried ") for each in first.inputs) or "the model's inputs only"
     return [
-        f"first difference: {one_line(first.name)} ({node}{first.op_type}): max|difference| / max|value| is "
+        f"first difference: {shown(first.name)} ({node}{first.op_type}): max|difference| / max|value| is "
         f"{first.difference:.3g}, over {threshold:g} ({cost})",
         f"made from: {inputs}",
     ]

@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, TensorProto
 
 from sgsdump.errors import ModelError
-from sgsdump.executor import one_line
+from sgsdump.executor import reason_of
 from sgsdump.external_data import graph_tensors, in_one_piece
 from sgsdump.model import graph_inputs, weight_names
 
@@ -48,7 +48,7 @@ def to_float16(proto: onnx.ModelProto, folder: str | None = None) -> onnx.ModelP
             warnings.simplefilter("ignore")
             half = convert_float_to_float16(whole, keep_io_types=inputs, disable_shape_infer=True)
     except Exception as error:
-        raise ModelError(f"onnxruntime's converter cannot make the model float16: {one_line(error)}") from error
+        raise ModelError(f"onnxruntime's converter cannot make the model float16: {reason_of(error)}") from error
     _put_casts_in_place(half, len(proto.graph.node))
     return half
 
