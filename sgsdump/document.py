@@ -14,6 +14,8 @@ from sgsdump.errors import FormatError, MissingExtra
 from sgsdump.sidecar import printable
 
 YAML_BYTES = 4 << 20
+# PyYAML takes the square of it.
+DEEPEST = 50
 
 
 def json_of(text: str, path: Path, what: str = "") -> Any:
@@ -45,11 +47,18 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
         raise MissingExtra(f"{path} is YAML; install its library: pip install sgsdump[yaml]") from None
 
     class Plain(yaml.BaseLoader):
+        depth = 0
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not read")
-            return super().compose_node(parent, index)
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML nested more than {DEEPEST} deep{hint}")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             found: dict[str, Any] = {}

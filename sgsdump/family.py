@@ -40,9 +40,13 @@ class Family(Mapping[str, Any]):
         return len(self._members)
 
 
+LONGEST = 200
+
+
 def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    # difflib takes the product of both lengths
+    near = difflib.get_close_matches(name[:LONGEST], [n for n in known if len(n) <= LONGEST], n=3, cutoff=0.6)
     if near:
         return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
     return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""

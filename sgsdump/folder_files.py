@@ -76,7 +76,7 @@ def _walk(root: Path, ending: Endings, notes: list[str]) -> Iterator[str]:
                     if entry.is_file(follow_symlinks=False):
                         if name.endswith(ending):
                             yield name
-                    elif entry.is_symlink() and (entry.is_dir() or leads_out(Path(entry.path), root)):
+                    elif entry.is_symlink() and (leads_out(Path(entry.path), root) or entry.is_dir()):
                         notes.append(f"{name} is a link to a folder or out of this one; it is skipped")
                     elif entry.is_dir() and depth < DEPTH:
                         waiting.append((f"{name}/", depth + 1))

@@ -84,6 +84,6 @@ def _pair(bare: str, where: str) -> tuple[str, str, bool]:
 
 def _value(text: str) -> tuple[str, bool]:
     """The value without quotes and comment, and whether the next line may run on."""
-    match = re.match(r"""(?:'[^']*'|"[^"]*"|[^;])*""", text)
+    match = re.match(r"""(?:'[^']*'|"[^"]*"|[^;'"]+|['"])*""", text)
     value = match[0] if match else ""
     return re.sub(r"['\"]", "", value).strip(), len(value) == len(text)

@@ -40,7 +40,10 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """A dump whose values are read when asked for. Raises FormatError for damage and for decompression bombs."""
     data, notes = map_file(path), list[str]()
-    found = {member.name: member for member in zip_member.members(data, path)}
+    members = zip_member.members(data, path)
+    found = {member.name: member for member in members}
+    if len(found) < len(members):
+        notes.append(f"{len(members) - len(found)} members have the name of a later one, which is read")
     ours = found.pop(manifest.NAME, None)
     if ours is not None:
         entries = manifest.parse(_content(data, ours, path), f"{path}: {manifest.NAME}")

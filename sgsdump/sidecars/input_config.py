@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,7 +158,7 @@ def _names(value: Value) -> list[str]:
         names.pop()
     if not names or "" in names:
         raise ConfigError(f"{value.where}: a name is empty in {printable(value.text)}")
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ConfigError(f"{value.where}: {twice[0]!r} stands in the list twice")
     return names

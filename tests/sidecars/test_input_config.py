@@ -1,5 +1,6 @@
 """input_config.ini: every key, every form, and one clear line for everything else."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,16 @@ def test_one_line_for_every_mistake(parsed, text, message):
 def test_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
         read(tmp_path / "no.ini")
+
+
+@pytest.mark.parametrize("line", ["inputs=" + "a," * 30_000, "inputs=" + ",;" * 30_000, "inputs=" + "'\"" * 30_000])
+def test_a_line_without_end_is_refused_at_once(line, tmp_path):
+    """Names took the square of their number, a line 145 times its bytes."""
+    (tmp_path / "x.ini").write_text(f"[INPUT_CONFIG]\n{line}\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError):
+            read(tmp_path / "x.ini")
+        assert tracemalloc.get_traced_memory()[1] < 6_000_000
+    finally:
+        tracemalloc.stop()
