@@ -55,7 +55,9 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
                 raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not read")
             self.depth += 1
             if self.depth > DEEPEST:
-                raise FormatError(f"{path}:{event.start_mark.line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}")
+                raise FormatError(
+                    f"{path}:{event.start_mark.line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}"
+                )
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
