@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparing.align import Given, Pair, Unpaired, align
 from sgsdump.comparing.dataflow import with_rises
+from sgsdump.comparing.figures import by_figures, figures_row
 from sgsdump.comparing.name_map import pairs_by_map
 from sgsdump.comparing.name_sources import NameSources
 from sgsdump.comparing.one_layout import compared_as_stored, layout_note, layouts
@@ -38,12 +39,14 @@ JUMP_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result: rows in the benchmark's file order, and everything that was not compared."""
+    """The result: rows in the benchmark's file order, and everything that was not compared; and the dumps' notes."""
 
     rows: tuple[Row, ...]
     only_in_sample: tuple[Unpaired, ...]
     only_in_benchmark: tuple[Unpaired, ...]
     failed: tuple[Failed, ...]
+    sample_notes: tuple[str, ...] = ()
+    benchmark_notes: tuple[str, ...] = ()
 
     @property
     def suspects(self) -> tuple[Row, ...]:
@@ -121,6 +124,8 @@ def compare(
 
     def one(pair: Pair) -> Row | Failed:
         try:
+            if by_figures(pair):
+                return figures_row(pair, ours, theirs)
             as_stored = compared_as_stored(pair)
             a, b = ours.of(pair.sample, as_stored), theirs.of(pair.benchmark, as_stored)
             notes = [pair.note, layout_note(pair, as_stored)]
@@ -151,6 +156,8 @@ def compare(
         alignment.only_in_sample,
         alignment.only_in_benchmark,
         tuple(failed),
+        sample.notes,
+        benchmark.notes,
     )
 
 

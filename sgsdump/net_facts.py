@@ -85,7 +85,7 @@ def with_scales(dump: Dump, net: ParseNet) -> Dump:
 
 def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
     records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
-    return Dump(records, dump.format, dump.variant, dump.path)
+    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
 
 
 def _ranges(dump: Dump, net: ParseNet) -> Ranges:

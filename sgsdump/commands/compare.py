@@ -123,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
     from sgsdump.comparison import compare
     from sgsdump.dump import open_dump
+    from sgsdump.dump_notes import note_lines
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.metric import Settings
     from sgsdump.output import check_outputs
@@ -166,7 +167,9 @@ def run(args: argparse.Namespace) -> int:
     said = _write_names(args.write_name_map, found, sample, benchmark) if args.write_name_map else ""
     table = reports()["sdk_table"](found, shown)
     verdict = reports()["verdict"](found, shown)
+    notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
     print(printable((f"{table}\n{verdict}" if table else verdict) + said), end="")
+    print(printable("".join(f"{line}\n" for line in notes)), end="")
     if not found.rows:
         raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not found.passes(given) else 0
@@ -180,6 +183,7 @@ _NOT_WITH_GOLDEN = (
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
     from sgsdump.dump import open_dump
+    from sgsdump.dump_notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.golden import compare_golden
     from sgsdump.reports import golden_csv, golden_json, golden_log
@@ -189,10 +193,10 @@ def _run_golden(args: argparse.Namespace) -> int:
     for name in _NOT_WITH_GOLDEN:
         if getattr(args, name) not in (None, False, []):
             raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
+    paths = (args.sample, args.benchmark, args.golden)
+    dumps = [open_dump(path) for path in paths]
     found = compare_golden(
-        open_dump(args.sample),
-        open_dump(args.benchmark),
-        open_dump(args.golden),
+        *dumps,
         tag=10.0 if args.input_tag is None else args.input_tag,
         th1=args.th1,
         inputs=args.inputs,
@@ -205,6 +209,9 @@ def _run_golden(args: argparse.Namespace) -> int:
         if path:
             _write(path, report.render(found))
     print(printable(golden_log.render(found)), end="")
+    for path, dump in zip(paths, dumps):
+        for line in note_lines(path, dump.notes):
+            print(printable(line))
     return 0 if found.passes else 1
 
 

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
     from sgsdump.dump import open_dump
+    from sgsdump.dump_notes import note_lines
     from sgsdump.net_facts import with_layouts, with_scales
     from sgsdump.output import replacing_folder
     from sgsdump.progress import counted
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.histogram_summary import summary_lines
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.terminal import printable
 
     _refuse_folder_in_use(args.output, (args.dump, args.ranges, Path.cwd()))
     ranges = read_ranges(args.ranges)
@@ -80,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     if older:
         print(f"The older {args.output} is kept beside it, its date added to its name.")
     for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known)):
-        print(line)
+        print(printable(line))
+    for line in note_lines(args.dump, dump.notes):
+        print(printable(line))
     return 0
 
 

@@ -1,6 +1,6 @@
 """The comparison as JSON: ``rows`` (numbers in full precision), ``failed``, ``only_in_sample``, ``only_in_benchmark``,
-``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
-compared is not comparable.
+the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``, ``warn`` or
+``fail``; what failed to be compared is not comparable.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -27,6 +27,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
+        "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
             asdict(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
             for row in comparison.rows

@@ -78,6 +78,8 @@ def _label(row: Row) -> str:
 
 
 def _numbers(row: Row) -> str:
+    if row.figures:
+        return f"{_label(row)}, statistics apart by {row.error:.3g}."
     return f"{_label(row)}, COS {row.cos:f}, RMSE {row.rmse:f}."
 
 
