@@ -38,6 +38,7 @@ from sgsdump.document import json_of
 from sgsdump.dump import Dump, Record
 from sgsdump.element import KNOWN
 from sgsdump.errors import FormatError
+from sgsdump.file_start import read_start
 from sgsdump.folder_files import inside, leads_out
 from sgsdump.format import HEAD_BYTES, Format
 from sgsdump.tensor import Figures, Tensor, TensorInfo
@@ -147,8 +148,7 @@ def _one_document(path: Path) -> Path:
 
 def _data(path: Path) -> Mapping[str, Any]:
     try:
-        with open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = read_start(path, MOST_BYTES + 1)
         text = content.decode()
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None

@@ -12,6 +12,7 @@ ever, so names of more than 1000 characters are left alone.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,10 @@ def _rule(pattern: str, replacement: str, text: str) -> Rule:
             f"the name rule {printable(text)} has {'no pattern' if not pattern else 'too long a pattern'}"
         )
     try:
-        compiled = re.compile(pattern)
+        with warnings.catch_warnings():
+            # of what a pattern may mean in a later Python
+            warnings.simplefilter("ignore", FutureWarning)
+            compiled = re.compile(pattern)
         compiled.sub(replacement, "")
     except (re.error, IndexError, OverflowError, RecursionError) as error:
         raise ConfigError(f"the name rule {printable(text)} is no regular expression: {error}") from None

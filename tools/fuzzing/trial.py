@@ -127,7 +127,7 @@ def _measured(read: Callable[[Path], Any], path: Path, size: int, traced: bool) 
 
 def _timed(read: Callable[[Path], Any], path: Path, seconds: float) -> bool:
     with _alarm(seconds), warnings.catch_warnings():
-        for kind in (RuntimeWarning, UserWarning, SyntaxWarning):
+        for kind in (RuntimeWarning, UserWarning, SyntaxWarning, FutureWarning):
             warnings.simplefilter("error", kind)
         start = time.process_time()
         try:
