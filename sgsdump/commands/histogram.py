@@ -2,11 +2,13 @@
 
 Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
 tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
-An existing folder is moved aside under its date. Constants are not drawn.
+An existing folder is moved aside under its date. Constants are not drawn. Without ranges, of dumps of other devices
+say, there are no lines to draw.
 
 examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
   sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
+  sgsdump histogram atb_dump_data/data/0_4711
   sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse_net parse_net.txt
 """
 
@@ -21,8 +23,14 @@ HELP = "draw every layer's values against its calibrated range"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, binary or text")
-    parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, of any format")
+    parser.add_argument(
+        "ranges",
+        type=Path,
+        metavar="TENSOR_MIN_MAX",
+        nargs="?",
+        help="the ranges: text, JSON or pickle; may be left out",
+    )
     parser.add_argument(
         "--parse_net",
         type=Path,
@@ -48,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.terminal import printable
 
-    _refuse_folder_in_use(args.output, (args.dump, args.ranges, Path.cwd()))
-    ranges = read_ranges(args.ranges)
-    if not ranges:
+    _refuse_folder_in_use(args.output, tuple(filter(None, (args.dump, args.ranges, Path.cwd()))))
+    ranges = read_ranges(args.ranges) if args.ranges else {}
+    if args.ranges and not ranges:
         raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
     dump = open_dump(args.dump)
     if args.parse_net:
@@ -58,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         dump = with_scales(with_layouts(dump, net), net)
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)
-    if not pairs:
+    if args.ranges and not pairs:
         raise ConfigError(
             f"no layer of {args.dump} has a range in {args.ranges}; are both of the same network? "
             f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
