@@ -8,6 +8,7 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
     tuning advice repair (parts: planning)            which convolutions deserve INT16
     pipeline pipeline_job bisection (parts: pipelining)
                                                       dump a model by any executor; where two executors part
+    conversion parts inventory                        a dump into another format, in parts, as a list
     calibration quant_level (parts: calibrating)      ranges -> fixed model; the levels L1 to L5
     simulation comparison golden (parts: comparing) distribution
                                                       run and dump; hold dumps together; values in a range
@@ -16,15 +17,19 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
     formats sidecars models passes metrics vendor_metrics
                                                       the families; caffe: the importer behind models/caffe;
                                                       ascend: what the readers of Ascend's dumps share
-    fusion quant_plan padding losses manifest         what the fixed model is; what a format keeps
+    fusion quant_plan padding device_layout tensor_view
+                                                      what the fixed model is; how values lie, and views of them
+    losses manifest record_* mapped_file npy_file zip_member folder_files value_names document
+                                                      what formats share: what they keep, and files not believed
     tensor element tensor_range layout dump graph feed external_data
                                                       the core types, and the contracts:
                                                       format sidecar model graph_pass executor metric tally
                                                       vendor_metric report input_spec
-    family errors output file_name                    standard library only
+    family errors output file_name terminal csv_cells name_link
+                                                      standard library only
 
 ``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits;
-``executor_conformance`` what authors of plug-in executors test theirs with.
+``msit`` msit's helpers under their own names; ``executor_conformance`` what authors of plug-in executors test theirs with.
 
 Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``.
 """
