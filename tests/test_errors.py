@@ -16,8 +16,9 @@ def test_plain_text_stays_as_it_is():
     assert str(SgsdumpError(text)) == text == one_line(text)
 
 
-def test_a_message_is_not_longer_than_a_screen():
-    text = str(SgsdumpError("begin " + "x" * 100_000 + " end"))
+@pytest.mark.parametrize("name", ["x", "x\0"])
+def test_a_message_is_not_longer_than_a_screen(name):
+    text = str(SgsdumpError("begin x" + name * 100_000 + "x end"))
     assert text.startswith("begin x") and text.endswith("x end") and len(text) < 2000
 
 

@@ -12,7 +12,7 @@ sys.path.append(str(TOOLS))
 from fuzzing import damage, trial  # noqa: E402
 from fuzzing.seeds import Seed, all_seeds  # noqa: E402
 
-from sgsdump import Dump, Tensor  # noqa: E402
+from sgsdump import Dump, Tensor, open_dump  # noqa: E402
 from sgsdump.dump import as_records  # noqa: E402
 from sgsdump.errors import FormatError  # noqa: E402
 from sgsdump.format import formats  # noqa: E402
@@ -37,6 +37,7 @@ def test_seeds_are_whole(name, tmp_path):
     for number, seed in enumerate(SEEDS[name]):
         path = seed.put(tmp_path / str(number))
         assert trial.tried(trial.reader(name), path, 10**6, traced=False) == (True, None)
+        assert name in sidecars() or open_dump(path).format == name
 
 
 def test_a_number_is_always_the_same_file():

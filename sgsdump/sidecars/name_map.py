@@ -90,6 +90,8 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
         rows = [(number, row) for number, row in _rows(lines, mark) if any(row)]
     except csv.Error as error:
         raise FormatError(f"{path}: not valid CSV: {error}") from None
+    if not rows:
+        raise FormatError(f"{path}: no row has a name in it; {FORM}")
     order = [cell.lower() for cell in rows[0][1]]
     if sorted(order) == sorted(_SIDES):
         rows = rows[1:]

@@ -38,3 +38,9 @@ def test_anything_else_is_one_line(tmp_path, text, said):
     with pytest.raises(FormatError, match=said) as caught:
         read(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_without_names_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text(";\n")
+    with pytest.raises(FormatError, match="no row has a name"):
+        read(tmp_path / "x.csv")

@@ -25,7 +25,7 @@ from sgsdump.format import formats
 from sgsdump.sidecar import sidecars
 
 MOST_BYTES = 6000
-_MOST_FILES, _MOST_GENUINE = 12, 24
+_MOST_FILES, _MOST_GENUINE = 40, 24
 _OPERATOR = "Add.net_add.3.7.1700000000123456"
 _STATUS = "Opdebug.Node_OpDebug.3.7.1700000000123456"
 _MINDIE = [
@@ -55,6 +55,7 @@ _ARGUMENT = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], 
 _MSPROBE = {
     "task": "tensor",
     "level": "mix",
+    "dump_data_dir": "/gone/dump_tensor_data",
     "data": {
         "Functional.conv2d.0.forward": {
             "input_args": [{**_ARGUMENT, "data_name": "conv.npy"}, {"type": "int", "value": 1}, None],
@@ -185,7 +186,8 @@ def _try_written(name: str, records: list[Record], path: Path, variant: Any) -> 
     except SgsdumpError:
         return None
     files = _content(path)
-    return Seed(name, path.name, files) if sum(map(len, files.values())) <= 4 * MOST_BYTES else None
+    whole = path.is_file() or len(files) == sum(each.is_file() for each in path.rglob("*"))
+    return Seed(name, path.name, files) if whole and sum(map(len, files.values())) <= 4 * MOST_BYTES else None
 
 
 def _without_manifest(seed: Seed) -> Iterator[Seed]:
@@ -345,7 +347,7 @@ def _reads(read: Callable[[Path], Any], path: Path) -> bool:
 def _content(path: Path) -> dict[str, bytes]:
     if path.is_file():
         return {"": path.read_bytes()} if path.stat().st_size <= 4 * MOST_BYTES else {}
-    small = (p for p in sorted(path.rglob("*")) if p.is_file() and p.stat().st_size <= MOST_BYTES)
+    small = (p for p in sorted(path.rglob("*")) if p.is_file() and p.stat().st_size <= 4 * MOST_BYTES)
     return {str(p.relative_to(path)): p.read_bytes() for p in _first(small)}
 
 
