@@ -28,8 +28,8 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
     family errors output file_name terminal csv_cells name_link
                                                       standard library only
 
-``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits;
-``msit`` msit's helpers under their own names; ``executor_conformance`` what authors of plug-in executors test theirs with.
+``sdk`` is what only the SDK's own commands (``tools/``) need; ``samples`` the demo's net and digits; ``msit`` msit's
+helpers under their own names; ``executor_conformance`` what authors of plug-in executors test theirs with.
 
 Public names, kept stable: ``open_dump``, ``save_dump``, ``Dump``, ``Tensor``, ``compare``.
 """
