@@ -42,6 +42,9 @@ def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
     mine, golden = _figures(pair.sample, ours), _figures(pair.benchmark, theirs)
     errors = relative_errors(mine, golden)
     if not errors:
+        for record in (pair.sample, pair.benchmark):
+            if record.tensor.figures == Figures():
+                record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
     told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.figures is not None]
