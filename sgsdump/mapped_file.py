@@ -7,7 +7,10 @@ again is a matter of the system's file cache.
 
 from __future__ import annotations
 
+import errno
+import io
 import mmap
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -26,11 +29,20 @@ _FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels b
 _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
 
 
+class MappedFile(mmap.mmap):
+    """A mapping that knows its file: where it is, and as which it was opened."""
+
+    path: Path
+    identity: tuple[int, ...]
+
+
 def map_file(path: Path) -> mmap.mmap:
     """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
     try:
         with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+            data.path, data.identity = Path(path).absolute(), _identity(file)
+            return data
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {path}: {error}") from None
 
@@ -51,17 +63,55 @@ def loader(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> Callabl
 
 
 def write(file: IO[bytes], array: np.ndarray) -> None:
-    """Write the bytes of a C-contiguous array, a piece at a time. Of a view of a mapped file, the pages of each piece
-    are filled in one go (a third faster than one by one), and let go when it is written, so that memory holds one piece
-    of a tensor of any size."""
+    """Write the bytes of a C-contiguous array. Of a view of a mapped file the system copies them from file to file,
+    without a process's memory between, in the time of a plain copy. Where it cannot, they are written a piece at a
+    time: the pages of each are filled in one go (a third faster than one by one) and let go when it is written, so that
+    memory holds one piece of a tensor of any size."""
     flat = array.reshape(-1).view(np.uint8)
     data = _mapping(array) if flat.nbytes > _FEW else None
     first = flat.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data if data is not None else 0
+    if isinstance(data, MappedFile) and _sent(file, data, first, flat.nbytes):
+        return
     for start in range(0, flat.nbytes, _PIECE):
         piece = flat[start : start + _PIECE]
         _advise(data, _FILL, first + start, piece.nbytes)
         file.write(piece.data)
         _advise(data, _LET_GO, first + start, piece.nbytes)
+
+
+def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
+    """Have the system append a part of the mapped file to ``file``; False when nothing was written because it cannot.
+
+    The mapped file is opened again by its name: one that stays open for each file of a folder would be too many.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        with open(data.path, "rb") as source:
+            if _identity(source) != data.identity:
+                return False
+            file.flush()
+            left = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
+            if left == size:
+                return False
+            while left:
+                sent = os.sendfile(file.fileno(), source.fileno(), offset + size - left, left)
+                if not sent:
+                    raise OSError(f"{data.path} became shorter while it was read")
+                left -= sent
+            return True
+    except (FileNotFoundError, io.UnsupportedOperation, AttributeError):
+        return False
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EACCES):
+            return False
+        raise
+
+
+def _identity(file: IO[bytes]) -> tuple[int, ...]:
+    """What tells that an opened file is the one it was."""
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,23 @@ def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int,
         file.write(b"end")
     assert (tmp_path / "copy").read_bytes() == b"head" + values[offset : offset + size] + b"end"
     assert found[:3].tobytes() == values[offset : offset + size][:3]
+
+
+@pytest.mark.parametrize("change", ["replaced", "gone", "nothing", "a file without a number"])
+def test_what_was_mapped_is_written_whatever_became_of_the_name(change: str, tmp_path: Path) -> None:
+    path, values = tmp_path / "values", np.random.default_rng(1).bytes(2**18)
+    path.write_bytes(values)
+    found = view(map_file(path), np.dtype(np.uint8), 2**17, 5)
+    if change == "replaced":
+        (tmp_path / "other").write_bytes(bytes(2**18))
+        (tmp_path / "other").replace(path)
+    elif change == "gone":
+        path.unlink()
+    target = io.BytesIO() if change == "a file without a number" else open(tmp_path / "copy", "w+b")  # noqa: SIM115
+    with target as file:
+        mapped_file.write(file, found)
+        file.seek(0)
+        assert file.read() == values[5 : 5 + 2**17]
 
 
 @pytest.mark.parametrize("dtype", ["bool", "<f4", "int4", "bfloat16", "complex64"])
