@@ -49,15 +49,20 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
     class Plain(yaml.BaseLoader):
         depth = 0
 
+        def check_depth(self, depth: int, line: int) -> None:
+            if depth > DEEPEST:
+                raise FormatError(f"{path}:{line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}")
+
+        def fetch_flow_collection_start(self, token: Any) -> None:
+            self.check_depth(self.flow_level, self.line)
+            super().fetch_flow_collection_start(token)
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                 raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not read")
             self.depth += 1
-            if self.depth > DEEPEST:
-                raise FormatError(
-                    f"{path}:{event.start_mark.line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}"
-                )
+            self.check_depth(self.depth, event.start_mark.line)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node

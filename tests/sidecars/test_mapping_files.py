@@ -217,3 +217,11 @@ def test_bad_rules_are_one_line(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(FormatError, match=":2:"):
         name_rules.read(written(tmp_path, "\n" + text.replace("=", " -> ") + "\n"))
+
+
+@pytest.mark.parametrize("deep", ["[", "{", "- ", "a: {b: ", "? "])
+def test_deep_yaml_is_refused_at_once(deep, tmp_path):
+    """It took the square of its depth."""
+    (tmp_path / "x").write_text("a:\n " + deep * 50_000)
+    with pytest.raises(FormatError, match="not valid YAML"):
+        layer_mapping.read(tmp_path / "x")
