@@ -27,6 +27,8 @@ MAGIC = b"\x93NUMPY"
 HEADER_BYTES = 10_000
 HEAD_BYTES = HEADER_BYTES + 12
 _USUAL_BYTES = 512
+# Without its padding; 32 dimensions need less. numpy's parser takes the square of it.
+_MOST_TEXT = 1000
 _KINDS = "biufcSUV"
 _MOST_RANK, _MOST_BYTES = 32, 2**60
 _READ_BYTES = 2**20
@@ -76,12 +78,15 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
 
 @lru_cache(maxsize=1024)
 def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
-    read = npy.read_array_header_1_0 if head[6] == 1 else npy.read_array_header_2_0
+    read, known = (npy.read_array_header_1_0, 10) if head[6] == 1 else (npy.read_array_header_2_0, 12)
+    text = head[known:].rstrip(b" \n")
+    if len(text) > _MOST_TEXT:
+        raise FormatError(f"has a .npy header of {len(text)} characters, more than plain numbers need")
     try:
         with warnings.catch_warnings():
             # that Python 2 wrote it, so that its numbers end in L; what Python thinks of a hostile one
             warnings.simplefilter("ignore")
-            shape, fortran, dtype = read(io.BytesIO(head[8:]), HEADER_BYTES)
+            shape, fortran, dtype = read(io.BytesIO(len(text).to_bytes(known - 8, "little") + text), HEADER_BYTES)
     except Exception as error:
         # What numpy's parser raises for a hostile header is open-ended.
         raise FormatError(f"has a damaged .npy header ({' '.join(str(error).split())[:80]})") from None

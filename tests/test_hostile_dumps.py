@@ -218,6 +218,7 @@ HUGE = {
     "npy_long": _npy("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",), }\n"),
     "npy_text": _npy("{'descr': '<U999999999', 'fortran_order': False, 'shape': (1,), }\n"),
     "npy_deep": _npy("(" * 9000 + ")" * 900),
+    "npy_blanks": _npy("{'descr': '<i99999999999', 'fortran_order': False, 'shape': (16,), }" + " " * 9000 + "0\0"),
     "npy_header": b"\x93NUMPY\2\0\xff\xff\xff\xff{",
     "safetensors": struct.pack("<Q", 2**63) + b'{"x":{}}',
     "safetensors_4g": struct.pack("<Q", 2**32 - 1) + b'{"x":{}}',
