@@ -25,8 +25,27 @@ examples:
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """Takes options anywhere among the positional arguments, so that ``show DUMP --stored NAME`` reads as it looks.
+
+    argparse of Python before 3.13 gives up on an optional positional argument once it met an option behind the first.
+    """
+
+    _again = False
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        found, left = super().parse_known_args(args, namespace)
+        if not left or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
+            return found, left
+        self._again = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._again = False
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sgsdump", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"sgsdump {__version__}")

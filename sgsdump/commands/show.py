@@ -1,10 +1,10 @@
 """List what is in a dump, or print the values of one tensor.
 
 The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and the
-counts of NaN, +Inf and -Inf. Values are the real ones, a device's layout undone where the original shape is known;
---stored shows them as they lie in the file. NAME is a tensor's name, or #3 for the fourth line of the list.
-OPERATIONS take a part of it, [0:2,3], or put its axes in another order, (0,2,3,1); ; between several.
-Exit status 1 when a tensor of the list is damaged.
+counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout undone
+where the original shape is known; --stored shows them as they lie in the file. Of an overflow status, the fields are
+shown. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its
+axes in another order, (0,2,3,1); ; between several. Exit status 1 when a tensor of the list is damaged.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
@@ -17,8 +17,11 @@ examples:
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,9 +74,10 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
         _write(args.csv, inventory_csv.render(items))
     if args.json:
         _write(args.json, inventory_json.render(items, dump.notes))
-    print(printable(inventory_table.render(items)), end="")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(printable(inventory_table.render(items, width)), end="")
     among = f" of {len(dump.records)}" if args.select else ""
-    print(f"{len(items)}{among} tensors, {dump.format}")
+    print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     for note in dump.notes:
         print(printable(f"note: {note}"))
     return 1 if any(item.damaged for item in items) else 0
@@ -85,6 +89,15 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.terminal import printable, shown
 
     record, said = _find(dump, args.name)
+    of_bytes = args.stored or args.part or args.operations or args.output or args.csv
+    status = None if of_bytes else _status(record)
+    if status is not None:
+        text = json.dumps(status, indent=4) + "\n"
+        if args.json:
+            _write(args.json, text)
+        print(printable(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{said}"))
+        print(text, end="")
+        return 0
     array, how = _array(record, args.stored)
     part = viewed(array, args.part or args.operations or "")
     if args.csv:
@@ -96,6 +109,19 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
     print(printable(f"{shown(record.name)}: {how}{said}"))
     print(printable(tensor_values.text(part, args.all)), end="")
     return 0
+
+
+def _status(record: Record) -> dict[str, Any] | None:
+    """What an overflow status says, as the vendor's own JSON has it; None for any other tensor, or a damaged one."""
+    from sgsdump.ascend import overflow
+    from sgsdump.errors import SgsdumpError
+
+    if not overflow.is_status(record.tensor):
+        return None
+    try:
+        return overflow.status_of(record.tensor)
+    except SgsdumpError:
+        return None
 
 
 def _find(dump: Dump, name: str) -> tuple[Record, str]:

@@ -118,7 +118,12 @@ def _newest(sources: Iterable[Source], notes: list[str]) -> list[Source]:
             older.append(before.path.name)
         taken[key] = source
     if older:
-        notes.append(f"{len(older)} older files of the same operators are left out: {', '.join(older[:SHOWN])}")
+        older_files = (
+            "1 older file of the same operator is"
+            if len(older) == 1
+            else f"{len(older)} older files of the same operators are"
+        )
+        notes.append(f"{older_files} left out: {', '.join(older[:SHOWN])}")
     return sorted(taken.values(), key=lambda s: (s.called.time, s.called.task, s.path.name))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sgsdump.inventory import Item
 from sgsdump.terminal import shown
@@ -15,25 +16,53 @@ _LEGEND = {
     "padded": "p: figures with the padding of a device's layout, whose original shape the dump does not tell",
     "dump": "d: figures as the run dumped them, without values",
 }
+_NAME, _OP = _COLUMNS.index("name"), _COLUMNS.index("op")
+_SHORTEST = 20
+_FITTED = "made to fit: #0 will do for the first name, --csv has all of every line"
 
 
-def render(items: Sequence[Item]) -> str:
-    rows = [_COLUMNS, *map(_cells, items)]
+def render(items: Sequence[Item], width: int | None = None) -> str:
+    """The table. On a terminal of fewer columns than it needs, ``width``, it has no operator types and original shapes,
+    figures of four digits, and names without their middles."""
+    rows, gap = _table(items, 6), "  "
     kept = [i for i, title in enumerate(_COLUMNS) if title in ("#", "name") or any(row[i] for row in rows[1:])]
+    fits = width is None or _wide(rows, kept, gap) <= width
+    if width is not None and not fits:
+        gap, kept = " ", [i for i in kept if i != _OP]
+        rows = _table([replace(item, origin="") for item in items], 4)
+        room = max(_SHORTEST, width - _wide(rows, kept, gap) + max(len(row[_NAME]) for row in rows))
+        rows = [[*row[:_NAME], _shortened(row[_NAME], room), *row[_NAME + 1 :]] for row in rows]
     widths = {i: max(len(row[i]) for row in rows) for i in kept}
-    lines = ["  ".join(_padded(row[i], widths[i], _COLUMNS[i]) for i in kept).rstrip() for row in rows]
+    lines = [gap.join(_padded(row[i], widths[i], _COLUMNS[i]) for i in kept).rstrip() for row in rows]
+    lines += [] if fits else [_FITTED]
     lines += [text for of, text in _LEGEND.items() if any(item.of == of for item in items)]
     lines += [f"{shown(item.name)}: {item.reason}" for item in items if not item.of]
     return "\n".join(lines) + "\n"
+
+
+def _table(items: Sequence[Item], digits: int) -> list[list[str]]:
+    return [_COLUMNS, *(_cells(item, digits) for item in items)]
+
+
+def _wide(rows: Sequence[Sequence[str]], kept: Sequence[int], gap: str) -> int:
+    return sum(max(len(row[i]) for row in rows) for i in kept) + len(gap) * (len(kept) - 1)
+
+
+def _shortened(name: str, room: int) -> str:
+    """A name without its middle; its end, which tells most names apart, is the larger part of what is left."""
+    if len(name) <= room:
+        return name
+    head = room // 3
+    return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
 
 
 def _padded(cell: str, width: int, title: str) -> str:
     return cell.ljust(width) if title in _LEFT else cell.rjust(width)
 
 
-def _cells(item: Item) -> list[str]:
+def _cells(item: Item, digits: int) -> list[str]:
     figures = item.figures
-    numbers = [_number(value) for value in (figures.min, figures.max, figures.mean, figures.l2norm)]
+    numbers = [_number(value, digits) for value in (figures.min, figures.max, figures.mean, figures.l2norm)]
     mark = _MARKS.get(item.of, "")
     counts = (figures.nan, figures.positive_inf, figures.negative_inf)
     return [
@@ -51,5 +80,5 @@ def _cells(item: Item) -> list[str]:
     ]
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}g}"

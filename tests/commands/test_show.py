@@ -3,14 +3,19 @@
 import argparse
 import csv
 import json
+import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sgsdump.cli import main
 from sgsdump.commands import show
 from sgsdump.device_layout import to_device
 from sgsdump.dump import Record, open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError
+from sgsdump.inventory import inventory
+from sgsdump.reports import inventory_table
 from sgsdump.stats import merged, summarise
 from sgsdump.tensor import Origin, Quant, Tensor
 from sgsdump.tensor_view import viewed
@@ -249,3 +254,43 @@ def test_genuine_dumps_are_listed(shared, capsys):
     assert "41 tensors, sigmastar_bin" in capsys.readouterr().out
     assert run(shared / "ascend" / "atb_dump_tree") == 0
     assert "d: figures as the run dumped them" in capsys.readouterr().out
+
+
+def test_options_stand_anywhere_among_the_words(dump, capsys):
+    assert main(["show", dump, "exact", "[0]"]) == 0
+    plain = capsys.readouterr().out
+    assert main(["show", dump, "--all", "exact", "[0]"]) == 0
+    assert capsys.readouterr().out == plain
+    assert main(["show", dump, "exact", "-o", "part.npy", "[0]"]) == 0
+    assert capsys.readouterr().out == plain and np.load("part.npy").tolist() == [0, 1]
+    assert main(["show", dump, "--stored", "exact"]) == 0
+    assert "[[128 130]" in capsys.readouterr().out
+
+
+def test_an_overflow_status_is_shown_in_words(capsys):
+    fields = [1, 2, 17, 0, 65535, 65535, 0x1000, 0x2000, 3, 5, 8]
+    status = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, *fields)
+    tensor = Tensor.of("status", np.frombuffer(status, np.uint8), op_type="Opdebug")
+    damaged = Tensor.of("damaged", np.zeros(7, np.uint8), op_type="Opdebug")
+    save_dump([tensor, damaged], "overflow.npz", "npz")
+    run("overflow.npz", "status", "--json", "status.json")
+    told = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert told == json.loads(Path("status.json").read_text())
+    assert told["acc_list"]["data"]["task_id"] == 17 and told["acc_list"]["data"]["pc_start"] == "0x1000"
+    run("overflow.npz", "status", "[0:4]", "--stored")
+    assert capsys.readouterr().out.endswith("[90 90 90 90]\n")
+    run("overflow.npz", "damaged")
+    assert capsys.readouterr().out.endswith("[0 0 0 0 0 0 0]\n")
+
+
+def test_a_narrow_terminal_gets_a_narrow_list():
+    long = "layers/encoder/0/attention/query/matmul/"
+    records = [
+        Record("out", 0, n, "MatMul", Tensor.of(f"{long}{n}", np.full(3, 1 / 3), op_type="MatMul")) for n in range(3)
+    ]
+    items = list(inventory(enumerate(records)))
+    whole, narrow = inventory_table.render(items), inventory_table.render(items, 80)
+    assert inventory_table.render(items, 200) == whole and f"{long}0" in whole and "MatMul" in whole
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert all(f"…query/matmul/{n} " in narrow or f"matmul/{n} " in narrow for n in range(3))
+    assert "#0 will do" in narrow and "#0 will do" not in whole
