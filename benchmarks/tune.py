@@ -4,7 +4,7 @@
     INT8 model, then raised together in the order of gain per byte, each step verified;
 (b) plain greedy over ``PlanTrial``: each step tries every convolution that still fits and keeps the best.
 
-Each is stopped at ten times the seconds of ours; its error is then that of the best plan it has verified. Each plan is
+Each is stopped at ten times the seconds of ours (twice with --short); its error is then that of the best plan it has verified. Each plan is
 judged twice: by the error its own way works with (ours looks at the logits, the others at the outputs; (a) runs the
 graphs that onnxruntime makes), and by the error of the same plan in tune.
 With the model's own pictures a table of plans is printed too, calibrated and tuned on 24 photographs, judged on 10
@@ -46,7 +46,7 @@ from sgsdump.tuning import Found, Sizes, search_rates
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATE = 0.55
-TIMES = 10
+TIMES, TIMES_SHORT = 10, 2
 TABLE_RATES = (0.505, 0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.85, 0.95)
 
 
@@ -257,21 +257,21 @@ def main() -> None:
     data = Path(words[0]) if words else Path(__file__).resolve().parents[2] / "shared" / "data"
     if not (data / MODEL).is_file():
         sys.exit(f"there is no {data / MODEL}; give the folder that holds it")
-    bench = Bench(data, 2 if short else 10)
+    bench, times = Bench(data, 2 if short else 10), TIMES_SHORT if short else TIMES
     setup = bench.setup()
     print(f"{len(setup.sizes.domains)} domains, {len(bench.tuned_on)} pictures, rate {RATE}")
     print("                                   seconds   plans  s a plan  its own error  error in tune")
 
     def line(name: str, found: Outcome) -> None:
         setup.pool.measure([found.plan])
-        end = "" if found.whole else f"  stopped at {TIMES} times ours"
+        end = "" if found.whole else f"  stopped at {times} times ours"
         print(f"  {name:32}{found.seconds:8.1f}{found.plans:8}{found.seconds / found.plans:10.3f}{found.error:15.5f}"
               f"{setup.pool.error(found.plan):15.5f}{end}", flush=True)  # fmt: skip
 
     mine = ours(bench)
     line("sgsdump tune", mine)
-    line("(a) quantize_static", requantise(bench, TIMES * mine.seconds))
-    line("(b) plain greedy", greedy(bench, TIMES * mine.seconds))
+    line("(a) quantize_static", requantise(bench, times * mine.seconds))
+    line("(b) plain greedy", greedy(bench, times * mine.seconds))
     if not short:
         print(table(bench), end="")
 
