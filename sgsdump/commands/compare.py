@@ -157,9 +157,11 @@ def run(args: argparse.Namespace) -> int:
         progress=_bar,
     )
     if not found.rows and not found.failed:
+        unclear = [one for one in found.only_in_benchmark if one.reason.startswith("ambiguous")]
+        said = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
         raise ValuesError(
             f"no layer in common: {args.sample} has {len(sample)} outputs, {args.benchmark} has {len(benchmark)}, "
-            f"and no name agrees; are they dumps of one model?"
+            f"and no name agrees{said}"
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:

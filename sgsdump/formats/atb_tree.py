@@ -5,8 +5,8 @@ operator's may be opened; so ``data/0_4711/1`` is one execution alone.
 A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
 operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
 after. An alias has the values of the file it names, within the same execution, and its own shape and type. Of tensors
-that are in ``statistic.csv`` only, the figures are known. What is odd stands in the dump's notes: files that cannot be
-read, aliases that lead nowhere, rows without file and files without row.
+that are in ``statistic.csv`` only, the figures are known; such a file may be opened alone. What is odd stands in the
+dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
 
 Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
 read from; and beside them ``sgsdump.json`` (``sgsdump.manifest``), which keeps what such a file cannot hold.
@@ -49,7 +49,9 @@ class Paths:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return path.is_dir() and has_file(path, (ENDING, atb_statistic.NAME), _is_of_a_tree)
+    if not path.is_dir():
+        return head.startswith(atb_statistic.HEADER.encode())
+    return has_file(path, (ENDING, atb_statistic.NAME), _is_of_a_tree)
 
 
 def _is_of_a_tree(path: Path) -> bool:
@@ -59,6 +61,9 @@ def _is_of_a_tree(path: Path) -> bool:
 def read(path: Path) -> Dump:
     """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
     notes: list[str] = []
+    if not path.is_dir():
+        records, variant = _theirs(path.parent, [], [path.name], notes)
+        return Dump(records, FORMAT.name, variant, path, notes)
     found = sorted(files_below(path, (ENDING, atb_statistic.NAME), notes))
     files = [name for name in found if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
     tables = [name for name in found if not name.endswith(ENDING)]

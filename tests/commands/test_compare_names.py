@@ -81,3 +81,12 @@ def test_what_cannot_be_is_one_line(
     assert main(["compare", dumped(tmp_path / "a.npz", "a"), dumped(tmp_path / "b.npz", "a"), *options]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_an_ambiguous_name_is_reported_where_nothing_else_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = dumped(tmp_path / "s.npz", "a1", "a2"), dumped(tmp_path / "b.npz", "a")
+    assert main(["compare", ours, theirs, "--name-rule", r"\d="]) == 2
+    said = capsys.readouterr().err
+    assert "no layer in common" in said and "a: ambiguous: rule \\d= would pair it with 'a1', 'a2'" in said

@@ -383,3 +383,16 @@ def test_statistics_come_back(trees: Path, tmp_path: Path) -> None:
     assert [(r.name, r.tensor.info, r.tensor.figures) for r in again.records] == [
         (r.name, r.tensor.info, r.tensor.figures) for r in records
     ]
+
+
+def test_the_table_of_statistics_may_be_opened_alone(trees: Path, tmp_path: Path) -> None:
+    folder = trees / "stats/atb_dump_data/data/0_4711/0"
+    table = Path(shutil.copy(folder / "statistic.csv", tmp_path / "renamed.csv"))
+    alone, whole = open_dump(table), open_dump(folder)
+    assert alone.format == "atb_tree" and len(alone.records) == 19
+    assert [(r.name, r.io, r.tensor.figures) for r in alone.records] == [
+        (r.name, r.io, r.tensor.figures) for r in whole.records
+    ]
+    table.write_bytes(table.read_bytes()[:170])
+    with pytest.raises(FormatError, match="1 rows that are not understood"):
+        open_dump(table)
