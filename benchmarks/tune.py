@@ -4,9 +4,9 @@
     INT8 model, then raised together in the order of gain per byte, each step verified;
 (b) plain greedy over ``PlanTrial``: each step tries every convolution that still fits and keeps the best.
 
-Each is stopped at ten times the seconds of ours (twice with --short); its error is then that of the best plan it has verified. Each plan is
-judged twice: by the error its own way works with (ours looks at the logits, the others at the outputs; (a) runs the
-graphs that onnxruntime makes), and by the error of the same plan in tune.
+Each is stopped at ten times the seconds of ours (twice with --short); its error is then that of the best plan it has
+verified. Each plan is judged twice: by the error its own way works with (ours looks at the logits, the others at the
+outputs; (a) runs the graphs that onnxruntime makes), and by the error of the same plan in tune.
 With the model's own pictures a table of plans is printed too, calibrated and tuned on 24 photographs, judged on 10
 pictures with faces.
 
