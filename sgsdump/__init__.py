@@ -19,8 +19,7 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
                                                       ascend: what the readers of Ascend's dumps share
     fusion quant_plan padding device_layout tensor_view
                                                       what the fixed model is; how values lie, and views of them
-    losses manifest record_* mapped_file npy_file zip_member folder_files value_names document
-                                                      what formats share: what they keep, and files not believed
+    losses dump_info document (parts: storing)        what formats keep and share; files that are not believed
     tensor element tensor_range layout dump graph feed external_data
                                                       the core types, and the contracts:
                                                       format sidecar model graph_pass executor metric tally

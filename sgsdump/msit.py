@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump import npy_file
 from sgsdump.dump import open_dump
 from sgsdump.element import KNOWN, carried, name_of, packed
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
-from sgsdump.folder_files import files_below, in_order
 from sgsdump.output import make_folder, replacing
+from sgsdump.storing import npy_file
+from sgsdump.storing.folder_files import files_below, in_order
 from sgsdump.tensor import Tensor
 
 __all__ = [

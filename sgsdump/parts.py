@@ -11,8 +11,8 @@ from typing import NamedTuple
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.file_name import Taken
+from sgsdump.storing.value_names import file_stem
 from sgsdump.tensor import Tensor
-from sgsdump.value_names import file_stem
 
 REST = "rest"
 _SHOWN = 3

@@ -27,7 +27,7 @@ from sgsdump.ascend.coding import CODINGS, RAW, Coding, loader
 from sgsdump.ascend.ge_types import layout_of
 from sgsdump.element import carried, name_of, packed
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.npy_file import in_shape
+from sgsdump.storing.npy_file import in_shape
 from sgsdump.tensor import Figures, Tensor, TensorInfo
 
 _FIRST_BYTES = 4096

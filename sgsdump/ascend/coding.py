@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.ascend import hifloat8
 from sgsdump.element import KNOWN, unpacked
 from sgsdump.errors import FormatError
-from sgsdump.mapped_file import map_file, view
+from sgsdump.storing.mapped_file import map_file, view
 
 Decode = Callable[[np.ndarray, int], np.ndarray]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump import npy_file
 from sgsdump.element import name_of
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.folder_files import inside, leads_out
+from sgsdump.storing import npy_file
+from sgsdump.storing.folder_files import inside, leads_out
 from sgsdump.tensor import Figures, Tensor, TensorInfo
 
 FOLDER = "dump_tensor_data"

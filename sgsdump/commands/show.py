@@ -173,8 +173,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_npy(path: Path, array: np.ndarray) -> None:
-    from sgsdump.npy_file import write
     from sgsdump.output import replacing
+    from sgsdump.storing.npy_file import write
 
     with replacing(path) as file:
         write(file, array)

@@ -12,7 +12,7 @@ from sgsdump.metric import Sums
 from sgsdump.metrics.cos import cos
 from sgsdump.metrics.mse import mse
 from sgsdump.metrics.rmse import rmse
-from sgsdump.record_header import word_of
+from sgsdump.storing.record_header import word_of
 from sgsdump.tensor import TensorInfo
 
 

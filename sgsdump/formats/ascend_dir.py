@@ -29,8 +29,8 @@ from sgsdump.ascend.statistics_csv import ENDING
 from sgsdump.ascend.statistics_csv import records_of as records_of_statistics
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError
-from sgsdump.folder_files import files_below, in_order
 from sgsdump.format import Format
+from sgsdump.storing.folder_files import files_below, in_order
 
 SHOWN = 3
 

@@ -9,7 +9,7 @@ that are in ``statistic.csv`` only, the figures are known; such a file may be op
 dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
 
 Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
-read from; and beside them ``sgsdump.json`` (``sgsdump.manifest``), which keeps what such a file cannot hold.
+read from; and beside them ``sgsdump.json`` (``storing/manifest``), which keeps what such a file cannot hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump import manifest, npy_file
 from sgsdump.ascend import atb_alias, atb_place, atb_statistic, atb_survey, atb_tensor
 from sgsdump.ascend.atb_place import ENDING, Run
 from sgsdump.ascend.atb_statistic import Row
@@ -30,11 +29,12 @@ from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.file_start import read_start
-from sgsdump.folder_files import files_below, has_file, leads_out
 from sgsdump.format import Format, Lost
 from sgsdump.output import make_folder, replacing_folder
+from sgsdump.storing import manifest, npy_file
+from sgsdump.storing.folder_files import files_below, has_file, leads_out
+from sgsdump.storing.value_names import file_stem
 from sgsdump.tensor import Tensor, TensorInfo
-from sgsdump.value_names import file_stem
 
 _RUN = "0_0/0"
 _NO_TENSOR = "kernel_tilingdata.bin"

@@ -13,15 +13,16 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from sgsdump import dump_info, manifest, npy_file
+from sgsdump import dump_info
 from sgsdump.dump import Dump, Record
 from sgsdump.dump_info import DATE, INPUTS, JSON_NAME, OUTPUTS, DumpInfo, InputEntry, OutputEntry, TensorFacts
 from sgsdump.element import KNOWN, is_complex, name_of
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
-from sgsdump.folder_files import files_below, inside
 from sgsdump.format import Format
 from sgsdump.output import replacing_folder
+from sgsdump.storing import manifest, npy_file
+from sgsdump.storing.folder_files import files_below, inside
 from sgsdump.tensor import Tensor, TensorInfo
 
 ENDING = ".npy"

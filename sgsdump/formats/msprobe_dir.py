@@ -39,8 +39,8 @@ from sgsdump.dump import Dump, Record
 from sgsdump.element import KNOWN
 from sgsdump.errors import FormatError
 from sgsdump.file_start import read_start
-from sgsdump.folder_files import inside, leads_out
 from sgsdump.format import HEAD_BYTES, Format
+from sgsdump.storing.folder_files import inside, leads_out
 from sgsdump.tensor import Figures, Tensor, TensorInfo
 
 NAMES = ("dump.json", "debug.json")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sgsdump.dump import Dump, Record
 from sgsdump.format import Format
-from sgsdump.npy_file import MAGIC, plain_tensor
+from sgsdump.storing.npy_file import MAGIC, plain_tensor
 
 
 def recognises(path: Path, head: bytes) -> bool:

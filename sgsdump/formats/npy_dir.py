@@ -1,6 +1,6 @@
 """A folder of .npy files.
 
-Ours, when ``sgsdump.json`` is in it (``sgsdump.manifest``, whose ``values`` are names of files beside it): it holds
+Ours, when ``sgsdump.json`` is in it (``storing/manifest``, whose ``values`` are names of files beside it): it holds
 everything a dump can say. Types beyond numpy lie in the files as their bits; the manifest names them.
 
 Any other: every .npy file below the folder, at any depth, is an output tensor named by its path below the folder
@@ -15,15 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump import manifest, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.file_start import read_start
-from sgsdump.folder_files import files_below, has_file, in_order, inside
 from sgsdump.format import Format
 from sgsdump.output import replacing_folder
-from sgsdump.value_names import file_stem
+from sgsdump.storing import manifest, npy_file
+from sgsdump.storing.folder_files import files_below, has_file, in_order, inside
+from sgsdump.storing.value_names import file_stem
 
 ENDING = ".npy"
 

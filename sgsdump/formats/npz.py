@@ -1,6 +1,6 @@
 """numpy's .npz: a zip archive of .npy files.
 
-Ours has ``sgsdump.json`` as its last member (``sgsdump.manifest``, whose ``values`` are names of members) and holds
+Ours has ``sgsdump.json`` as its last member (``storing/manifest``, whose ``values`` are names of members) and holds
 everything a dump can say; numpy.load reads it too. In any other archive every .npy member is an output tensor named by
 the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
 deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for.
@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump import manifest, npy_file, zip_member
 from sgsdump.dump import Dump, Record
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.format import Format
-from sgsdump.mapped_file import map_file, view
 from sgsdump.output import replacing
+from sgsdump.storing import manifest, npy_file, zip_member
+from sgsdump.storing.mapped_file import map_file, view
+from sgsdump.storing.value_names import label
+from sgsdump.storing.zip_member import Member
 from sgsdump.tensor import Tensor, TensorInfo
-from sgsdump.value_names import label
-from sgsdump.zip_member import Member
 
 ENDING = ".npy"
 

@@ -1,7 +1,7 @@
 """safetensors: ``uint64 N, N bytes of JSON, values``, as its library writes and checks it (the extra ``safetensors``).
 
 The JSON has each tensor's dtype, shape and place, and a map of texts, ``__metadata__``. Ours keeps a manifest there
-(``sgsdump.manifest`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a dump
+(``storing/manifest`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a dump
 can say. bfloat16 and the 8-bit floats the format knows stand under their own types, complex numbers as pairs along a
 further axis, other types beyond numpy in their carrier type. Any other file's tensors are outputs named by their keys,
 in the order of their values.
@@ -27,15 +27,15 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from sgsdump import manifest, mapped_file, npy_file
 from sgsdump.dump import Dump, Record
 from sgsdump.element import bits, carried, carrier, dtype_named, name_of, restored, unpacked
 from sgsdump.errors import FormatError, MissingExtra, OutputError
 from sgsdump.file_name import Taken
 from sgsdump.format import Format
 from sgsdump.output import replacing
+from sgsdump.storing import manifest, mapped_file, npy_file
+from sgsdump.storing.value_names import label
 from sgsdump.tensor import Tensor, TensorInfo
-from sgsdump.value_names import label
 
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 100_000_000

@@ -3,7 +3,7 @@ r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and fra
 ::
 
     file    := "isFloat: " 0|1 "\n" record*
-    record  := header size payload ending            header and size: see sgsdump.record_header
+    record  := header size payload ending            header and size: see sgsdump.storing.record_header
     payload := exactly N bytes, little-endian; float32 when isFloat is 1, else integers of the header's type
     ending  := "\n};\n"            last tensor of an operator's inputs or outputs      simulators
              | "\n};\n" size       every other tensor of the group (N repeated)        simulators
@@ -22,14 +22,14 @@ from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from sgsdump import mapped_file
 from sgsdump.dump import Dump, Record
 from sgsdump.element import is_integer
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.format import Format
 from sgsdump.output import replacing
-from sgsdump.record_facts import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
-from sgsdump.record_header import (
+from sgsdump.storing import mapped_file
+from sgsdump.storing.record_facts import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
+from sgsdump.storing.record_header import (
     END_NONE,
     END_SHORT,
     END_TFLITE,
@@ -42,7 +42,7 @@ from sgsdump.record_header import (
     holds_text,
     parse_header,
 )
-from sgsdump.record_losses import REFUSED, lost
+from sgsdump.storing.record_losses import REFUSED, lost
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
 

@@ -29,10 +29,10 @@ from sgsdump.element import is_integer
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.format import Format
 from sgsdump.layout import NCHW, NHWC
-from sgsdump.mapped_file import map_file
 from sgsdump.output import replacing
-from sgsdump.record_facts import FLOAT32, header_of, infer_op_indexes, payload_of, record_of, stored_dtype
-from sgsdump.record_header import (
+from sgsdump.storing.mapped_file import map_file
+from sgsdump.storing.record_facts import FLOAT32, header_of, infer_op_indexes, payload_of, record_of, stored_dtype
+from sgsdump.storing.record_header import (
     HEAD,
     Buffer,
     Header,
@@ -42,7 +42,7 @@ from sgsdump.record_header import (
     parse_header,
     starts_rows,
 )
-from sgsdump.record_losses import lost
+from sgsdump.storing.record_losses import lost
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump import dump_info, npy_file
+from sgsdump import dump_info
 from sgsdump.dump_info import DumpInfo, InputEntry, OutputEntry
 from sgsdump.executor import Layer
 from sgsdump.layout import NCHW
@@ -26,6 +26,7 @@ from sgsdump.output import check_folder, make_folder, replacing, set_aside
 from sgsdump.pipelining.given_inputs import Given
 from sgsdump.pipelining.not_dumped import NotDumped
 from sgsdump.pipelining.topology_index import NodeOutput
+from sgsdump.storing import npy_file
 
 SECONDS = 1.0
 

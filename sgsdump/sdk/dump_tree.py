@@ -27,10 +27,10 @@ from sgsdump.file_name import Taken, safe
 from sgsdump.formats import sigmastar_text
 from sgsdump.formats.sigmastar_bin import BinVariant
 from sgsdump.formats.sigmastar_text import TextVariant
-from sgsdump.mapped_file import map_file
 from sgsdump.output import make_folder, replacing, replacing_folder
-from sgsdump.record_facts import header_of, payload_of, record_of, stored_dtype
-from sgsdump.record_header import HEAD, format_header, format_size, holds_text, parse_header
+from sgsdump.storing.mapped_file import map_file
+from sgsdump.storing.record_facts import header_of, payload_of, record_of, stored_dtype
+from sgsdump.storing.record_header import HEAD, format_header, format_size, holds_text, parse_header
 from sgsdump.tensor import Tensor
 
 _PLACE = re.compile(r"(\d+)\..*\.xx\.(?:inputs/(input)(\d+)|output(\d+)/(?:output|_data))", re.DOTALL)

@@ -22,8 +22,8 @@ from sgsdump.formats import sigmastar_text
 from sgsdump.formats.sigmastar_text import LAYER, OddHeader
 from sgsdump.layout import NCHW, NHWC
 from sgsdump.output import replacing, replacing_folder
-from sgsdump.record_facts import header_of
-from sgsdump.record_header import Header, format_header
+from sgsdump.storing.record_facts import header_of
+from sgsdump.storing.record_header import Header, format_header
 
 
 def write_text(

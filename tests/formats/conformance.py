@@ -351,7 +351,7 @@ def fill_disk_after(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.file, name)
 
-    for module in ("output", "npy_file", "ascend.atb_tensor"):
+    for module in ("output", "storing.npy_file", "ascend.atb_tensor"):
         monkeypatch.setattr(f"sgsdump.{module}.open", Full, raising=False)
 
 

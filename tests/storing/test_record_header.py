@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump.errors import OutputError
-from sgsdump.record_header import (
+from sgsdump.storing.record_header import (
     Header,
     binary_ending,
     dtype_of,

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgsdump import mapped_file
 from sgsdump.element import KNOWN
 from sgsdump.errors import FormatError
-from sgsdump.mapped_file import map_file, view
+from sgsdump.storing import mapped_file
+from sgsdump.storing.mapped_file import map_file, view
 
 
 def resident(path: Path) -> int:

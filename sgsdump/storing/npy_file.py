@@ -18,9 +18,9 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from sgsdump import mapped_file
 from sgsdump.element import carried, carrier, name_of, restored
 from sgsdump.errors import FormatError
+from sgsdump.storing import mapped_file
 from sgsdump.tensor import Tensor, TensorInfo
 
 MAGIC = b"\x93NUMPY"

@@ -9,8 +9,8 @@ import numpy as np
 from sgsdump.dump import Record
 from sgsdump.element import is_complex, is_integer, is_number, name_of
 from sgsdump.layout import NHWC
-from sgsdump.record_facts import BYTES, FLOAT32, is_transposed, quant_of, type_word
-from sgsdump.record_header import dtype_of
+from sgsdump.storing.record_facts import BYTES, FLOAT32, is_transposed, quant_of, type_word
+from sgsdump.storing.record_header import dtype_of
 from sgsdump.tensor import TensorInfo, same_quant, scale_fits
 
 REFUSED = "writing is refused"

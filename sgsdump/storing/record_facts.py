@@ -15,7 +15,7 @@ from sgsdump.dump import Record
 from sgsdump.element import is_complex, is_integer, is_number, name_of
 from sgsdump.errors import ValuesError
 from sgsdump.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
-from sgsdump.record_header import Header, dtype_of, word_of
+from sgsdump.storing.record_header import Header, dtype_of, word_of
 from sgsdump.tensor import Quant, Tensor, TensorInfo
 
 FLOAT32 = np.dtype("<f4")
