@@ -16,7 +16,7 @@ SAFETENSORS = ["safetensors>=0.5"]
 YAML = ["PyYAML>=6.0"]
 TORCH = ["torch>=2.1"]
 TEST = [
-    *("pytest>=8", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"),
+    *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "opencv-python-headless>=4.8,<5"),
     *(*TUNE, *CLUSTER, *OPENVINO, *SAFETENSORS, *YAML),
 ]
 
