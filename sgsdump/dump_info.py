@@ -78,6 +78,7 @@ class InputEntry:
     high: Number = None
     use_external: bool = False
     file: str | None = None
+    layout: str | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,7 @@ def _input_json(entry: InputEntry) -> dict[str, Any]:
         "use_external": entry.use_external,
         "tensor_info": _facts_json(entry.facts),
         "file": entry.file,
+        "layout": entry.layout,
     }
 
 
@@ -237,6 +239,7 @@ def _input(entry: Mapping[str, Any]) -> InputEntry:
         _number(entry.get("high")),
         bool(entry.get("use_external", False)),
         _inside(entry.get("file")),
+        entry.get("layout"),
     )
 
 

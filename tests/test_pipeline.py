@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from pipelining import nets
 from small_nets import residual_net, run_all
 
-from sgsdump import dump_info
+from sgsdump import dump_info, open_dump
 from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executor import Executor, open_executor
 from sgsdump.model import open_model
@@ -462,3 +462,11 @@ def test_names_are_a_list_of_texts(tmp_path, names):
     for call in (given.dump_list, given.mark_outputs, lambda n: given.extract_subgraph(None, n)):
         with pytest.raises(ConfigError, match="list of texts"):
             call(names)
+
+
+def test_layouts_of_inputs_and_outputs_are_known_to_who_reads_the_dump(tmp_path):
+    given, _ = pipeline(residual_net(), tmp_path / "dump")
+    given.dump_full()
+    dump = open_dump(tmp_path / "dump")
+    four = [r.tensor.info for r in dump.records if len(r.tensor.info.shape) == 4]
+    assert {info.layout for info in four} == {"NCHW"} and set(dump.inputs) & {info.name for info in four}

@@ -65,7 +65,8 @@ def _inputs(
 ) -> Iterator[Record]:
     for slot, entry in enumerate(info.inputs):
         file = _file(path, entry.file, (INPUTS, entry.name), left, by_name)
-        yield Record("in", slot, 0, "", _tensor(path / file, entry.name, entry.facts, notes))
+        layout = entry.layout if isinstance(entry.layout, str) else None
+        yield Record("in", slot, 0, "", _tensor(path / file, entry.name, entry.facts, notes, layout))
 
 
 def _outputs(
@@ -135,8 +136,6 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
             place = record.slot, record.op_index, record.op_type, info.op_type, record.cut
             if place != (inputs, 0, "", "", False):
                 yield record, "is an operator's input, kept as the net's"
-            if info.layout is not None:
-                yield record, "has a layout, which is left out"
             inputs += 1
         if info.origin is not None:
             yield record, "has an original shape, which is left out"
@@ -195,7 +194,8 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
 def _write_input(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> InputEntry:
     entry = next((e for e in known.inputs if e.name == record.name), InputEntry(record.name, None, use_external=True))
     file = f"{INPUTS}/" + taken.free(dump_info.inputs_file(record.name).removesuffix(ENDING), ENDING)
-    return replace(entry, facts=_write_values(folder / file, record), file=file)
+    layout = record.tensor.info.layout
+    return replace(entry, facts=_write_values(folder / file, record), file=file, layout=layout)
 
 
 def _write_output(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> OutputEntry:

@@ -54,19 +54,18 @@ class DumpFolder:
     def put_input(self, name: str, given: Given) -> None:
         file = f"{dump_info.INPUTS}/{dump_info.inputs_file(name)}"
         _save(self.root / file, given.array)
-        facts = dump_info.facts(given.array)
-        self._inputs[name] = InputEntry(name, facts, given.seed, given.low, given.high, given.use_external, file)
+        facts, layout = dump_info.facts(given.array), _layout(given.array)
+        self._inputs[name] = InputEntry(
+            name, facts, given.seed, given.low, given.high, given.use_external, file, layout
+        )
         self._flush_if_due()
 
     def put_output(self, layer: Layer, place: NodeOutput | None, with_index: bool) -> None:
-        """A tensor; ``place`` is None for one that has no topological index, ``with_index`` puts it in the file's name.
-
-        A 4-D tensor is noted as NCHW, ONNX's own layout.
-        """
+        """A tensor; ``place`` is None for one without topological index, ``with_index`` puts it in the file's name."""
         file = _file(layer.name, place, with_index)
         _save(self.root / file, layer.array)
         index, inputs = (None, ()) if place is None else (place.index, place.inputs)
-        layout = NCHW if layer.array.ndim == 4 else None
+        layout = _layout(layer.array)
         facts = dump_info.facts(layer.array)
         entry = OutputEntry(layer.name, facts, layer.node, layer.op_type, inputs, index, file, layout)
         self._outputs[layer.name, with_index] = entry
@@ -95,6 +94,11 @@ class DumpFolder:
 def is_dump(root: Path) -> bool:
     """Whether a folder holds a dump, or what is left of one."""
     return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
+
+
+def _layout(array: np.ndarray) -> str | None:
+    """A 4-D tensor is noted as NCHW, ONNX's own layout."""
+    return NCHW if array.ndim == 4 else None
 
 
 def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
