@@ -8,7 +8,7 @@ keeps it, one file a member; a folder in -ing holds the parts of one job.
     tuning advice repair (parts: planning)            which convolutions deserve INT16
     pipeline pipeline_job bisection (parts: pipelining)
                                                       dump a model by any executor; where two executors part
-    conversion parts inventory                        a dump into another format, in parts, as a list
+    partial_save conversion parts inventory           a dump into another format, in parts, as a list
     calibration quant_level (parts: calibrating)      ranges -> fixed model; the levels L1 to L5
     simulation comparison golden (parts: comparing) distribution
                                                       run and dump; hold dumps together; values in a range

@@ -5,7 +5,7 @@ Everything is lazy: a record's values are converted when the writer asks for the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -17,7 +17,7 @@ import numpy as np
 from sgsdump.device_layout import PLAIN, in_order, is_device, logical
 from sgsdump.dump import Dump, Record
 from sgsdump.element import is_complex, is_integer, is_number
-from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.family import hint
 from sgsdump.format import formats
 from sgsdump.formats import sigmastar_bin, sigmastar_text
@@ -33,8 +33,6 @@ ENDINGS = {
     "": "npy_dir",
 }
 OLD = "_old"
-SHOWN = 3
-REFUSED = "writing is refused"
 WITH_OLD = ("sigmastar_bin", "sigmastar_text")
 
 
@@ -154,45 +152,6 @@ def as_float32(record: Record) -> Record:
     return replace(record, tensor=Tensor(replace(info, dtype=FLOAT32), tensor.real, tensor.figures))
 
 
-def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iterator[Record]:
-    """The records, loaded, one at a time; of those that cannot be loaded the name and the reason are put into
-    ``left_out``. Those of which only statistics are known pass as they are."""
-    for record in records:
-        if record.tensor.figures is not None:
-            yield record
-            continue
-        try:
-            array = record.tensor.raw()
-        except SgsdumpError as error:
-            left_out.append((record.name, str(error)))
-            continue
-        yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
-        del array, record
-
-
-def told(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line for each reason of those that ``readable`` left out, with the names of the first."""
-    names: dict[str, list[str]] = {}
-    for name, reason in left_out:
-        names.setdefault(reason.replace(f"tensor {name!r} ", "it "), []).append(repr(name))
-    for reason, those in names.items():
-        yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
-
-
-def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
-    """The records that the target refuses."""
-    loses = formats()[target.format].loses
-    refused = {id(record) for record, what in loses(records, target.variant) if REFUSED in what}
-    return [record for record in records if id(record) in refused]
-
-
-def write(records: Iterable[Record], path: Path, target: Target) -> None:
-    """Write records as they come, whole or not at all; see ``Format.write``."""
-    writer = formats()[target.format].write
-    assert writer is not None, f"{target.format} is in target_names"
-    writer(records, path, target.variant)
-
-
 def _permutable(tensor: Tensor, layout: str) -> bool:
     own, shape = tensor.info.layout, tensor.info.shape
     return own in PLAIN and shape is not None and len(shape) == len(layout) and sorted(own) == sorted(layout)
@@ -206,7 +165,3 @@ def _permuted(quant: Quant | None, order: list[int]) -> Quant | None:
 
 def _in_order(tensor: Tensor, layout: str) -> np.ndarray:
     return in_order(tensor.stored(), tensor.info.layout or "", layout)
-
-
-def _same(array: np.ndarray) -> np.ndarray:
-    return array

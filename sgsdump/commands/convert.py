@@ -54,22 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import (
-        as_float32,
-        common_form,
-        in_layout,
-        readable,
-        selected,
-        stays,
-        target_of,
-        told,
-        unwritable,
-        write,
-    )
+    from sgsdump.conversion import as_float32, common_form, in_layout, selected, stays, target_of
     from sgsdump.dump import Dump, open_dump
-    from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.losses import losses
+    from sgsdump.errors import ConfigError
     from sgsdump.output import check_not_around, check_outputs
+    from sgsdump.partial_save import save
     from sgsdump.progress import counted
     from sgsdump.terminal import printable
 
@@ -96,24 +85,17 @@ def run(args: argparse.Namespace) -> int:
     elif len(records) != len(dump.records):
         form = common_form([dump])
     target = target_of(args.output, args.to, Dump(records, *form))
-    lost = losses(records, *target)
-    for line in lost:
-        print(printable(f"{target.format} cannot hold everything: {line}"))
-    if lost and args.strict:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
-    refused = {id(record) for record in unwritable(records, target)}
-    records = [record for record in records if id(record) not in refused]
-    if not records:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}; try another --to")
-    left_out: list[tuple[str, str]] = []
-    stream = counted(records, "convert", "tensor", len(records))
-    write(readable(stream, left_out), args.output, target)
-    for line in told(left_out):
-        print(printable(line))
-    lacking = len(left_out) + len(refused)
-    without = f"; {lacking} tensors are left out" if lacking else ""
-    print(f"{args.output}: {len(records) - len(left_out)} tensors, {target.format}{without}")
-    return 1 if lacking else 0
+    saved = save(
+        records,
+        args.output,
+        target,
+        str(args.dump),
+        lambda line: print(printable(line)),
+        lambda kept: counted(kept, "convert", "tensor", len(kept)),
+        args.strict,
+    )
+    print(f"{args.output}: {saved.written} tensors, {target.format}{saved}")
+    return 1 if saved.left_out else 0
 
 
 def _is_topology(source: Path, target: Path) -> bool:

@@ -31,11 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import common_form, readable, target_of, told, unwritable, write
+    from sgsdump.conversion import common_form, target_of
     from sgsdump.dump import Dump
-    from sgsdump.errors import ValuesError
-    from sgsdump.losses import losses
     from sgsdump.output import check_not_around, check_outputs
+    from sgsdump.partial_save import save
     from sgsdump.parts import merge
     from sgsdump.progress import counted
     from sgsdump.terminal import printable
@@ -50,21 +49,16 @@ def run(args: argparse.Namespace) -> int:
     records = merge(dumps, args.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(args.output, args.to, Dump(records, format, variant))
-    lost = losses(records, *target)
-    for line in lost:
-        print(printable(f"{target.format} cannot hold everything: {line}"))
-    refused = {id(record) for record in unwritable(records, target)}
-    records = [record for record in records if id(record) not in refused]
-    if not records:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of these dumps; try another --to")
-    left_out: list[tuple[str, str]] = []
-    write(readable(counted(records, "merge", "tensor", len(records)), left_out), args.output, target)
-    for line in told(left_out):
-        print(printable(line))
-    lacking = len(left_out) + len(refused)
-    without = f"; {lacking} tensors are left out" if lacking else ""
-    print(f"{args.output}: {len(records) - len(left_out)} tensors of {len(dumps)} dumps, {target.format}{without}")
-    return 1 if lacking else 0
+    saved = save(
+        records,
+        args.output,
+        target,
+        "these dumps",
+        lambda line: print(printable(line)),
+        lambda kept: counted(kept, "merge", "tensor", len(kept)),
+    )
+    print(f"{args.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
+    return 1 if saved.left_out else 0
 
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:

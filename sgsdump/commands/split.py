@@ -28,11 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import ENDINGS, Target, readable, target_of, told, unwritable, write
+    from sgsdump.conversion import ENDINGS, Target, target_of
     from sgsdump.dump import open_dump
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.losses import losses
     from sgsdump.output import check_not_around, check_outputs, replacing_folder
+    from sgsdump.partial_save import readable, told, unwritable, write
     from sgsdump.parts import split
     from sgsdump.progress import counted
     from sgsdump.terminal import printable

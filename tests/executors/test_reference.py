@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from executor_oracle import HALF_SAMPLE, ULTRAFACE, check_against_ort
 from onnx import TensorProto, helper
 from small_nets import model as net
 from small_nets import node
@@ -12,8 +13,6 @@ from sgsdump.errors import ModelError
 from sgsdump.executor import open_executor
 from sgsdump.executor_conformance import ExecutorConformance, told
 from sgsdump.executors.reference import ReferenceExecutor
-from sgsdump.model import open_model
-from sgsdump.passes.mark_outputs import mark_outputs
 
 
 class TestConformance(ExecutorConformance):
@@ -22,37 +21,12 @@ class TestConformance(ExecutorConformance):
 
 
 def test_every_tensor_of_a_real_model(shared: Path) -> None:
-    """Against onnxruntime; the worst largest difference, as a share of the tensor's largest value, was 3.8e-6."""
-    model = open_model(shared / "ultraface" / "version-RFB-320_without_postprocessing.onnx").proto
-    names = [name for each in model.graph.node for name in each.output if each.op_type != "Constant"]
-    model = mark_outputs(model, names)
-    feed = {"input": np.random.default_rng(0).uniform(0, 1, (1, 3, 240, 320)).astype(np.float32)}
-    found = {}
-    for name in ("ort", "reference"):
-        with open_executor(name) as executor:
-            executor.load_model(model)
-            found[name] = executor.execute(names, feed)
-    assert len(names) == 193
-    for name, array, wanted in zip(names, found["reference"], found["ort"]):
-        assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape), name
-        np.testing.assert_allclose(array, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max(), err_msg=name)
+    """The worst largest difference, as a share of the tensor's largest value, was 3.8e-6."""
+    assert check_against_ort("reference", shared / ULTRAFACE, 1e-5)[0] == 193
 
 
 def test_every_tensor_of_a_float16_model(shared: Path) -> None:
-    model = open_model(shared / "sdaa" / "model_sample.onnx").proto
-    names = [name for each in model.graph.node for name in each.output if each.op_type != "Constant"]
-    model = mark_outputs(model, names)
-    feed = {"eager_tmp_0": np.random.default_rng(0).uniform(0, 1, (1, 3, 48, 192)).astype(np.float32)}
-    found = {}
-    for name in ("ort", "reference"):
-        with open_executor(name) as executor:
-            executor.load_model(model)
-            found[name] = executor.execute(names, feed)
-    assert len(names) == 55
-    for name, array, wanted in zip(names, found["reference"], found["ort"]):
-        assert (array.dtype, array.shape) == (np.float16, wanted.shape), name
-        largest = np.abs(wanted.astype(np.float32)).max()
-        np.testing.assert_allclose(array.astype(float), wanted.astype(float), rtol=0, atol=5e-3 * largest, err_msg=name)
+    assert check_against_ort("reference", shared / HALF_SAMPLE, 5e-3) == (55, {"float16"})
 
 
 def test_batch_normalisation_of_older_operator_sets_is_not_trained() -> None:
