@@ -13,7 +13,8 @@ HALF_SAMPLE = Path("sdaa", "model_sample.onnx")
 
 
 def check_against_ort(name: str, path: Path, tolerance: float) -> tuple[int, set[str]]:
-    """How many tensors the model has and of which types, each of onnxruntime's type and shape and within ``tolerance`` of its largest."""
+    """How many tensors the model has, and their types. Each is of onnxruntime's type and shape, and within
+    ``tolerance`` of its largest value."""
     model = open_model(path).proto
     names = [output for node in model.graph.node for output in node.output if node.op_type != "Constant"]
     model = mark_outputs(model, names)
