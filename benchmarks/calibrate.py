@@ -18,19 +18,19 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.calibrating.sensitivity import raw
-from sgsdump.calibration import pictures_of, simplify
-from sgsdump.executor import runners
-from sgsdump.feeding.picture_feeds import PictureFeeds
-from sgsdump.model import Model, graph_inputs, open_model
-from sgsdump.passes.mark_outputs import mark_outputs
-from sgsdump.planning.plan_trial import PlanTrial
-from sgsdump.quant_level import LEVELS, calibrate
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import Workers
+from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.quantisation.calibration import pictures_of, simplify
+from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.sensitivity import raw
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges
-from sgsdump.task_pool import Workers
-from sgsdump.tensor_range import Range
+from sgsdump.tensors.value_range import Range
 
 FACES = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 PREPROCESS = """
@@ -61,7 +61,7 @@ class Judge:
         trial = PlanTrial(
             replace(self.model, proto=mark_outputs(self.model.proto, stored)), ranges, config, per_channel
         )
-        runner = runners()["onnxruntime"](self.model, keep_sessions=True)
+        runner = SegmentRunner(self.model, keep_sessions=True)
         pictures = pictures_of(self.model, config, ranges)
         errors: dict[str, list[float]] = {name: [] for name in stored}
         cosines: dict[str, list[float]] = {name: [] for name in stored}

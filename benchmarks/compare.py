@@ -66,7 +66,7 @@ def anonymous_memory() -> int:
 
 def measure(sample: Path, benchmark: Path) -> None:
     import sgsdump
-    from sgsdump.comparison import compare
+    from sgsdump.comparison.comparison import compare
 
     touch(sample), touch(benchmark)
     compare(sgsdump.open_dump(sample), sgsdump.open_dump(benchmark))

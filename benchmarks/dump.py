@@ -22,18 +22,18 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dump import Record
-from sgsdump.executor import runners
-from sgsdump.formats.sigmastar_bin import FORMAT, FRAMEWORK
-from sgsdump.layout import NCHW
-from sgsdump.model import open_model
-from sgsdump.tensor import Tensor
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats.sigmastar.binary import FORMAT, FRAMEWORK
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.models.model import open_model
+from sgsdump.tensors.layout import NCHW
+from sgsdump.tensors.tensor import Tensor
 
 WAYS = ("segments", "one run")
 
 
 def segments(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    for layer in runners()["onnxruntime"](open_model(path)).run(feed):
+    for layer in SegmentRunner(open_model(path)).run(feed):
         yield layer.name, layer.array
 
 
@@ -57,7 +57,7 @@ def one_run(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.n
 
 def measure(way: str, model: Path, batch: int, out: Path) -> None:
     """Runs in the child: prints seconds (loading of modules apart), peak bytes and the dump's size."""
-    import_module("sgsdump.executors.onnx_runtime")
+    import_module("sgsdump.executors.onnx_runtime.segment_runner")
     start = time.perf_counter()
     feed = {"data": np.random.default_rng(1).standard_normal((batch, 3, 224, 224), np.float32)}
     pairs = (segments if way == WAYS[0] else one_run)(model, feed)

@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 from resnet_like import resnet_like
 
-from sgsdump.bisection import worst_relative
 from sgsdump.errors import MissingExtra
-from sgsdump.executor import Layer, open_executor
-from sgsdump.model import Model, graph_inputs, open_model
-from sgsdump.pipelining.run import run
-from sgsdump.pipelining.topology_index import node_outputs
+from sgsdump.executors.base import Layer
+from sgsdump.executors.table import open_executor
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.pipeline.bisection import worst_relative
+from sgsdump.pipeline.run import run
+from sgsdump.pipeline.topology_index import node_outputs
 
 OTHERS = ("reference", "openvino", "tvm")
 AIM = 1e-5

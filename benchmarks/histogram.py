@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.distribution import Distribution, distributions
-from sgsdump.dump import Dump, Record
-from sgsdump.reports.contact_sheet import save_contact_sheets
-from sgsdump.reports.histogram_png import save_histogram
-from sgsdump.tensor import Tensor
-from sgsdump.tensor_range import Range
+from sgsdump.comparison.distribution import Distribution, distributions
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
+from sgsdump.reports.histogram.histogram_png import save_histogram
+from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.value_range import Range
 
 
 def make(layers: int, values: int) -> tuple[Dump, dict[str, Range]]:

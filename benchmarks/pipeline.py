@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 from resnet_like import resnet_like
 
-from sgsdump import dump_info
-from sgsdump.executor import Executor, open_executor
-from sgsdump.model import Model
-from sgsdump.pipeline import Pipeline
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.executors.base import Executor
+from sgsdump.executors.table import open_executor
+from sgsdump.models.model import Model
+from sgsdump.pipeline.pipeline import Pipeline
 
 SAMPLE = 12
 

@@ -29,19 +29,20 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 import ultraface_boxes
 
-from sgsdump.calibration import simplify
-from sgsdump.feeding.picture_feeds import PictureFeeds
-from sgsdump.inputs import feeds
-from sgsdump.model import graph_inputs, open_model
-from sgsdump.planning.objective import score, total
-from sgsdump.planning.pareto import pareto
-from sgsdump.planning.plan_scores import Picture
-from sgsdump.planning.plan_walk import Plan
-from sgsdump.planning.tuning_setup import Setup, evenly, set_up
-from sgsdump.quant_level import calibrate
-from sgsdump.reports.pareto_table import render
+from sgsdump.models.feeds.feeds import feeds
+from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.model import graph_inputs, open_model
+from sgsdump.quantisation.calibration import simplify
+from sgsdump.quantisation.levels import calibrate
+from sgsdump.quantisation.objective import score, total
+from sgsdump.reports.tuning.pareto_table import render
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning import Found, Sizes, search_rates
+from sgsdump.tuning.pareto import pareto
+from sgsdump.tuning.plan_scores import Picture
+from sgsdump.tuning.plan_walk import Plan
+from sgsdump.tuning.search import search_rates
+from sgsdump.tuning.sizes import Found, Sizes
+from sgsdump.tuning.tuning_setup import Setup, evenly, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

@@ -20,9 +20,10 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator  # here: import your SDK, or in on_init when it may be absent
 
 from sgsdump.errors import ConfigError
-from sgsdump.executor import Configs, Executor, open_executor
-from sgsdump.executor_conformance import small_feed, small_model
-from sgsdump.external_data import in_one_piece
+from sgsdump.executors.base import Configs, Executor
+from sgsdump.executors.conformance import small_feed, small_model
+from sgsdump.executors.table import open_executor
+from sgsdump.models.external_data import in_one_piece
 
 PRECISIONS = ("float32", "float16")
 
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _random_feed(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    from sgsdump.model import graph_inputs
+    from sgsdump.models.model import graph_inputs
 
     generator = np.random.default_rng(0)
     return {

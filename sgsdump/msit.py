@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dump import open_dump
-from sgsdump.element import KNOWN, carried, name_of, packed
+from sgsdump.dumps.formats.arrays import npy_file
+from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
-from sgsdump.output import make_folder, replacing
-from sgsdump.storing import npy_file
-from sgsdump.storing.folder_files import files_below, in_order
-from sgsdump.tensor import Tensor
+from sgsdump.files.atomic_write import make_folder, replacing
+from sgsdump.files.folder import files_below, in_order
+from sgsdump.tensors.dtypes import KNOWN, carried, name_of, packed
+from sgsdump.tensors.tensor import Tensor
 
 __all__ = [
     "convert_bin_data_to_npy",

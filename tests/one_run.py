@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from small_nets import conv, helper, model, weights
 
-from sgsdump.pipeline import Pipeline
+from sgsdump.pipeline.pipeline import Pipeline
 
 
 def run_pipeline(folder: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from sgsdump.model import Model
+from sgsdump.models.model import Model
 
 
 def model(

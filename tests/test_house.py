@@ -1,31 +1,61 @@
 """The house rules that a machine can check: imports point down, families keep to themselves, only commands print."""
 
 import ast
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
+import sgsdump
+
 PACKAGE = Path(__file__).parents[1] / "sgsdump"
-FAMILIES = ("formats", "sidecars", "models", "passes", "executors", "metrics", "vendor_metrics", "reports", "commands")
-TOP = ("commands", "cli")
+ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
+    *("__main__", "cli", "commands", "msit", "reports", "tuning", "quantisation", "pipeline", "executors", "models"),
+    *("comparison", "dumps", "sidecars", "tensors", "files", "progress", "registry", "errors"),
+)
+NOT_CODE = {"samples"}
+# A folder of equal members behind a table, none of which knows another.
+FAMILIES = (
+    *("commands", "comparison/metrics", "comparison/vendor_metrics", "executors", "sidecars"),
+    *("reports/comparison", "reports/golden", "reports/tuning", "dumps/formats/arrays"),
+)
+# What the members of a family share stands in its folder beside them.
+SHARED = {
+    *("commands/parser", "executors/base", "executors/table", "executors/conformance"),
+    *("sidecars/ini", "sidecars/quant_param_entries", "reports/comparison/base", "comparison/metrics/base"),
+    *("comparison/metrics/tallies", "comparison/vendor_metrics/base"),
+    *("dumps/formats/arrays/manifest", "dumps/formats/arrays/npy_file", "dumps/formats/arrays/npy"),
+}
 LIBRARIES_AT_HOME = {
-    "matplotlib": ("reports", "chart"),
+    "matplotlib": ("reports",),
     "tqdm": ("commands", "progress"),
     "onnxruntime": ("executors",),
-    "distributed": ("cluster",),
+    "distributed": ("executors",),
     "openvino": ("executors",),
     "tvm": ("executors",),
-    "yaml": ("document",),
+    "yaml": ("files",),
     "torch": ("msit",),
 }
+# What a room may import besides the standard library and sgsdump; yaml is an extra, imported when a YAML file is read.
+LIBRARIES_OF_ROOM = {"files": {"yaml"}, "registry": set(), "errors": set(), "tensors": {"numpy", "ml_dtypes"}}
+LARGEST_ROOM = 20
 
 
 def modules():
     return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
-def imports(module, lazily=True):
-    """Dotted names a module imports; with ``lazily`` those inside functions too, never those for type checkers only."""
+def name_of(module):
+    """``dumps.formats.arrays.npz``, or ``dumps`` for a room's __init__."""
+    return ".".join(module.with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(module) for module in modules()}
+
+
+def imports(module, lazily=True, typing=False):
+    """Dotted names a module imports; ``lazily`` those inside functions too, ``typing`` those for type checkers too."""
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     checked_only = {
         id(inner)
@@ -35,7 +65,7 @@ def imports(module, lazily=True):
     }
     nodes = ast.walk(tree) if lazily else tree.body
     for node in nodes:
-        if id(node) in checked_only:
+        if id(node) in checked_only and not typing:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -44,40 +74,75 @@ def imports(module, lazily=True):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def own(module):
-    """The parts of sgsdump a module imports, as paths of names: ('formats', 'sigmastar_bin')."""
-    return {tuple(name.split(".")[1:]) for name in imports(module) if name.startswith("sgsdump.")}
+def own(module, **which):
+    """The modules of sgsdump that a module imports, without the package itself."""
+    dotted = (name.removeprefix("sgsdump.") for name in imports(module, **which) if name.startswith("sgsdump."))
+    return {name for name in dotted if name in NAMES}
+
+
+def room_of(name):
+    return name.split(".")[0]
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_imports_point_down(module):
+    room = room_of(name_of(module))
+    if module.name == "__init__.py" and len(module.parts) == 1:
+        return
+    above = {name for name in own(module, typing=True) if ROOMS.index(room_of(name)) < ROOMS.index(room)}
+    assert not above
+
+
+def test_the_map_is_the_tree():
+    rooms = {path.stem for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "__init__.py", "py.typed")}
+    assert rooms - NOT_CODE == set(ROOMS)
+    drawn = re.findall(r"^    (\w[\w ]*?)(?:  |$)", sgsdump.__doc__, re.MULTILINE)
+    assert " ".join(drawn).split() == list(ROOMS)
+
+
+def test_no_room_is_crowded_and_no_folder_holds_one_file():
+    for folder in {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE}:
+        files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        folders = [path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"]
+        table = folder.name in ("metrics", "commands")  # a file per member, and the members are many
+        assert len(files) <= LARGEST_ROOM or table, folder
+        assert len(files) + len(folders) > 1, folder
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)
 def test_members_of_a_family_do_not_import_each_other(module):
-    family = module.parts[0]
+    family = module.parent.as_posix()
     if family not in FAMILIES or module.name == "__init__.py":
         return
     siblings = {path.stem for path in (PACKAGE / family).glob("*.py")} - {"__init__", module.stem}
-    assert not {parts for parts in own(module) if parts[0] == family and len(parts) > 1 and parts[1] in siblings}
-
-
-@pytest.mark.parametrize("module", modules(), ids=str)
-def test_nothing_below_imports_commands_or_reports(module):
-    top = module.parts[0].removesuffix(".py") in (*TOP, "__main__")
-    if not top:
-        assert not {parts for parts in own(module) if parts[0] in TOP}
-    if not top and module.parts[0] not in ("reports", "report.py"):
-        assert not {parts for parts in own(module) if parts[0] == "reports"}
+    siblings -= {name.rpartition("/")[2] for name in SHARED if name.rpartition("/")[0] == family}
+    if f"{family}/{module.stem}" in SHARED:
+        return
+    dotted = family.replace("/", ".")
+    assert not {
+        name for name in own(module) if name.rpartition(".")[0] == dotted and name.rpartition(".")[2] in siblings
+    }
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)
 def test_a_library_stays_in_its_room(module):
-    room = module.parts[0].removesuffix(".py")
+    room = room_of(name_of(module))
     for name in imports(module):
         allowed = LIBRARIES_AT_HOME.get(name.split(".")[0])
         assert allowed is None or room in allowed, name
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)
+def test_the_lowest_rooms_need_no_library(module):
+    allowed = LIBRARIES_OF_ROOM.get(room_of(name_of(module)))
+    if allowed is not None:
+        roots = {name.split(".")[0] for name in imports(module)}
+        assert roots <= {*sys.stdlib_module_names, "sgsdump"} | allowed
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
 def test_only_commands_print(module):
-    if module.parts[0].removesuffix(".py") in TOP:
+    if room_of(name_of(module)) in ("commands", "cli", "__main__"):
         return
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -85,20 +150,14 @@ def test_only_commands_print(module):
 
 
 def test_imports_make_no_circle():
-    """Among modules that import each other at load time; a contract reaches its family lazily."""
-    names = {tuple(module.with_suffix("").parts): module for module in modules()}
+    """Lazy imports and those for type checkers included."""
     edges = {
-        name: {
-            target
-            for imported in imports(module, lazily=False)
-            if imported.startswith("sgsdump.")
-            for target in [tuple(imported.split(".")[1:])]
-            if target in names and target != name
-        }
-        for name, module in names.items()
+        name_of(module): own(module, typing=True) - {name_of(module)}
+        for module in modules()
+        if len(module.parts) > 1 or module.stem != "__init__"
     }
     done: set = set()
     while len(done) < len(edges):
-        ready = {name for name, targets in edges.items() if name not in done and targets <= done}
+        ready = {name for name, targets in edges.items() if name not in done and targets & edges.keys() <= done}
         assert ready, f"a circle among {sorted(set(edges) - done)}"
         done |= ready

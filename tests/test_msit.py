@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Tensor, msit, save_dump
-from sgsdump.element import KNOWN
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
+from sgsdump.tensors.dtypes import KNOWN
 
 
 class FakeTensor:

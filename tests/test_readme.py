@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from caffe_nets import save
+from models.caffe.nets import save
 from PIL import Image
 from small_nets import residual_net, weights
 

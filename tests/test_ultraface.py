@@ -8,11 +8,11 @@ import pytest
 from small_nets import run_all
 
 from sgsdump.cli import main
-from sgsdump.dump import open_dump
-from sgsdump.inputs import feeds
-from sgsdump.layout import to_nhwc
-from sgsdump.model import graph_inputs, open_model
+from sgsdump.dumps.io import open_dump
+from sgsdump.models.feeds.feeds import feeds
+from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config
+from sgsdump.tensors.layout import to_nhwc
 
 INI = """[INPUT_CONFIG]
 inputs = input;

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump import Comparison
-    from sgsdump.model import Model
+    from sgsdump.models.model import Model
 
 CATEGORIES = ("Classification", "Detection", "Unknown")
 FLOAT_CONFIG = "dumpTensor\neliminateGarbage\npath=.\n"
@@ -47,8 +47,8 @@ def run(given: Sequence[str]) -> int:
 
 def compare_dumps(sample: Path, benchmark: Path) -> int:
     from sgsdump import compare, open_dump
+    from sgsdump.commands.sdk.debug_out import new_folder
     from sgsdump.errors import ConfigError
-    from sgsdump.sdk.debug_out import new_folder
 
     for path in (sample, benchmark):
         if path.suffix != ".bin":
@@ -59,9 +59,9 @@ def compare_dumps(sample: Path, benchmark: Path) -> int:
 
 def compare_models(float_model: str, fixed_model: str, image: str, category: str, preprocess: str) -> int:
     from sgsdump import compare, open_dump
+    from sgsdump.commands.sdk.debug_out import new_folder
     from sgsdump.errors import ConfigError
-    from sgsdump.model import open_model
-    from sgsdump.sdk.debug_out import new_folder
+    from sgsdump.models.model import open_model
 
     if category not in CATEGORIES:
         raise ConfigError(f"category {category!r}: it is one of {', '.join(CATEGORIES)}")
@@ -91,13 +91,13 @@ def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, 
 
 def report(found: Comparison, name: str, folder: Path) -> int:
     """Print the layers and what was not compared; write the log."""
-    from sgsdump.comparing.thresholds import DOCUMENTED
+    from sgsdump.commands.sdk.debug_out import write_log
+    from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.errors import ValuesError
-    from sgsdump.report import reports
-    from sgsdump.sdk.debug_out import write_log
+    from sgsdump.reports.comparison import REPORTS
 
     log = write_log(found, name, folder)
-    print(log.read_text(encoding="utf-8", errors="replace"), reports()["verdict"](found, DOCUMENTED), sep="", end="")
+    print(log.read_text(encoding="utf-8", errors="replace"), REPORTS["verdict"](found, DOCUMENTED), sep="", end="")
     print(f"Report: {log}")
     if not found.rows:
         raise ValuesError("no layer could be compared; the reasons are listed above")

@@ -25,11 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.comparison import compare
-    from sgsdump.dump import open_dump
+    from sgsdump.commands.sdk.value_table import write_pair
+    from sgsdump.comparison.comparison import compare
+    from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ValuesError
-    from sgsdump.reports.dump_debug_lines import lines
-    from sgsdump.sdk.value_table import write_pair
+    from sgsdump.reports.comparison.dump_debug_lines import lines
 
     fixed, floats = open_dump(args.fixed), open_dump(args.float)
     if args.tensor is not None:

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.pipeline import dump
-    from sgsdump.pipelining.job import Job
+    from sgsdump.pipeline.job import Job
 
     # The back-ends with a language of their own show it for a single tensor.
     shown = args.kind == "once" and args.executor != "ort"

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.dump import dump_all
-    from sgsdump.model import open_model
+    from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"
     output = Path("dumpData/onnx_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")

@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.sdk.calibrator_options import calibrate_arguments
-    from sgsdump.sdk.sdk_options import NoEffect
+    from sgsdump.commands.sdk.calibrator_options import calibrate_arguments
+    from sgsdump.commands.sdk.sdk_options import NoEffect
 
     no_effect = [
         NoEffect(("--mixed_precision",), "bit widths are those of input_config.ini"),

@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.output import replacing
-    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.files.atomic_write import replacing
 
     no_effect = [NoEffect(("--soc_version",), "there is one simulation for all chips")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -26,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
+    from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.commands.sdk.unknown_output import write_outputs
     from sgsdump.commands.simulate import open_as, simulate_all
-    from sgsdump.sdk.sdk_options import NoEffect, accept, notes
-    from sgsdump.sdk.unknown_output import write_outputs
     from sgsdump.sidecars import input_config
 
     no_effect = [

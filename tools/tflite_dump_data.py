@@ -27,10 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.dump import output_paths
-    from sgsdump.formats import sigmastar_bin, sigmastar_text
-    from sgsdump.inputs import expand, feeds
-    from sgsdump.output import make_folder
-    from sgsdump.sdk.tflite_run import TfliteRun
+    from sgsdump.commands.sdk.tflite_run import TfliteRun
+    from sgsdump.dumps.formats.sigmastar import binary, text
+    from sgsdump.files.atomic_write import make_folder
+    from sgsdump.models.feeds.feeds import expand, feeds
 
     model = TfliteRun(args.model_file)
     runs = feeds(args.image, args.preprocess, model.inputs)
@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
     folder = make_folder(Path("dumpData"))
     for target, (_, feed) in zip(output_paths(folder / "tflite_outtensor_dump.bin", files), runs):
         if args.dump_bin == "True":
-            sigmastar_bin.write(model.records(feed), target, sigmastar_bin.TFLITE)
+            binary.write(model.records(feed), target, binary.TFLITE)
         else:
-            sigmastar_text.write(model.records(feed), target, sigmastar_text.TFLITE)
+            text.write(model.records(feed), target, text.TFLITE)
         print(f"{target}: {target.stat().st_size:,} bytes")
     for name, reason in model.skipped.items():
         print(f"not dumped: {name}: {reason}")

@@ -3,9 +3,9 @@
 A command module imports nothing heavy at its top, so that ``sgsdump --help`` answers at once.
 """
 
-from sgsdump.family import Family
+from sgsdump.registry import Registry
 
-COMMANDS = Family(
+COMMANDS = Registry(
     "command",
     {
         "dump": "sgsdump.commands.dump",

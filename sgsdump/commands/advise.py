@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
-    from sgsdump.comparison import Comparison
-    from sgsdump.dump import Dump
-    from sgsdump.graph import Graph
-    from sgsdump.model import Model
-    from sgsdump.planning.blame import BlameTrial, Measurement, PictureFeed
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.models.graph import Graph
+    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tensor_range import Range
+    from sgsdump.tensors.value_range import Range
+    from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed
 
 HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -56,19 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump import advice, calibration
-    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.dump import open_dump
-    from sgsdump.graph import Graph
-    from sgsdump.model import open_model
-    from sgsdump.output import check_outputs, replacing
-    from sgsdump.passes.mark_outputs import mark_outputs
-    from sgsdump.planning import rules_of_thumb
-    from sgsdump.planning.blame import BlameTrial
-    from sgsdump.quant_plan import analyse
-    from sgsdump.reports import advice_json, advice_table, advice_verdict
+    from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.models.graph import Graph
+    from sgsdump.models.model import open_model
+    from sgsdump.models.passes.mark_outputs import mark_outputs
+    from sgsdump.quantisation import calibration
+    from sgsdump.quantisation.quant_plan import analyse
+    from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.tuning import advice, rules_of_thumb
+    from sgsdump.tuning.blame import BlameTrial
 
     _check_options(args)
     check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])
@@ -127,7 +127,7 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
 
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
-    from sgsdump.comparison import compare
+    from sgsdump.comparison.comparison import compare
 
     found = compare(fixed, float_dump, ranges=ranges)
     if not found.rows:
@@ -137,8 +137,8 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
 
 
 def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
-    from sgsdump.inputs import expand
-    from sgsdump.model import graph_inputs
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.model import graph_inputs
     from sgsdump.progress import counter
 
     total = trial.runs * len(expand(args.image, len(graph_inputs(model.proto))))
@@ -148,8 +148,8 @@ def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: 
 
 def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[PictureFeed]:
     """Every picture as the float model and as the fixed model takes it."""
-    from sgsdump.inputs import feeds
-    from sgsdump.model import graph_inputs
+    from sgsdump.models.feeds.feeds import feeds
+    from sgsdump.models.model import graph_inputs
 
     specs = graph_inputs(model.proto)
     both = (feeds(args.image, args.preprocess, specs, config, normalised) for normalised in (True, False))

@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.quant_level import Calibration
+    from sgsdump.quantisation.levels import Calibration
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
 LEVELS = ["L1", "L2", "L3", "L4", "L5"]
@@ -86,17 +86,17 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.calibrating.calibration_log import write_log
-    from sgsdump.calibrating.quant_import import import_params
-    from sgsdump.calibration import make_fixed, serialise, simplify
-    from sgsdump.feeding.picture_feeds import PictureFeeds
-    from sgsdump.model import graph_inputs, open_model
-    from sgsdump.output import check_outputs, replacing, replacing_folder, set_aside
-    from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, set_aside
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.models.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counter
-    from sgsdump.quant_level import calibrate
+    from sgsdump.quantisation.calibration import make_fixed, serialise, simplify
+    from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.levels import calibrate
+    from sgsdump.quantisation.quant_import import import_params
     from sgsdump.sidecars import debug_config, input_config, quant_param
-    from sgsdump.task_pool import Workers
 
     debug = debug_config.read() or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops

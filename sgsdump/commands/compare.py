@@ -32,11 +32,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.terminal import printable
+from sgsdump.files.terminal_text import printable
 
 if TYPE_CHECKING:
-    from sgsdump.comparison import Comparison
-    from sgsdump.dump import Dump
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.dumps.dump import Dump
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 HELP = "compare two dumps layer by layer"
@@ -119,15 +119,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.comparing.name_sources import read_name_sources
-    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.comparison import compare
-    from sgsdump.dump import open_dump
-    from sgsdump.dump_notes import note_lines
+    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.metrics.base import Settings
+    from sgsdump.comparison.naming.sources import read_name_sources
+    from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.metric import Settings
-    from sgsdump.output import check_outputs
-    from sgsdump.report import reports
+    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.reports.comparison import REPORTS
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
@@ -165,10 +165,10 @@ def run(args: argparse.Namespace) -> int:
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
-            _write(path, reports()[name](found, shown))
+            _write(path, REPORTS[name](found, shown))
     said = _write_names(args.write_name_map, found, sample, benchmark) if args.write_name_map else ""
-    table = reports()["sdk_table"](found, shown)
-    verdict = reports()["verdict"](found, shown)
+    table = REPORTS["sdk_table"](found, shown)
+    verdict = REPORTS["verdict"](found, shown)
     notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
     print(printable((f"{table}\n{verdict}" if table else verdict) + said), end="")
     print(printable("".join(f"{line}\n" for line in notes)), end="")
@@ -184,11 +184,11 @@ _NOT_WITH_GOLDEN = (
 
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
-    from sgsdump.dump import open_dump
-    from sgsdump.dump_notes import note_lines
+    from sgsdump.comparison.golden import compare_golden
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
-    from sgsdump.golden import compare_golden
-    from sgsdump.reports import golden_csv, golden_json, golden_log
+    from sgsdump.reports.golden import csv, json, log
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
@@ -207,10 +207,10 @@ def _run_golden(args: argparse.Namespace) -> int:
         titles=(str(args.sample), str(args.benchmark), str(args.golden)),
         progress=_bar,
     )
-    for report, path in ((golden_csv, args.csv), (golden_json, args.json)):
+    for report, path in ((csv, args.csv), (json, args.json)):
         if path:
             _write(path, report.render(found))
-    print(printable(golden_log.render(found)), end="")
+    print(printable(log.render(found)), end="")
     for path, dump in zip(paths, dumps):
         for line in note_lines(path, dump.notes):
             print(printable(line))
@@ -240,15 +240,15 @@ def _limits(text: str) -> list[tuple[str, float]]:
 
 def _extra(names: list[str]) -> list[str]:
     """The metrics to show beyond those that are shown always."""
-    from sgsdump.metric import metrics
+    from sgsdump.comparison.metrics import METRICS
 
-    asked = list(metrics()) if "all" in names else names
+    asked = list(METRICS) if "all" in names else names
     return [name for name in dict.fromkeys(asked) if name not in ALWAYS]
 
 
 def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:
-    from sgsdump.comparing.name_map import names_of
-    from sgsdump.sidecars import name_map
+    from sgsdump.comparison.naming import name_map
+    from sgsdump.comparison.naming.pairs_by_map import names_of
 
     pairs = [(row.sample_name, row.name) for row in found.rows]
     pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in found.failed]
@@ -261,7 +261,7 @@ def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -
 
 
 def _write(path: Path, text: str) -> None:
-    from sgsdump.output import replacing
+    from sgsdump.files.atomic_write import replacing
 
     with replacing(path) as file:
         # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were

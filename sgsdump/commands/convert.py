@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sgsdump.dump import Dump, Record
+    from sgsdump.dumps.dump import Dump, Record
 
 HELP = "write a dump in another format"
 NAMES = 3
@@ -54,13 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import as_float32, common_form, in_layout, selected, stays, target_of
-    from sgsdump.dump import Dump, open_dump
+    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, selected, stays, target_of
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.partial_save import save
     from sgsdump.errors import ConfigError
-    from sgsdump.output import check_not_around, check_outputs
-    from sgsdump.partial_save import save
+    from sgsdump.files.atomic_write import check_not_around, check_outputs
+    from sgsdump.files.terminal_text import printable
     from sgsdump.progress import counted
-    from sgsdump.terminal import printable
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
     check_not_around(args.output, [args.dump, args.parse_net, args.csv])
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_topology(source: Path, target: Path) -> bool:
-    from sgsdump.ascend.topology import recognises
+    from sgsdump.models.atb.topology import recognises
 
     if target.suffix != ".onnx":
         return False
@@ -111,9 +112,9 @@ def _is_topology(source: Path, target: Path) -> bool:
 
 
 def _topology(args: argparse.Namespace) -> int:
-    from sgsdump.ascend.topology import convert_topology
     from sgsdump.errors import ConfigError
-    from sgsdump.terminal import printable
+    from sgsdump.files.terminal_text import printable
+    from sgsdump.models.atb.topology import convert_topology
 
     if args.to or args.select or args.layout or args.dtype or args.parse_net:
         raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
@@ -125,7 +126,7 @@ def _topology(args: argparse.Namespace) -> int:
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:
     """The dump with what a parse_net text adds to it."""
-    from sgsdump.net_facts import with_layouts, with_scales
+    from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts, with_scales
     from sgsdump.sidecars import parse_net
 
     if path is None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.model import Model
+    from sgsdump.models.model import Model
 
 HELP = "the whole loop on an embedded sample"
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.model import open_model
-    from sgsdump.output import check_folder, make_folder, set_aside
+    from sgsdump.files.atomic_write import check_folder, make_folder, set_aside
+    from sgsdump.models.model import open_model
 
     check_folder(args.output)
     aside = set_aside(args.output)
@@ -110,8 +110,8 @@ def _lay_out(digits: Digits) -> None:
 
 def _models() -> dict[str, Model]:
     """The float model, the fixed one just made, and one with every convolution at INT16 to hold it against."""
-    from sgsdump.calibration import make_fixed, simplify
-    from sgsdump.model import open_model
+    from sgsdump.models.model import open_model
+    from sgsdump.quantisation.calibration import make_fixed, simplify
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
@@ -129,9 +129,9 @@ def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
     """The digit a model sees in each picture."""
     import numpy as np
 
-    from sgsdump.executor import runners
+    from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 
-    runner = runners()["onnxruntime"](model, keep_sessions=True)
+    runner = SegmentRunner(model, keep_sessions=True)
     found = []
     for image in images.astype(np.float32):
         feed = {INPUT: (image if raw else (image - MEAN) / STD)[None, None].astype(np.float32)}
@@ -165,7 +165,7 @@ def _dump(command: str, name: str) -> None:
 
 def _type(command: str) -> None:
     """Run a command as a user would type it. Its errors end the demo."""
-    from sgsdump.cli import build_parser
+    from sgsdump.commands.parser import build_parser
 
     print(f"\n$ sgsdump {command}")
     args = build_parser().parse_args(command.split())

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.dump import Record
-    from sgsdump.executor import Layer
-    from sgsdump.inputs import Feed
-    from sgsdump.model import Model
+    from sgsdump.dumps.dump import Record
+    from sgsdump.executors.base import Layer
+    from sgsdump.models.feeds.feeds import Feed
+    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
 
 HELP = "every layer of a model into one dump"
@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.model import open_model
-    from sgsdump.output import check_outputs
+    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.models.model import open_model
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
@@ -95,17 +95,17 @@ def dump_all(
     own_outputs_first  in the order of onnx_dump_data.py.
     every_layer        of a model with in-place layers also the tensors they wrote over.
     """
-    from sgsdump.executor import runners
-    from sgsdump.inputs import expand, feeds
-    from sgsdump.model import graph_inputs
-    from sgsdump.output import make_folder
+    from sgsdump.commands.sdk import listing
+    from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+    from sgsdump.files.atomic_write import make_folder
+    from sgsdump.models.feeds.feeds import expand, feeds
+    from sgsdump.models.model import graph_inputs
     from sgsdump.progress import counter
-    from sgsdump.sdk import listing
 
     specs = graph_inputs(model.proto)
     runs = feeds(image, preprocess, specs, config)
     targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
-    runner = runners()["onnxruntime"](model, keep_sessions=len(targets) > 1)
+    runner = SegmentRunner(model, keep_sessions=len(targets) > 1)
     outputs = [info.name for info in model.proto.graph.output]
     shown = model.blobs | model.overwritten if model.blobs and every_layer else model.blobs
     for target, (label, feed) in zip(targets, runs):
@@ -130,10 +130,10 @@ def _write(
     """Write one run; ``suffix`` is what tells its files from another picture's."""
     from itertools import chain
 
-    from sgsdump.dump import open_dump
-    from sgsdump.executor import Layer
-    from sgsdump.formats import sigmastar_bin
-    from sgsdump.sdk.layer_files import write_shapes, write_text
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar.layer_files import write_shapes, write_text
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.executors.base import Layer
 
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
     inputs = list(records(fed[:1] if caffe else fed, Tally()))
@@ -145,7 +145,7 @@ def _write(
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
     else:
-        sigmastar_bin.write(stream, target, sigmastar_bin.FRAMEWORK)
+        binary.write(stream, target, binary.FRAMEWORK)
     if caffe:
         write_shapes([*inputs, *open_dump(target).records], target.with_name(f"shape{suffix}.txt"))
 
@@ -160,9 +160,9 @@ class Tally:
 
 def records(layers: Iterable[Layer], tally: Tally) -> Iterator[Record]:
     """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes."""
-    from sgsdump.dump import Record
-    from sgsdump.layout import NCHW
-    from sgsdump.tensor import Tensor
+    from sgsdump.dumps.dump import Record
+    from sgsdump.tensors.layout import NCHW
+    from sgsdump.tensors.tensor import Tensor
 
     for index, layer in enumerate(layers):
         layout = NCHW if layer.array.ndim == 4 else None
@@ -178,7 +178,7 @@ def not_finite(array: np.ndarray) -> str:
     """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
     import numpy as np
 
-    from sgsdump.element import is_float
+    from sgsdump.tensors.dtypes import is_float
 
     if not is_float(array.dtype):
         return ""

@@ -43,18 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
-    from sgsdump.dump import open_dump
-    from sgsdump.dump_notes import note_lines
-    from sgsdump.net_facts import with_layouts, with_scales
-    from sgsdump.output import replacing_folder
+    from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
+    from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts, with_scales
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.notes import note_lines
+    from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.files.terminal_text import printable
     from sgsdump.progress import counted
-    from sgsdump.reports.contact_sheet import save_contact_sheets
-    from sgsdump.reports.histogram_png import save_histogram
-    from sgsdump.reports.histogram_summary import summary_lines
+    from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
+    from sgsdump.reports.histogram.histogram_png import save_histogram
+    from sgsdump.reports.histogram.histogram_summary import summary_lines
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.terminal import printable
 
     _refuse_folder_in_use(args.output, tuple(filter(None, (args.dump, args.ranges, Path.cwd()))))
     ranges = read_ranges(args.ranges) if args.ranges else {}

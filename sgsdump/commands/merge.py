@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.dump import Dump
+    from sgsdump.dumps.dump import Dump
 
 HELP = "merge several dumps into one"
 
@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import common_form, target_of
-    from sgsdump.dump import Dump
-    from sgsdump.output import check_not_around, check_outputs
-    from sgsdump.partial_save import save
-    from sgsdump.parts import merge
+    from sgsdump.dumps.conversion import common_form, target_of
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.partial_save import save
+    from sgsdump.dumps.split_merge import merge
+    from sgsdump.files.atomic_write import check_not_around, check_outputs
+    from sgsdump.files.terminal_text import printable
     from sgsdump.progress import counted
-    from sgsdump.terminal import printable
 
     check_outputs([args.output], args.dumps)
     check_not_around(args.output, args.dumps)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:
     """The dump at a path, or those directly in a folder that is none, each under its file's name."""
-    from sgsdump.dump import open_dump
+    from sgsdump.dumps.io import open_dump
     from sgsdump.errors import FormatError
 
     if not path.is_dir():

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.executor import Progress
-    from sgsdump.pipeline import Pipeline
-    from sgsdump.pipelining.job import Job
+    from sgsdump.executors.base import Progress
+    from sgsdump.pipeline.job import Job
+    from sgsdump.pipeline.pipeline import Pipeline
 
 HELP = "every tensor of an ONNX model as an executor computes it; golden comparison"
 KINDS = {
@@ -140,7 +140,7 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from dataclasses import fields
 
-    from sgsdump.pipelining.job import Job
+    from sgsdump.pipeline.job import Job
 
     given = {field.name: getattr(args, field.name) for field in fields(Job) if hasattr(args, field.name)}
     return dump(Job(**given))
@@ -151,9 +151,9 @@ def dump(job: Job) -> int:
 
     Raises what ``pipelining.job.check`` and the steps of ``pipeline_job`` raise.
     """
-    from sgsdump import dump_info
-    from sgsdump.pipeline_job import dump_chosen, ir, pipeline, save_case
-    from sgsdump.pipelining.job import check
+    from sgsdump.dumps.formats.sdaa import dump_info
+    from sgsdump.pipeline.job import check
+    from sgsdump.pipeline.run_job import dump_chosen, ir, pipeline, save_case
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
 
     check(job)
@@ -175,7 +175,7 @@ def dump(job: Job) -> int:
 
 
 def _bisect(job: Job, run: Pipeline) -> int:
-    from sgsdump.pipeline_job import bisect
+    from sgsdump.pipeline.run_job import bisect
     from sgsdump.reports.pipeline_lines import bisection_lines, tried_line
 
     found = bisect(job, run, lambda tried: _say(tried_line(tried)))
@@ -186,11 +186,12 @@ def _bisect(job: Job, run: Pipeline) -> int:
 
 def _compare(job: Job) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
-    from sgsdump.output import replacing
-    from sgsdump.pipeline_job import compare, holds
-    from sgsdump.pipelining.compared_files import other_inputs
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.pipeline.compared_files import other_inputs
+    from sgsdump.pipeline.run_job import compare, holds
     from sgsdump.progress import counted
-    from sgsdump.reports import golden_csv, golden_json, golden_log
+    from sgsdump.reports.golden import csv, json
+    from sgsdump.reports.golden import log as golden_log
 
     found = compare(job, lambda rows, total: counted(rows, "compare", "tensor", total))
     for folder in filter(None, (job.compare_dir, job.golden_dir)):
@@ -200,8 +201,8 @@ def _compare(job: Job) -> bool:
     log = job.log or job.folder / "compare_result.log"
     for path, text in (
         (log, golden_log.render(found)),
-        (log.with_suffix(".csv"), golden_csv.render(found)),
-        (log.with_suffix(".json"), golden_json.render(found)),
+        (log.with_suffix(".csv"), csv.render(found)),
+        (log.with_suffix(".json"), json.render(found)),
     ):
         with replacing(path) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
@@ -218,6 +219,6 @@ def _bar(what: str) -> AbstractContextManager[Progress | None]:
 
 
 def _say(text: str) -> None:
-    from sgsdump.terminal import printable
+    from sgsdump.files.terminal_text import printable
 
     print(printable(text))

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.input_spec import InputSpec
-    from sgsdump.planning.blame import PictureFeed
+    from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tuning.blame import PictureFeed
 
 HELP = "raise convolutions to INT16 until the outputs are good"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -69,20 +69,20 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.calibrating.calibration_log import write_log
-    from sgsdump.calibration import simplify
-    from sgsdump.comparing.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.feeding.picture_feeds import PictureFeeds
-    from sgsdump.model import graph_inputs, open_model
-    from sgsdump.output import make_folder, replacing_folder, set_aside
-    from sgsdump.passes.mark_outputs import mark_outputs
+    from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.files.atomic_write import make_folder, replacing_folder, set_aside
+    from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.models.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counter
-    from sgsdump.quant_level import calibrate
-    from sgsdump.repair import Repair
-    from sgsdump.reports import repair_json, repair_log
-    from sgsdump.sidecar import read_bytes
+    from sgsdump.quantisation.calibration import simplify
+    from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.levels import calibrate
+    from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.tuning.repair import Repair
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED
@@ -141,7 +141,7 @@ def debug_pictures(
 ) -> tuple[PictureFeed, ...]:
     """Those of --debug_image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
     model takes them."""
-    from sgsdump.inputs import expand, feed_maker
+    from sgsdump.models.feeds.feeds import expand, feed_maker
 
     float_feed, raw_feed = (feed_maker(args.preprocess, specs, config, normalised) for normalised in (True, False))
     runs = expand(args.debug_image or args.image, len(specs))

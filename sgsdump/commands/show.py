@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.dump import Dump, Record
+    from sgsdump.dumps.dump import Dump, Record
 
 HELP = "list the tensors of a dump, or print one"
 
@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.dump import open_dump
+    from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ConfigError
-    from sgsdump.output import check_outputs
+    from sgsdump.files.atomic_write import check_outputs
 
     check_outputs([args.csv, args.json, args.output], [args.dump])
     if args.name is None and (args.operations or args.output or args.stored or args.all):
@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
-    from sgsdump.conversion import selected
-    from sgsdump.inventory import inventory
+    from sgsdump.dumps.conversion import selected
+    from sgsdump.dumps.inventory import inventory
+    from sgsdump.files.terminal_text import printable
     from sgsdump.progress import counted
-    from sgsdump.reports import inventory_csv, inventory_json, inventory_table
-    from sgsdump.terminal import printable
+    from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
 
     chosen = {id(record) for record in selected(dump.records, args.select)}
     places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
@@ -84,9 +84,9 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
 
 
 def _values(dump: Dump, args: argparse.Namespace) -> int:
-    from sgsdump.reports import tensor_values
-    from sgsdump.tensor_view import viewed
-    from sgsdump.terminal import printable, shown
+    from sgsdump.files.terminal_text import printable, shown
+    from sgsdump.reports.dump import tensor_values
+    from sgsdump.tensors.slicing import viewed
 
     record, said = _find(dump, args.name)
     of_bytes = args.stored or args.part or args.operations or args.output or args.csv
@@ -113,7 +113,7 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
 
 def _status(record: Record) -> dict[str, Any] | None:
     """What an overflow status says, as the vendor's own JSON has it; None for any other tensor, or a damaged one."""
-    from sgsdump.ascend import overflow
+    from sgsdump.dumps.formats.ascend import overflow
     from sgsdump.errors import SgsdumpError
 
     if not overflow.is_status(record.tensor):
@@ -127,7 +127,7 @@ def _status(record: Record) -> dict[str, Any] | None:
 def _find(dump: Dump, name: str) -> tuple[Record, str]:
     """The record of a name, an output before all others, and what is to be said of the choice."""
     from sgsdump.errors import ConfigError
-    from sgsdump.family import hint
+    from sgsdump.registry import hint
 
     found = [record for record in dump.records if record.name == name]
     if not found and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
@@ -144,9 +144,9 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
 
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     """The values to show, and what they are."""
-    from sgsdump.device_layout import conversion, is_device, logical
-    from sgsdump.element import is_complex, is_number, name_of
     from sgsdump.errors import ValuesError
+    from sgsdump.tensors.device_layout import conversion, is_device, logical
+    from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
     tensor, layout = record.tensor, record.tensor.info.layout
     if not stored and conversion(tensor.info):
@@ -166,15 +166,15 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
 
 
 def _write(path: Path, text: str) -> None:
-    from sgsdump.output import replacing
+    from sgsdump.files.atomic_write import replacing
 
     with replacing(path) as file:
         file.write(text.encode("utf-8", "surrogateescape"))
 
 
 def _write_npy(path: Path, array: np.ndarray) -> None:
-    from sgsdump.output import replacing
-    from sgsdump.storing.npy_file import write
+    from sgsdump.dumps.formats.arrays.npy_file import write
+    from sgsdump.files.atomic_write import replacing
 
     with replacing(path) as file:
         write(file, array)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.model import Model
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.simulation import Simulation
     from sgsdump.sidecars.debug_config import DebugConfig
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.simulation import Simulation
 
 HELP = "run one picture through a float or fixed model, dump its layers"
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def open_as(kind: str, path: str, weights: str | None = None) -> Model:
     """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at."""
     from sgsdump.errors import ModelError
-    from sgsdump.model import open_model
+    from sgsdump.models.model import open_model
 
     if kind == "Offline":
         raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
@@ -70,13 +70,13 @@ def simulate_all(
     config  for a float model's built-in preprocess; a fixed model remembers its own.
     Raises ModelError when ``kind`` is not what the model is.
     """
-    from sgsdump.calibration import simplify
     from sgsdump.errors import ConfigError, ModelError
-    from sgsdump.inputs import expand, feeds
-    from sgsdump.model import graph_inputs
+    from sgsdump.models.feeds.feeds import expand, feeds
+    from sgsdump.models.model import graph_inputs
     from sgsdump.progress import counter
+    from sgsdump.quantisation.calibration import simplify
+    from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
     from sgsdump.sidecars import debug_config
-    from sgsdump.simulation import fixed_config, is_fixed, simulate
 
     debug = debug_config.read(folder) or debug_config.DebugConfig()
     if kind == "Float":
@@ -108,7 +108,8 @@ def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
     """Write the dump DebugConfig.txt asks for; without one just run to the end."""
     from dataclasses import replace
 
-    from sgsdump.formats import sigmastar_bin, sigmastar_text
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar import text as sigmastar_text
     from sgsdump.sidecars.debug_config import dump_path
 
     if not debug.dump_tensor:
@@ -120,7 +121,7 @@ def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
         text = replace(sigmastar_text.SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
         sigmastar_text.write(simulation.records, path, text)
     else:
-        sigmastar_bin.write(simulation.records, path, replace(sigmastar_bin.SIM_SHAPED, is_float=is_float))
+        binary.write(simulation.records, path, replace(binary.SIM_SHAPED, is_float=is_float))
     for word in debug.ignored:
         print(f"DebugConfig.txt: {word} has no effect on a layer dump")
     print(f"{path}: {path.stat().st_size:,} bytes")

@@ -28,15 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.conversion import ENDINGS, Target, target_of
-    from sgsdump.dump import open_dump
+    from sgsdump.dumps.conversion import ENDINGS, Target, target_of
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.losses import losses
+    from sgsdump.dumps.partial_save import readable, told, unwritable, write
+    from sgsdump.dumps.split_merge import split
     from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.losses import losses
-    from sgsdump.output import check_not_around, check_outputs, replacing_folder
-    from sgsdump.partial_save import readable, told, unwritable, write
-    from sgsdump.parts import split
+    from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
+    from sgsdump.files.terminal_text import printable
     from sgsdump.progress import counted
-    from sgsdump.terminal import printable
 
     check_outputs([args.output], [args.dump])
     check_not_around(args.output, [args.dump])

@@ -40,13 +40,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.model import Model
-    from sgsdump.planning.pareto import Pareto
-    from sgsdump.planning.plan_trial import PlanTrial
-    from sgsdump.planning.tuning_setup import PictureFeed
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.task_pool import Workers
-    from sgsdump.tensor_range import Range
+    from sgsdump.tensors.value_range import Range
+    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.tuning.tuning_setup import PictureFeed
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
@@ -77,19 +77,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump import tuning
     from sgsdump.errors import OutputError
-    from sgsdump.output import replacing
-    from sgsdump.planning.pareto import pareto
-    from sgsdump.planning.target import parse_target
-    from sgsdump.planning.tuning_setup import set_up
-    from sgsdump.planning.user_metric import load_metric
+    from sgsdump.files.atomic_write import replacing
     from sgsdump.progress import counter
-    from sgsdump.reports.pareto_json import render
-    from sgsdump.reports.pareto_table import render as table
+    from sgsdump.reports.tuning.pareto_json import render
+    from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
+    from sgsdump.tuning import search
+    from sgsdump.tuning.pareto import pareto
+    from sgsdump.tuning.target import parse_target
+    from sgsdump.tuning.tuning_setup import set_up
+    from sgsdump.tuning.user_metric import load_metric
 
-    rates = parse_rates(args.rates) if args.rates else list(tuning.RATES)
+    rates = parse_rates(args.rates) if args.rates else list(search.RATES)
     target = parse_target(args.target) if args.target else None
     seconds = parse_seconds(args.budget)
     check_options(args)
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         bar: list[int] = []
         setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text,
                        lambda runs: progress(runs, max(bar[0], runs)), workers_of(args))  # fmt: skip
-        most = tuning.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
+        most = search.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
         bar.append(most * len(setup.pool.pictures))
         print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
               f"pictures = {bar[0]} runs of the network, within {args.budget}")  # fmt: skip
@@ -112,9 +112,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"{folder / 'progress.json'}: going on, {setup.pool.resumed} plans are known")
         try:
             found = (
-                tuning.search_target(setup.pool, setup.sizes, target, left)
+                search.search_target(setup.pool, setup.sizes, target, left)
                 if target
-                else tuning.search_rates(setup.pool, setup.sizes, rates, left)
+                else search.search_rates(setup.pool, setup.sizes, rates, left)
             )
         finally:
             setup.pool.close()
@@ -141,7 +141,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
-    from sgsdump.task_pool import Workers
+    from sgsdump.executors.workers.task_pool import Workers
 
     return Workers(args.num_process, args.scheduler, lambda line: print(line, file=sys.stderr))
 
@@ -149,7 +149,7 @@ def workers_of(args: argparse.Namespace) -> Workers:
 def parse_rates(text: str) -> list[float]:
     """Raises ConfigError for what is no list of rates above 0.5 and at most 1."""
     from sgsdump.errors import ConfigError
-    from sgsdump.tuning import check_rates
+    from sgsdump.tuning.search import check_rates
 
     try:
         rates = sorted({float(word) for word in text.split(",") if word.strip()})
@@ -177,7 +177,7 @@ def usable_folder(path: Path, ini: Path) -> Path:
     import os
 
     from sgsdump.errors import ConfigError, OutputError
-    from sgsdump.output import make_folder
+    from sgsdump.files.atomic_write import make_folder
 
     if not os.access(make_folder(path), os.W_OK):
         raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
@@ -188,14 +188,14 @@ def usable_folder(path: Path, ini: Path) -> Path:
 
 def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, dict[str, Range], Iterator[PictureFeed]]:
     """The simplified model, the ranges of its tensors, and the pictures that judge plans."""
-    from sgsdump.calibration import simplify
-    from sgsdump.feeding.picture_feeds import PictureFeeds
-    from sgsdump.inputs import feeds
-    from sgsdump.model import graph_inputs, open_model
-    from sgsdump.passes.mark_outputs import mark_outputs
-    from sgsdump.planning.tuning_setup import evenly
+    from sgsdump.models.feeds.feeds import feeds
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.models.passes.mark_outputs import mark_outputs
     from sgsdump.progress import counter
-    from sgsdump.quant_level import calibrate
+    from sgsdump.quantisation.calibration import simplify
+    from sgsdump.quantisation.levels import calibrate
+    from sgsdump.tuning.tuning_setup import evenly
 
     model = open_model(args.model, args.weight_file)
     if model.blobs is not None:
@@ -240,12 +240,12 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
 
 def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial) -> None:
     """Every file of FOLDER but progress.json."""
-    from sgsdump.calibration import serialise
-    from sgsdump.output import replacing
-    from sgsdump.planning.tuned_files import fixed_of, optimized, stem
-    from sgsdump.reports import pareto_csv, pareto_json, pareto_png
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.quantisation.calibration import serialise
+    from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.tuning.tuned_files import fixed_of, optimized, stem
 
     def write(name: str, data: bytes) -> None:
         with replacing(folder / name) as file:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sgsdump.element import BEYOND_NUMPY, packed, packed_size, unpacked
 from sgsdump.errors import MissingExtra, ModelError
-from sgsdump.executor import Configs, Executor, reason_of
-from sgsdump.external_data import external_bytes, in_one_piece
+from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.models.external_data import external_bytes, in_one_piece
+from sgsdump.tensors.dtypes import BEYOND_NUMPY, packed, packed_size, unpacked
 
 if TYPE_CHECKING:
     from onnx import ModelProto

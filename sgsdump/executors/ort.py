@@ -16,11 +16,11 @@ import numpy as np
 import onnxruntime as ort
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executor import Configs, Executor
-from sgsdump.executors.onnx_runtime import plain, session_options
+from sgsdump.executors.base import Configs, Executor
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, to_array, why_not
-from sgsdump.family import hint
-from sgsdump.passes.segment import segment, sub_model
+from sgsdump.executors.onnx_runtime.segment_runner import plain, session_options
+from sgsdump.models.passes.segment import segment, sub_model
+from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -15,9 +15,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from sgsdump.errors import ModelError
-from sgsdump.executor import Configs, Executor, reason_of
-from sgsdump.external_data import in_one_piece
-from sgsdump.passes.topology import called
+from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.models.external_data import in_one_piece
+from sgsdump.models.passes.topology import called
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from sgsdump.errors import MissingExtra
-from sgsdump.executor import Configs, Executor
+from sgsdump.executors.base import Configs, Executor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from sgsdump.errors import ConfigError, MissingExtra, ModelError
-from sgsdump.executor import Configs, Executor, reason_of
-from sgsdump.external_data import in_one_piece
-from sgsdump.users_python import blaming, import_file
+from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.files.user_module import blaming, import_file
+from sgsdump.models.external_data import in_one_piece
 
 if TYPE_CHECKING:
     from onnx import ModelProto

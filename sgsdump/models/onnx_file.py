@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
-from sgsdump.external_data import graph_tensors
-from sgsdump.graph import bodies
-from sgsdump.model import Model, ModelReader
+from sgsdump.models.external_data import graph_tensors
+from sgsdump.models.graph import bodies
+from sgsdump.models.model import Model, ModelReader
 
 if TYPE_CHECKING:
     import onnx

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sgsdump.bisection import Bisection, Tried
-from sgsdump.dump_info import InputEntry, OutputEntry
-from sgsdump.terminal import shown
+from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
+from sgsdump.files.terminal_text import shown
+from sgsdump.pipeline.bisection import Bisection, Tried
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.family import hint
-from sgsdump.sidecar import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.registry import hint
 
 FILE_NAME = "DebugConfig.txt"
 DUMP_NAME = "sigma_outtensor_dump.bin"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.ini import Section, Value, read_sections
-from sgsdump.sidecar import printable
+from sgsdump.files.text_file import printable
+from sgsdump.sidecars.ini import Section, Value, read_sections
 
 KEYS = {
     "INPUT_CONFIG": [

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.output import replacing
-from sgsdump.sidecar import read_bytes
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.text_file import read_bytes
 
 HEAD = b"Input_shape="
 PER_ROW = 16

@@ -1,4 +1,4 @@
-"""quant_param files: what ``--quant_file`` takes and ``save_quant_param`` writes; see ``sgsdump.quant_param``.
+"""quant_param files: what ``--quant_file`` takes and ``save_quant_param`` writes; see ``quant_param_entries.py``.
 
 json    a list with an indent of 4
 pickle  protocol 3: a list of collections.OrderedDict
@@ -12,9 +12,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sgsdump.errors import FormatError
-from sgsdump.output import replacing
-from sgsdump.quant_param import PICKLE_LIMIT, QuantParam, as_entries, is_pickle, parse_json, parse_pickle
-from sgsdump.sidecar import decode, read_bytes
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.sidecars.quant_param_entries import (
+    PICKLE_LIMIT,
+    QuantParam,
+    as_entries,
+    is_pickle,
+    parse_json,
+    parse_pickle,
+)
 
 PROTOCOL = 3
 

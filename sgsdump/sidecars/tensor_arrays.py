@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sgsdump.errors import ConfigError
-from sgsdump.sidecar import printable
+from sgsdump.files.text_file import printable
 
 
 def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.output import replacing
-from sgsdump.tensor_range import Range
+from sgsdump.files.atomic_write import replacing
+from sgsdump.tensors.value_range import Range
 
 
 def write(channels: Mapping[str, Range], path: Path) -> None:

@@ -21,10 +21,17 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.output import replacing
-from sgsdump.quant_param import PICKLE_LIMIT, QuantParam, check_range, is_pickle, parse_json, parse_pickle
-from sgsdump.sidecar import TEXT_LIMIT, printable, read_bytes
-from sgsdump.tensor_range import Range
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.text_file import TEXT_LIMIT, printable, read_bytes
+from sgsdump.sidecars.quant_param_entries import (
+    PICKLE_LIMIT,
+    QuantParam,
+    check_range,
+    is_pickle,
+    parse_json,
+    parse_pickle,
+)
+from sgsdump.tensors.value_range import Range
 
 # One way only to match a run of digits: two would take the square of its length to fail.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)"

@@ -23,8 +23,8 @@ from typing import IO
 
 import numpy as np
 
-from sgsdump.output import replacing
-from sgsdump.tensor_range import Range
+from sgsdump.files.atomic_write import replacing
+from sgsdump.tensors.value_range import Range
 
 CHUNK = 1 << 16
 

@@ -130,8 +130,9 @@ def test_a_model_whose_only_convolution_reads_the_picture(tmp_path, capsys):
 def test_trouble_is_one_line(tmp_path, capsys):
     (tmp_path / "other.txt").write_text("Name:zebra, min: 0.000000, max: 1.000000;\n")
     (tmp_path / "other.ini").write_text(demo.INPUT_CONFIG.replace("inputs = image", "inputs = picture"))
-    from sgsdump.dump import Record, save_dump
-    from sgsdump.tensor import Tensor
+    from sgsdump.dumps.dump import Record
+    from sgsdump.dumps.io import save_dump
+    from sgsdump.tensors.tensor import Tensor
 
     save_dump([Record("out", 0, 0, "CONV_2D", Tensor.of("zebra", np.ones(3, np.float32)))], tmp_path / "other.bin")
     for words, told in [

@@ -7,7 +7,7 @@ from PIL import Image
 from small_nets import residual_net
 
 from sgsdump.cli import main
-from sgsdump.dump import open_dump
+from sgsdump.dumps.io import open_dump
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
 INI = """[INPUT_CONFIG]

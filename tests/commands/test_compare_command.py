@@ -7,8 +7,8 @@ import pytest
 
 import sgsdump
 from sgsdump.cli import main
-from sgsdump.dump import Record
-from sgsdump.tensor import Quant, Tensor
+from sgsdump.dumps.dump import Record
+from sgsdump.tensors.tensor import Quant, Tensor
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import sgsdump
 from sgsdump.cli import main
-from sgsdump.tensor import Tensor
+from sgsdump.tensors.tensor import Tensor
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ import pytest
 
 from sgsdump.cli import exit_status, main
 from sgsdump.commands import convert
-from sgsdump.conversion import ENDINGS, target_names
-from sgsdump.device_layout import to_device
-from sgsdump.dump import Record, open_dump, save_dump
-from sgsdump.element import KNOWN
+from sgsdump.dumps.conversion import ENDINGS, target_names
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError, ValuesError
-from sgsdump.format import formats
-from sgsdump.tensor import Figures, Origin, Quant, Tensor, TensorInfo
+from sgsdump.tensors.device_layout import to_device
+from sgsdump.tensors.dtypes import KNOWN
+from sgsdump.tensors.tensor import Figures, Origin, Quant, Tensor, TensorInfo
 
 VALUES = np.random.default_rng(0).normal(size=(1, 5, 3, 4)).astype(np.float32)
 
@@ -157,14 +158,14 @@ def test_integers_without_true_scale_stay_and_are_told(capsys):
 
 def test_a_dump_of_statistics_has_nothing_to_write(monkeypatch):
     only = Tensor.of_figures(TensorInfo("s", (3,), np.dtype(np.float32)), Figures(0, 1, 0.5, 1))
-    monkeypatch.setattr("sgsdump.dump.open_dump", lambda path: open_dump_of([Record("out", 0, 0, "", only)]))
+    monkeypatch.setattr("sgsdump.dumps.dump.open_dump", lambda path: open_dump_of([Record("out", 0, 0, "", only)]))
     with pytest.raises(ValuesError, match="nothing is written"):
         run("in", "out.npz")
     assert os.listdir() == []
 
 
 def open_dump_of(records):
-    from sgsdump.dump import Dump
+    from sgsdump.dumps.dump import Dump
 
     return Dump(records, notes=["one thing"])
 
@@ -175,7 +176,7 @@ def test_a_tensor_that_cannot_be_read_does_not_lose_the_others(monkeypatch, caps
 
     bad = Tensor(TensorInfo("b", (1,), np.dtype(np.float32)), broken)
     records = [Record("out", 0, 0, "", bad), record("f", VALUES, 1)]
-    monkeypatch.setattr("sgsdump.dump.open_dump", lambda path: open_dump_of(records))
+    monkeypatch.setattr("sgsdump.dumps.dump.open_dump", lambda path: open_dump_of(records))
     assert run("in", "out.npz") == 1
     said = capsys.readouterr().out
     assert "note: one thing" in said and "1 left out: 'b': it is gone" in said and "1 tensors, npz" in said
@@ -310,6 +311,6 @@ def test_a_dump_without_tensors_is_refused(work_folder, capsys):
 
 
 def test_formats_that_are_written_are_all_tried():
-    assert {name for name, format in formats().items() if format.write} == {
+    assert {name for name, format in FORMATS.items() if format.write} == {
         n.removesuffix("_old") for n in target_names()
     }

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from sgsdump.commands import histogram
-from sgsdump.dump import Record, save_dump
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.io import save_dump
 from sgsdump.errors import OutputError, SgsdumpError
-from sgsdump.output import replacing_folder
-from sgsdump.tensor import Tensor
+from sgsdump.files.atomic_write import replacing_folder
+from sgsdump.tensors.tensor import Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +123,7 @@ def test_a_failure_midway_leaves_the_older_folder_in_place(dump, ranges, work_fo
     def full_disk(layers, folder):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sgsdump.reports.contact_sheet.save_contact_sheets", full_disk)
+    monkeypatch.setattr("sgsdump.reports.histogram.contact_sheet.save_contact_sheets", full_disk)
     with pytest.raises(OutputError, match="No space left"):
         run(dump, ranges)
     assert sorted(p.name for p in work_folder.iterdir()) == before

@@ -9,7 +9,7 @@ import pytest
 
 from sgsdump import Record, Tensor, save_dump
 from sgsdump.cli import main
-from sgsdump.element import KNOWN
+from sgsdump.tensors.dtypes import KNOWN
 
 SHARED_DUMPS = [
     "ascend/atb_dump_tree/all_f0",

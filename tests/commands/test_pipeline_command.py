@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from caffe_nets import save
+from models.caffe.nets import save
 from onnx import TensorProto, helper
 from small_nets import residual_net, run_all, weights
 

@@ -11,14 +11,15 @@ import pytest
 
 from sgsdump.cli import main
 from sgsdump.commands import show
-from sgsdump.device_layout import to_device
-from sgsdump.dump import Record, open_dump, save_dump
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.inventory import inventory
+from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError
-from sgsdump.inventory import inventory
-from sgsdump.reports import inventory_table
-from sgsdump.stats import merged, summarise
-from sgsdump.tensor import Origin, Quant, Tensor
-from sgsdump.tensor_view import viewed
+from sgsdump.reports.dump import inventory_table
+from sgsdump.tensors.device_layout import to_device
+from sgsdump.tensors.slicing import viewed
+from sgsdump.tensors.statistics import merged, summarise
+from sgsdump.tensors.tensor import Origin, Quant, Tensor
 
 CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 SICK = np.array([1, np.nan, np.inf, np.inf, -np.inf, 3], np.float32)
@@ -124,7 +125,7 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
     file = next(p for p in (open_dump("in").path).glob("a*"))
     assert dump.records[0].tensor.info.name == "a"
 
-    import sgsdump.dump
+    import sgsdump.dumps.dump
 
     def opened(path, real=open_dump):
         found = real(path)
@@ -132,7 +133,7 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sgsdump.dump, "open_dump", opened)
+        patch.setattr(sgsdump.dumps.dump, "open_dump", opened)
         assert run("in") == 1
     said = capsys.readouterr().out
     assert "a: " in said and "2 tensors" in said

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from sgsdump.commands import merge, split
-from sgsdump.dump import Record, open_dump, save_dump
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats.sigmastar import binary
+from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED
+from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, FormatError, OutputError, ValuesError
-from sgsdump.formats import sigmastar_bin
-from sgsdump.formats.sigmastar_bin import FRAMEWORK, SIM, SIM_SHAPED
-from sgsdump.tensor import Tensor
+from sgsdump.tensors.tensor import Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def test_all_bytes_come_back(variant, work_folder):
     if variant is not FRAMEWORK:
         records.insert(3, record("conv2", 9, 3, io="in"))
         records.insert(3, record("weights", 8, 3, io="in", constant=True))
-    sigmastar_bin.write(records, work_folder / "in.bin", variant)
+    binary.write(records, work_folder / "in.bin", variant)
     run(split, "in.bin", "parts")
     run(merge, "parts", "out.bin")
     assert (work_folder / "out.bin").read_bytes() == (work_folder / "in.bin").read_bytes()

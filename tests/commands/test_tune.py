@@ -10,7 +10,7 @@ from PIL import Image
 from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
-from sgsdump.passes.quantise import fixed_facts
+from sgsdump.quantisation.fixed_model import fixed_facts
 from sgsdump.sidecars import input_config, quant_param
 
 pytest.importorskip("scipy", reason="tune needs scipy")

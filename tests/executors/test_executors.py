@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError, MissingExtra
-from sgsdump.executor import Executor, executors, open_executor
-from sgsdump.executor_conformance import ExecutorConformance, other_model, told
+from sgsdump.executors.base import Executor
+from sgsdump.executors.conformance import ExecutorConformance, other_model, told
 from sgsdump.executors.reference import ReferenceExecutor
+from sgsdump.executors.table import executors, open_executor
 
 
 def test_the_table() -> None:
@@ -41,7 +42,7 @@ def test_modules_need_none_of_the_packages() -> None:
     """All members can be imported, and import no optional package."""
     code = (
         "import sys; sys.modules.update(openvino=None, tvm=None); "
-        "from sgsdump.executors import EXECUTORS; from sgsdump.executor import executors; "
+        "from sgsdump.executors import EXECUTORS; from sgsdump.executors.base import executors; "
         "[executors()[name] for name in EXECUTORS]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,11 +10,12 @@ from small_nets import model as net
 from small_nets import node, residual_net, run_all
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executor import open_executor, runners
-from sgsdump.executor_conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.ort import OrtExecutor
-from sgsdump.model import Model, open_model
-from sgsdump.passes.mark_outputs import mark_outputs
+from sgsdump.executors.table import open_executor
+from sgsdump.models.model import Model, open_model
+from sgsdump.models.passes.mark_outputs import mark_outputs
 
 
 class TestConformance(ExecutorConformance):
@@ -39,7 +40,7 @@ def test_values_are_those_of_one_plain_run() -> None:
 def test_every_tensor_of_a_real_model_as_the_runner_gives_it(shared: Path) -> None:
     model = open_model(shared / "ultraface" / "version-RFB-320_without_postprocessing.onnx")
     feed = {"input": np.random.default_rng(0).uniform(-1, 1, (1, 3, 240, 320)).astype(np.float32)}
-    layers = {layer.name: layer.array for layer in runners()["onnxruntime"](model).run(feed)}
+    layers = {layer.name: layer.array for layer in SegmentRunner(model).run(feed)}
     with open_executor("ort") as executor:
         executor.load_model(mark_outputs(model.proto, layers))
         for name, array in zip(layers, executor.execute(list(layers), feed)):

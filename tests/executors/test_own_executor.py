@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError
-from sgsdump.executor import executors, open_executor
-from sgsdump.executor_conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
-from sgsdump.users_python import import_file
+from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.table import executors, open_executor
+from sgsdump.files.user_module import import_file
 
 DOCS = Path(__file__).parents[2] / "docs"
 

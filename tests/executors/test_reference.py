@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from executor_oracle import HALF_SAMPLE, ULTRAFACE, check_against_ort
+from executors.oracle import HALF_SAMPLE, ULTRAFACE, check_against_ort
 from onnx import TensorProto, helper
 from small_nets import model as net
 from small_nets import node
 
 from sgsdump.errors import ModelError
-from sgsdump.executor import open_executor
-from sgsdump.executor_conformance import ExecutorConformance, told
+from sgsdump.executors.conformance import ExecutorConformance, told
 from sgsdump.executors.reference import ReferenceExecutor
+from sgsdump.executors.table import open_executor
 
 
 class TestConformance(ExecutorConformance):

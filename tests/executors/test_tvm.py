@@ -10,10 +10,10 @@ from small_nets import model as net
 from small_nets import node, residual_net, run_all
 
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executor import open_executor
-from sgsdump.executor_conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.table import open_executor
 from sgsdump.executors.tvm import TvmExecutor
-from sgsdump.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.mark_outputs import mark_outputs
 
 pytest.importorskip("tvm", reason="Apache TVM (the extra tvm) is not installed")
 

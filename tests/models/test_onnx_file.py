@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import ModelError
-from sgsdump.model import graph_inputs, open_model
+from sgsdump.models.model import graph_inputs, open_model
 
 FLOAT = TensorProto.FLOAT
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sgsdump.errors import SgsdumpError
-from sgsdump.sidecar import sidecars
+from sgsdump.sidecars import SIDECARS
 
 STARTS = {
     "debug_config": b"dumpTensor\npath=/\neliminateGarbage #\npath=\r\nDump\n",
@@ -44,7 +44,7 @@ def read_anything(tmp_path_factory, name, data):
     file = folder / "DebugConfig.txt"
     file.write_bytes(data)
     try:
-        sidecars()[name](folder if name == "debug_config" else file)
+        SIDECARS[name](folder if name == "debug_config" else file)
     except SgsdumpError as error:
         assert "\n" not in str(error) and "DebugConfig.txt" in str(error)
 
@@ -66,4 +66,4 @@ def test_any_quant_param(tmp_path_factory, data):
 
 
 def test_every_member_of_the_family_is_listed():
-    assert set(sidecars()) == set(STARTS)
+    assert set(SIDECARS) == set(STARTS)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError, SgsdumpError
-from sgsdump.quant_param import QuantParam
 from sgsdump.sidecars import quant_param
-from sgsdump.tensor_range import Range
+from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.tensors.value_range import Range
 
 
 def param(name="a", low=(-1.0,), high=(2.0,), bit=8):

@@ -16,7 +16,7 @@ from PIL import Image
 from small_nets import node, residual_net
 
 from sgsdump import Dump, Record, Tensor, open_dump, save_dump
-from sgsdump.formats import sigmastar_bin
+from sgsdump.dumps.formats.sigmastar import binary as sigmastar_bin
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 DOORS = sorted(path.name for path in TOOLS.iterdir() if path.is_file() and os.access(path, os.X_OK))

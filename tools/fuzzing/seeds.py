@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from sgsdump import Quant, Record, Tensor, open_dump
-from sgsdump.ascend import atb_statistic, dump_proto
-from sgsdump.element import KNOWN
+from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.formats.ascend import dump_proto
+from sgsdump.dumps.formats.atb import statistic
 from sgsdump.errors import SgsdumpError
-from sgsdump.format import formats
-from sgsdump.sidecar import sidecars
+from sgsdump.sidecars import SIDECARS
+from sgsdump.tensors.dtypes import KNOWN
 
 MOST_BYTES = 6000
 _MOST_FILES, _MOST_GENUINE = 40, 24
@@ -157,14 +158,14 @@ def _records() -> list[list[Record]]:
 
 
 def _written(folder: Path) -> Iterator[Seed]:
-    from sgsdump.formats import sigmastar_bin, sigmastar_text
+    from sgsdump.dumps.formats.sigmastar import binary, text
 
     variants: dict[str, tuple[Any, ...]] = {
-        "sigmastar_bin": (sigmastar_bin.SIM, sigmastar_bin.FRAMEWORK, sigmastar_bin.TFLITE),
-        "sigmastar_text": (sigmastar_text.SIM, sigmastar_text.LAYER, sigmastar_text.TFLITE),
+        "sigmastar_bin": (binary.SIM, binary.FRAMEWORK, binary.TFLITE),
+        "sigmastar_text": (text.SIM, text.LAYER, text.TFLITE),
     }
     number = 0
-    for name, format in formats().items():
+    for name, format in FORMATS.items():
         if format.write is None:
             continue
         for variant in (None, *variants.get(name, ())):
@@ -178,9 +179,9 @@ def _written(folder: Path) -> Iterator[Seed]:
 
 def _try_written(name: str, records: list[Record], path: Path, variant: Any) -> Seed | None:
     """What a writer makes of the records that it takes."""
-    write = formats()[name].write
+    write = FORMATS[name].write
     assert write is not None
-    refused = {id(record) for record, what in formats()[name].loses(records, variant) if "refused" in what}
+    refused = {id(record) for record, what in FORMATS[name].loses(records, variant) if "refused" in what}
     try:
         write([record for record in records if id(record) not in refused], path, variant)
     except SgsdumpError:
@@ -280,7 +281,7 @@ def _tree() -> dict[str, bytes]:
         "0_4711,0,Linear/Matmul,Matmul,1_0,input,1,bf16,nd,,N/A,N/A,N/A,N/A,N/A",
         "0_4711,0,Linear,Linear,1,output,0,complex64,nd,2,(1,2),(0,0),(1,1),3,N/A",
     )
-    table = "".join(f"{line}\n" for line in (atb_statistic.HEADER, *rows)).encode()
+    table = "".join(f"{line}\n" for line in (statistic.HEADER, *rows)).encode()
     run = "atb_dump_data/data/0_4711/0"
     return {
         f"{run}/0_Embed/after/outtensor0.bin": values,
@@ -332,7 +333,7 @@ def _dump_format(path: Path) -> str:
 
 
 def _side_formats(path: Path) -> Iterator[str]:
-    for name, read in sidecars().items():
+    for name, read in SIDECARS.items():
         if path.is_file() and name != "debug_config" and _reads(read, path):
             yield name
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from sgsdump import Dump, Tensor, open_dump
 from sgsdump.errors import SgsdumpError
-from sgsdump.sidecar import sidecars
+from sgsdump.sidecars import SIDECARS
 
 SECONDS = 1.0
 BLOCKED_SECONDS = 10.0
@@ -70,8 +70,8 @@ def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> t
 
 def reader(format: str) -> Callable[[Path], Any]:
     """How files of a format are read: as a dump, or as a side file."""
-    if format in sidecars():
-        return sidecars()[format]
+    if format in SIDECARS:
+        return SIDECARS[format]
     return read_dump
 
 

@@ -16,9 +16,9 @@ import onnx
 from onnx import NodeProto, TensorProto
 
 from sgsdump.errors import ModelError
-from sgsdump.executor import reason_of
-from sgsdump.external_data import graph_tensors, in_one_piece
-from sgsdump.model import graph_inputs, weight_names
+from sgsdump.executors.base import reason_of
+from sgsdump.models.external_data import graph_tensors, in_one_piece
+from sgsdump.models.model import graph_inputs, weight_names
 
 
 def is_float16(proto: onnx.ModelProto) -> bool:

@@ -12,8 +12,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, TypeProto
 
-from sgsdump.element import packed, packed_size, unpacked
 from sgsdump.errors import ModelError
+from sgsdump.tensors.dtypes import packed, packed_size, unpacked
 
 # Element types that numpy has too.
 PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64"

@@ -1,1 +1,0 @@
-"""What the readers of Ascend dumps share: number tables, element codings, headers, file names."""

@@ -1,0 +1,1 @@
+"""What only the SDK's own commands (``tools/``) need."""

@@ -1,0 +1,1 @@
+"""Pair the tensors of two dumps, measure every pair, judge."""

@@ -1,0 +1,195 @@
+"""How the values of each layer lie in its calibrated range: the figures behind the histograms.
+
+A fixed model cuts the range [min, max] of ``tensor_min_max`` into 2**8 levels (or 2**16). Values outside it are
+clipped; a wide range with nearly all values in a small part of it wastes the levels. The user guide's rule for the
+latter: when the values are concentrated and max - min exceeds about 30, let the convolution that reads the layer take
+INT16 input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
+from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.files.safe_names import normalised
+from sgsdump.tensors.device_layout import logical
+from sgsdump.tensors.statistics import Stats, central_span, count_outside, histogram, summarise
+from sgsdump.tensors.tensor import Quant, Tensor, dequantise
+from sgsdump.tensors.value_range import Range
+
+BINS = 256
+LEVELS = 256
+SHARE = 0.99
+WIDE = 30.0
+FEW_LEVELS = LEVELS // 4
+CLIPPED_SHARE = 0.01
+CLIPPED_REACH = 0.1
+# Bins are counted finer than they are drawn, so that the central share is known to 1/16 of a bin.
+_FINER = 16
+# Ranges in text are rounded to six decimals; a maximum that moved by that much is not outside.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The values of one layer against its range.
+
+    index     place among the layers drawn, from 0.
+    shape     logical shape, None when the file does not say.
+    counts    int64 (BINS,): finite values per bin of equal width over [stats.min, stats.max].
+    central   the interval that holds the central 99 % of the finite values.
+    limits    (min, max) of the calibrated range, over all channels; None when it has none.
+    outside   finite values outside ``limits``.
+    levels    how many of the 256 levels of an 8-bit quantiser of that range ``central`` uses; None without a range.
+    """
+
+    index: int
+    name: str
+    op_type: str
+    shape: tuple[int, ...] | None
+    stats: Stats
+    counts: np.ndarray
+    central: tuple[float, float]
+    limits: tuple[float, float] | None
+    outside: int
+    levels: int | None
+
+    @property
+    def width(self) -> float:
+        """max - min of the range; nan without one."""
+        return self.limits[1] - self.limits[0] if self.limits else math.nan
+
+    @property
+    def broken(self) -> bool:
+        """NaN or Inf among the values, or no value at all."""
+        return self.stats.finite < self.stats.count or not self.stats.count
+
+    @property
+    def overshoot(self) -> float:
+        """How far the values reach beyond the range, as a part of its width; 0.0 when they do not."""
+        if self.limits is None or not self.outside:
+            return 0.0
+        beyond = max(self.limits[0] - self.stats.min, self.stats.max - self.limits[1])
+        return beyond / self.width if self.width > 0 else math.inf
+
+    @property
+    def clipped(self) -> bool:
+        """More than 1 % of the values outside the range, or one of them by more than a tenth of its width.
+
+        Less is usual: the picture of the dump is not one of those the ranges were calibrated on. Nor does it count
+        when the farthest is within half a level of the range, since rounding brings it back.
+        """
+        many = self.outside > CLIPPED_SHARE * self.stats.finite and self.overshoot > 0.5 / LEVELS
+        return many or self.overshoot > CLIPPED_REACH
+
+    @property
+    def wasteful(self) -> bool:
+        """A range wider than 30 of which the central 99 % of the values use less than a quarter."""
+        return self.levels is not None and self.width > WIDE and self.levels < FEW_LEVELS
+
+    @property
+    def troubled(self) -> bool:
+        """Worth a person's look."""
+        return self.broken or self.clipped or self.wasteful
+
+
+@dataclass(frozen=True)
+class Undrawn:
+    """A layer whose values cannot be had, and why."""
+
+    name: str
+    reason: str
+
+
+def layers(dump: Dump) -> list[Record]:
+    """The network's inputs and every output, in file order; constants and repeated inputs are left out."""
+    seen: set[str] = set()
+    found = []
+    for record in dump.records:
+        if record.constant or (record.io == "in" and (record.name in dump or record.name in seen)):
+            continue
+        seen.add(record.name)
+        found.append(record)
+    return found
+
+
+def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, str]:
+    """Layer name -> name in ``ranges``: the same name, else the only one that the SDK's tools take for the same."""
+    alike: dict[str, list[str]] = {}
+    for name in ranges:
+        alike.setdefault(normalised(name), []).append(name)
+    pairs = {}
+    for name in names:
+        candidates = [name] if name in ranges else alike.get(normalised(name), [])
+        if len(candidates) == 1:
+            pairs[name] = candidates[0]
+    return pairs
+
+
+def distributions(dump: Dump, ranges: Mapping[str, Range]) -> Iterator[Distribution | Undrawn]:
+    """One result for each of ``layers(dump)``, the values loaded one layer at a time; ``ranges`` is by layer name.
+
+    Integers get their true scale from the ranges; those for which that fails, and damaged layers, come as Undrawn.
+    """
+    scales, refused = true_scales(dump, ranges)
+    index = 0
+    for record in layers(dump):
+        try:
+            values = _real_values(record.tensor, scales, refused)
+        except SgsdumpError as error:
+            yield Undrawn(record.name, str(error))
+            continue
+        yield describe(index, record, values, ranges.get(record.name))
+        index += 1
+
+
+def describe(index: int, record: Record, values: np.ndarray, range: Range | None) -> Distribution:
+    """Reduce one layer's real values to what its picture shows."""
+    stats = summarise(values)
+    info = record.tensor.info
+    op_type = record.op_type if record.io == "out" else "network input"
+    limits = (range.low, range.high) if range else None
+    nothing = (math.nan, math.nan)
+    if not stats.finite:
+        no_counts = np.zeros(BINS, np.int64)
+        return Distribution(index, record.name, op_type, info.shape, stats, no_counts, nothing, limits, 0, None)
+    fine = histogram(values, stats.min, stats.max, BINS * _FINER)
+    central = central_span(fine, stats.min, stats.max, SHARE)
+    counts = fine.reshape(BINS, _FINER).sum(axis=1)
+    outside = _outside(values, stats, limits) if limits else 0
+    levels = used_levels(central, limits) if limits else None
+    return Distribution(index, record.name, op_type, info.shape, stats, counts, central, limits, outside, levels)
+
+
+def used_levels(central: tuple[float, float], limits: tuple[float, float]) -> int | None:
+    """How many of LEVELS equal parts of ``limits`` the interval ``central`` touches.
+
+    None for a range of no width, or of one beyond float64.
+    """
+    low, high = limits
+    if not 0 < high - low < math.inf:
+        return None
+    first, last = ((min(max(edge, low), high) - low) / (high - low) * LEVELS for edge in central)
+    return min(max(math.ceil(last) - math.floor(first), 1), LEVELS)
+
+
+def _outside(values: np.ndarray, stats: Stats, limits: tuple[float, float]) -> int:
+    slack = _ROUNDING * max(1.0, abs(limits[0]), abs(limits[1]))
+    low, high = limits[0] - slack, limits[1] + slack
+    return count_outside(values, low, high) if stats.min < low or stats.max > high else 0
+
+
+def _real_values(tensor: Tensor, scales: Mapping[str, Quant], refused: Mapping[str, str]) -> np.ndarray:
+    name = tensor.info.name
+    if name in refused:
+        raise ValuesError(f"tensor {name!r} holds integers whose true scale is not known: {refused[name]}")
+    tensor = logical(tensor)
+    if name in scales:
+        return dequantise(tensor.stored(), replace(tensor.info, quant=scales[name]))
+    return tensor.real()

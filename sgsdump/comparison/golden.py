@@ -1,0 +1,329 @@
+"""The three-way comparison: is the run under test as good as an accepted one, both held against a golden run?
+
+Source: the dump tools of the SDAA ONNX pipeline. With e the sample, c the benchmark and g the golden values::
+
+    diff2                     sqrt(Σ(e-c)² / Σc²), in float32
+    diff3(x, g)               for each value  |g| > th1:  |x-g| / (|g| + 1e-9),  else  |x-g|
+    diff3_max_sw, _mean_sw    largest and mean diff3(e, g)
+    diff3_max_g, _mean_g      largest and mean diff3(c, g)
+    pass                      sw <= g * tag, for the largest and for the mean; with g = 0 only sw = 0 passes, and a
+                              benchmark that is itself infinite or NaN vouches for nothing
+
+Without golden it is a comparison of two: diff2, and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
+diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at least float32), over whole arrays, so
+that the digits are that tool's. Integers are taken in float64 throughout; a complex value is its two parts.
+
+``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden_log.py`` prints
+either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair, align
+from sgsdump.comparison.device_pairs import compared_as_stored, layouts
+from sgsdump.comparison.layout_match import Layouts, orient, orient_by_layouts
+from sgsdump.comparison.real_values import RealValues
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts
+from sgsdump.dumps.formats.sigmastar.true_scales import Ranges
+from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.sidecars.parse_net import ParseNet
+
+Load = Callable[[], np.ndarray]
+Progress = Callable[[Iterable, int], Iterable]
+EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class GoldenRow:
+    """One tensor. ``max_*`` and ``mean_*`` are NaN in a comparison of two, ``all_close`` is None in one of three.
+
+    file      the name that reports print and sort by; name is the tensor's.
+    nan_inf   True when any side holds NaN or infinite values.
+    reason    why nothing could be compared; the numbers are NaN then.
+    note      what is to be said though it was compared: dtypes that differ, a transposed layout.
+    """
+
+    file: str
+    name: str
+    tag: float
+    nan_inf: bool = False
+    diff2: float = math.nan
+    all_close: bool | None = None
+    max_sw: float = math.nan
+    max_g: float = math.nan
+    mean_sw: float = math.nan
+    mean_g: float = math.nan
+    reason: str = ""
+    note: str = ""
+
+    @property
+    def max_passes(self) -> bool:
+        return self.max_sw <= self.max_g * self.tag < math.inf
+
+    @property
+    def mean_passes(self) -> bool:
+        return self.mean_sw <= self.mean_g * self.tag < math.inf
+
+    @property
+    def passes(self) -> bool:
+        """True when close (two) or as good as the benchmark within the tag (three)."""
+        if self.reason:
+            return False
+        return self.max_passes and self.mean_passes if self.all_close is None else self.all_close
+
+    @property
+    def verdict(self) -> str:
+        """``pass``, ``warn`` (passes, with NaN or Inf or a note), ``fail`` or ``not comparable``."""
+        if self.reason:
+            return "not comparable"
+        if not self.passes:
+            return "fail"
+        return "warn" if self.nan_inf or self.note else "pass"
+
+
+@dataclass(frozen=True)
+class GoldenComparison:
+    """Rows by file name, and the file names that stand on one side only.
+
+    titles          what reports call sample, benchmark and golden (None: a comparison of two).
+    only_in_golden  golden's that the sample lacks; not_in_golden what the other two share and golden lacks.
+    th2             the diff2 past which a row is listed; it decides nothing.
+    """
+
+    rows: tuple[GoldenRow, ...]
+    titles: tuple[str, str, str | None]
+    tag: float
+    th1: float
+    th2: float
+    only_in_sample: tuple[str, ...] = ()
+    only_in_benchmark: tuple[str, ...] = ()
+    only_in_golden: tuple[str, ...] = ()
+    not_in_golden: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """True when every row passes."""
+        return all(row.passes for row in self.rows)
+
+    def apart(self) -> Iterator[tuple[str, str]]:
+        """Every file that is not on all sides, and where it is."""
+        sample, benchmark, golden = self.titles
+        yield from ((file, f"only in {sample}, not in {benchmark}") for file in self.only_in_sample)
+        yield from ((file, f"only in {benchmark}, not in {sample}") for file in self.only_in_benchmark)
+        yield from ((file, f"in {golden}, not in {sample}") for file in self.only_in_golden)
+        yield from ((file, f"not in {golden}") for file in self.not_in_golden)
+
+
+def compare_files(
+    sample: Mapping[str, Load],
+    benchmark: Mapping[str, Load],
+    golden: Mapping[str, Load] | None = None,
+    *,
+    tag: float = 10.0,
+    th1: float = 1e-6,
+    th2: float = 1e-3,
+    titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
+    progress: Progress | None = None,
+) -> GoldenComparison:
+    """Compare what has the same file name on every side. ``sample["relu.npy"]()`` gives the array.
+
+    A loader that raises SgsdumpError makes its row not comparable. Raises ValuesError when no name is on every side,
+    ConfigError for a tag or threshold that is negative or NaN.
+    """
+    _check(tag, th1, th2)
+    both = sample.keys() & benchmark.keys()
+    names = sorted(both if golden is None else both & golden.keys())
+    if not names:
+        raise ValuesError(f"no file in common: {_counts(titles, sample, benchmark, golden)}; are they of one model?")
+
+    def row(name: str) -> GoldenRow:
+        sides = [side[name] for side in (sample, benchmark, golden) if side is not None]
+        return _row(name, name, sides, tag, th1)
+
+    stream: Iterable[GoldenRow] = map(row, names)
+    return GoldenComparison(
+        tuple(progress(stream, len(names)) if progress else stream),
+        (titles[0], titles[1], titles[2] if golden is not None else None),
+        tag,
+        th1,
+        th2,
+        tuple(sorted(sample.keys() - benchmark.keys())),
+        tuple(sorted(benchmark.keys() - sample.keys())),
+        tuple(sorted(golden.keys() - sample.keys())) if golden is not None else (),
+        tuple(sorted(both - golden.keys())) if golden is not None else (),
+    )
+
+
+def compare_golden(
+    sample: Dump,
+    benchmark: Dump,
+    golden: Dump | None = None,
+    *,
+    tag: float = 10.0,
+    th1: float = 1e-6,
+    th2: float = 1e-3,
+    inputs: bool = False,
+    ranges: Ranges | None = None,
+    net: ParseNet | None = None,
+    titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
+    progress: Progress | None = None,
+) -> GoldenComparison:
+    """Compare dumps of any format, tensors paired as ``compare`` pairs them; the file names are ``NAME.npy``.
+
+    inputs, ranges, net and progress are ``compare``'s. Raises what ``compare_files`` raises.
+    """
+    _check(tag, th1, th2)
+    dumps = [dump for dump in (sample, benchmark, golden) if dump is not None]
+    if net is not None:
+        dumps = [with_layouts(dump, net) for dump in dumps]
+    own = [RealValues(dump, ranges, net) for dump in dumps]
+    paired = align(dumps[0], dumps[1], inputs)
+    joined: list[tuple[Record, ...]] = [(pair.sample, pair.benchmark) for pair in paired.pairs]
+    said = {id(pair.benchmark): pair.note for pair in paired.pairs}
+    only_in_golden: tuple[str, ...] = ()
+    not_in_golden: tuple[str, ...] = ()
+    if golden is not None:
+        partner = {id(pair.sample): pair.benchmark for pair in align(dumps[1], dumps[2], inputs).pairs}
+        not_in_golden = _files(b for _, b in joined if id(b) not in partner)
+        joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
+        only_in_golden = _files(u.record for u in align(dumps[0], dumps[2], inputs).only_in_benchmark)
+    if not joined:
+        raise ValuesError(f"no tensor in common: {_counts(titles, *dumps)}; are they dumps of one model?")
+
+    def row(records: tuple[Record, ...]) -> GoldenRow:
+        name = records[1].name
+        pairs = [Pair(record, records[-1], "") for record in records]
+        as_stored = all(map(compared_as_stored, pairs))
+        sides = [_loader(values, record, as_stored) for values, record in zip(own, records)]
+        known = _known_layouts(pairs, as_stored)
+        return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])], known)
+
+    joined.sort(key=lambda records: f"{records[1].name}.npy")
+    stream: Iterable[GoldenRow] = map(row, joined)
+    return GoldenComparison(
+        tuple(progress(stream, len(joined)) if progress else stream),
+        (titles[0], titles[1], titles[2] if golden is not None else None),
+        tag,
+        th1,
+        th2,
+        _files(u.record for u in paired.only_in_sample),
+        _files(u.record for u in paired.only_in_benchmark),
+        only_in_golden,
+        not_in_golden,
+    )
+
+
+def diff2(e: np.ndarray, b: np.ndarray) -> float:
+    """sqrt(Σ(e-b)² / Σb²) of two arrays of one shape; infinite when only b is all zeros, NaN when both are."""
+    with np.errstate(all="ignore"):
+        e, b = e.reshape(-1), b.reshape(-1)
+        return math.sqrt(float(np.sum((e - b) ** 2) / np.sum(b**2)))
+
+
+def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
+    """The largest and the mean diff3 of two arrays of one shape against base b; 0 and 0 when they are empty."""
+    if not e.size:
+        return 0.0, 0.0
+    with np.errstate(all="ignore"):
+        error = np.abs(e - b)
+        base = np.abs(b)
+        error = np.where(base > np.float64(th1), error / (base + EPSILON), error)
+        return float(error.max()), float(error.mean())
+
+
+def _row(
+    file: str, name: str, sides: list[Load], tag: float, th1: float, said: str = "", known: Sequence[Layouts] = ()
+) -> GoldenRow:
+    """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
+    try:
+        stored = [load() for load in sides]
+        fitted, notes = _fitted(stored, known or [(None, None)] * len(sides))
+    except SgsdumpError as error:
+        return GoldenRow(file, name, tag, reason=str(error))
+    arrays = [_computable(array) for array in fitted]
+    nan_inf = not all(np.isfinite(array).all() for array in arrays)
+    if stored[0].dtype != stored[1].dtype:
+        notes.append(f"dtypes differ: sample {stored[0].dtype}, benchmark {stored[1].dtype}")
+    note = "; ".join(filter(None, [said, *notes]))
+    with np.errstate(over="ignore"):
+        e, c = (array.astype(np.float32, copy=False) if _is_float(stored) else array for array in arrays[:2])
+    if len(arrays) == 2:
+        close = bool(np.allclose(e, c, rtol=th1, atol=th1, equal_nan=True))
+        return GoldenRow(file, name, tag, nan_inf, diff2(e, c), close, note=note)
+    sw, accepted = diff3(arrays[0], arrays[2], th1), diff3(arrays[1], arrays[2], th1)
+    return GoldenRow(
+        file, name, tag, nan_inf, diff2(e, c), None, sw[0], accepted[0], sw[1], accepted[1], note=note
+    )  # fmt: skip
+
+
+def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:
+    """All arrays in the last one's shape, and how. Raises ValuesError when one does not fit."""
+    names = ("sample", "benchmark", "golden")[: len(arrays)]
+    last, notes, found = arrays[-1], [], []
+    for name, array, (own, lasts) in zip(names, arrays, known):
+        told = orient_by_layouts(last, array, (lasts, own))
+        if told is not None:
+            found.append(told[1].reshape(last.shape))
+            notes.extend([f"{name} transposed {own} to {lasts}"] if told[2] else [])
+            continue
+        if array.shape == last.shape:
+            found.append(array)
+            continue
+        try:
+            _, view, _ = orient(last, array)
+        except ValuesError:
+            shapes = ", ".join(f"{side} {array.shape}" for side, array in zip(names, arrays))
+            raise ValuesError(f"shape mismatch: {shapes}") from None
+        found.append(view.reshape(last.shape))
+        notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}")
+    return found, notes
+
+
+def _computable(array: np.ndarray) -> np.ndarray:
+    """float16 and smaller floats as float32, integers and bool as float64, complex as its parts; others unchanged."""
+    if array.dtype.kind == "c":
+        return np.ascontiguousarray(array).view(array.real.dtype)
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def _is_float(arrays: list[np.ndarray]) -> bool:
+    return all(array.dtype.kind not in "iub" for array in arrays)
+
+
+def _loader(values: RealValues, record: Record, as_stored: bool) -> Load:
+    def load() -> np.ndarray:
+        found = values.of(record, as_stored)
+        return found.array if found.to_real is None else found.to_real(found.array)
+
+    return load
+
+
+def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
+    """Each side's layout and that of the last, unknown where a device's cannot be undone (which the values tell)."""
+    try:
+        return [layouts(pair, as_stored) for pair in pairs]
+    except SgsdumpError:
+        return [(None, None)] * len(pairs)
+
+
+def _files(records: Iterator[Record]) -> tuple[str, ...]:
+    return tuple(sorted(f"{record.name}.npy" for record in records))
+
+
+def _counts(titles: tuple[str, str, str | None], *sides: Mapping | None) -> str:
+    return ", ".join(f"{title} has {len(side)}" for title, side in zip(titles, sides) if side is not None)
+
+
+def _check(tag: float, th1: float, th2: float) -> None:
+    for name, value in (("input tag", tag), ("th1", th1), ("th2", th2)):
+        if not value >= 0:
+            raise ConfigError(f"the {name} is 0 or more, so {value:g} cannot be one")

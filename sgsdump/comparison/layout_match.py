@@ -1,0 +1,126 @@
+"""How two tensors of one name lie against each other: as is, flat, or transposed between NHWC and NCHW.
+
+Where both dumps tell the layout, it decides; else the shapes. Where these cannot (H = W = C, or a dump without
+shapes), the values are compared as they lie and, when that gives COS < 0.98, again with the 4-D side transposed; the
+better of the two is kept, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sgsdump.comparison.metrics.base import Settings, Sums, Tally
+from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.device_layout import PLAIN, in_order
+from sgsdump.tensors.layout import to_nchw, to_nhwc
+from sgsdump.tensors.real_view import Values
+
+RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
+Layouts = tuple[str | None, str | None]  # of the sample and of the benchmark; None is unknown
+_TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A pair in its best orientation: its values so turned, its sums, its tallies by class, and a note on the turn."""
+
+    sample: Values
+    benchmark: Values
+    sums: Sums
+    note: str = ""
+    tallies: Mapping[type[Tally], Tally] = field(default_factory=dict)
+
+
+def measure(
+    sample: Values,
+    benchmark: Values,
+    kinds: Iterable[type[Tally]] = (),
+    settings: Settings | None = None,
+    layouts: Layouts = (None, None),
+) -> Measured:
+    """The pair in the orientation that the layouts tell, else in its best one; a tally of each kind is made with
+    ``settings`` and fed in the same pass.
+
+    Raises ValuesError when the sizes or the shapes do not fit.
+    """
+    kinds, settings = tuple(kinds), settings or Settings()
+
+    def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
+        ours, theirs, tallies = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
+        return Measured(ours, theirs, pair_sums(ours, theirs, tuple(tallies.values())), note, tallies)
+
+    told = orient_by_layouts(sample.array, benchmark.array, layouts)
+    if told is not None:
+        return summed(*told)
+    best = summed(*orient(sample.array, benchmark.array))
+    first = cos(best.sums)
+    if not first < RETRY_BELOW:
+        return best
+    for a, b, turn in retries(sample.array, benchmark.array):
+        again = summed(a, b, f"{turn} (COS {first:.6f} as it lies)")
+        if cos(again.sums) > cos(best.sums):
+            best = again
+    return best
+
+
+def orient_by_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Views of one shape, in the order of ``a``, by the layouts of the two, and how they were made; None where these
+    do not tell, or do not agree with the shapes. Of dumps that give no shape, one side may be flat."""
+    ours, theirs = layouts
+    if a.size != b.size or ours not in PLAIN or theirs not in PLAIN or sorted(ours) != sorted(theirs):
+        return None
+    if b.ndim == 1 and a.ndim == len(ours):
+        b = b.reshape(in_order(a, ours, theirs).shape)
+    if b.ndim != len(theirs):
+        return None
+    turned = in_order(b, theirs, ours)
+    if a.ndim == 1:
+        a = a.reshape(turned.shape)
+    if a.shape != turned.shape:
+        return None
+    moved = ours != theirs and not turned.flags.c_contiguous
+    return a, turned, f"benchmark transposed {theirs} to {ours}" if moved else ""
+
+
+def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+    """Views of one shape, and how they were made. Raises ValuesError."""
+    if a.size != b.size:
+        raise ValuesError(
+            f"sizes differ: sample {a.size} values {list(a.shape)}, benchmark {b.size} values {list(b.shape)}"
+        )
+    if a.shape == b.shape:
+        return a, b, ""
+    if a.ndim == b.ndim == 4:
+        for way, turn in _TURNS:
+            if turn(b).shape == a.shape:
+                return a, turn(b), "" if turn(b).flags.c_contiguous else f"benchmark transposed {way}"
+    if a.ndim == b.ndim and [n for n in a.shape if n != 1] != [n for n in b.shape if n != 1]:
+        raise ValuesError(f"shapes differ: sample {list(a.shape)}, benchmark {list(b.shape)}, not one as NHWC or NCHW")
+    return a.reshape(-1), b.reshape(-1), "" if 1 in (a.ndim, b.ndim) else "compared flat"
+
+
+def retries(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """The other orientations that the shapes allow too."""
+    if a.ndim == b.ndim and not (a.shape == b.shape == to_nchw(b).shape):
+        return
+    for way, turn in _TURNS:
+        if b.ndim == 4 and not turn(b).flags.c_contiguous:
+            yield a.reshape(turn(b).shape), turn(b), f"benchmark transposed {way}"
+        elif b.ndim != 4 and a.ndim == 4 and not turn(a).flags.c_contiguous:
+            yield turn(a), b.reshape(turn(a).shape), f"sample transposed {way}"
+
+
+def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
+    """Network inputs of equal size: the SDK's fixed models keep four values for each pixel's three, the rest last."""
+    x, y = a.array.reshape(-1), b.array.reshape(-1)
+    if x.size == y.size or 3 * max(x.size, y.size) != 4 * min(x.size, y.size):
+        return a, b, ""
+    count = min(x.size, y.size)
+    shape = b.array.shape if y.size == count else a.array.shape
+    note = f"the first {count} of {max(x.size, y.size)} values: the rest is the SDK's over-allocation of pictures"
+    return a.of(x[:count].reshape(shape)), b.of(y[:count].reshape(shape)), note

@@ -1,0 +1,178 @@
+"""Pairing the tensors of two float runs by what they hold, whatever they are called.
+
+Two runs of the same weights give the same values but for rounding: COS above 1 - 1e-6 and an error of at most
+``CLOSE`` = 1e-3 of the benchmark's norm, |a-b| <= 1e-3 |b|. Such an error bounds how far the norms, means and
+extremes of two tensors are apart, in whatever order their values lie. What passes that, and agrees at 64 probed places
+in some layout, is compared in full.
+
+Where several tensors hold the same values (a reshape's or flatten's copies), those that agree as well as the best are
+taken one to one: equal names first, then equal shapes, then in execution order; the pair's note says so. Tensors of
+fewer than four values, of one value throughout, or with NaN or Inf cannot be told by their values and are left to
+their names; so is everything that finds no equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Given, Pair
+from sgsdump.comparison.layout_match import measure
+from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.value_probes import PROBES, probe_all
+from sgsdump.dumps.dump import Record
+from sgsdump.errors import ValuesError
+from sgsdump.files.safe_names import normalised
+from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.statistics import Stats, summarise
+
+LEAST_COS = 1 - 1e-6
+CLOSE = 1e-3
+PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
+SMALLEST = 4
+AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
+ROUNDING = 1e-7
+
+Mapper = Callable[[Callable, Iterable], Iterable]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A record, its place among those compared, its values and what is known of them all."""
+
+    place: int
+    record: Record
+    values: Values
+    stats: Stats
+
+
+def pairs_by_value(
+    ours: RealValues, theirs: RealValues, inputs: bool = False, given: Given | None = None, run: Mapper = map
+) -> Given:
+    """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
+    given = given or Given()
+    unclear: dict[int, str] = {}
+    sample = _held(ours, inputs, given, "benchmark", unclear)
+    benchmark = _held(theirs, inputs, given, "sample", unclear)
+    sizes = sample.keys() & benchmark.keys()
+    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample[size], benchmark[size])]
+    errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
+    equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
+    pairs = list(_assigned(equal))
+    made = {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
+    reasons = {**given.reasons, **unclear}
+    for held, side in ((sample, "benchmark"), (benchmark, "sample")):
+        for item in (item for group in held.values() for item in group):
+            if id(item.record) not in made:
+                reasons[id(item.record)] = _why(item, equal, side)
+    return Given((*given.pairs, *pairs), given.apart, reasons)
+
+
+def _held(own: RealValues, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
+    """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
+    settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
+    free = [(record, values) for record, values in own.readable(inputs) if id(record) not in settled]
+    groups: dict[int, list[Held]] = defaultdict(list)
+    for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
+        if stats.count < SMALLEST:
+            why = "too few values to be found by them"
+        elif stats.finite < stats.count:
+            why = "NaN or Inf among its values, so they do not tell it"
+        elif stats.min == stats.max:
+            why = "one value throughout, which does not tell it"
+        else:
+            groups[stats.count].append(Held(place, record, values, stats))
+            continue
+        unclear[id(record)] = f"no {record.io}put of this name in the {side}, and {why}"
+    return groups
+
+
+def _summary(values: Values) -> Stats:
+    return summarise(values.array if values.to_real is None else values.to_real(values.array))
+
+
+def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:
+    """The pairs whose figures are as near as those of equal values must be, and whose probed values are near too."""
+    a, b = (
+        np.array([[s.l2norm, s.mean * math.sqrt(s.count), s.min, s.max] for s in (item.stats for item in group)])
+        for group in (sample, benchmark)
+    )
+    limit = CLOSE * b[:, 0] * (1 + ROUNDING)
+    places = np.random.default_rng(sample[0].stats.count).integers(0, sample[0].stats.count, PROBES)
+    owners, rows = probe_all([item.values for item in sample], places)
+    their_owners, their_rows = probe_all([item.values for item in benchmark], places)
+    starts = np.searchsorted(their_owners, np.arange(len(benchmark)))
+    norms = (their_rows**2).sum(1)
+    for i, item in enumerate(sample):
+        near = np.all(np.abs(a[i] - b) <= limit[:, None], axis=1)
+        if near.any():
+            own = rows[owners == i]
+            # |p - q|² by one matrix product; its rounding is far below the limit
+            squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ their_rows.T, axis=0)
+            apart = np.minimum.reduceat(squares, starts) / PROBES
+            near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.count
+        yield from ((item, benchmark[j]) for j in np.flatnonzero(near))
+
+
+def _error(sample: Values, benchmark: Values) -> float:
+    """|a-b| / |b| in the better orientation; infinite when the shapes do not fit or the directions differ."""
+    try:
+        sums = measure(sample, benchmark).sums
+    except ValuesError:
+        return math.inf
+    return math.sqrt(sums.dd / sums.bb) if cos(sums) >= LEAST_COS else math.inf
+
+
+def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterator[Pair]:
+    """One to one among the pairs that agree as well as the best of either of their tensors."""
+    best_ours: dict[int, float] = {}
+    best_theirs: dict[int, float] = {}
+    for (i, j), (error, _, _) in equal.items():
+        best_ours[i] = min(error, best_ours.get(i, math.inf))
+        best_theirs[j] = min(error, best_theirs.get(j, math.inf))
+    good = [
+        (a, b)
+        for (i, j), (error, a, b) in equal.items()
+        if error <= AS_GOOD * min(best_ours[i], best_theirs[j]) + ROUNDING
+    ]
+    in_sample, in_benchmark = Counter(b.place for _, b in good), Counter(a.place for a, _ in good)
+    named = Counter((a.record.name, b.record.name) for a, b in good)
+    taken: tuple[set[int], set[int]] = (set(), set())
+    for a, b in sorted(good, key=_preference):
+        if a.place in taken[0] or b.place in taken[1]:
+            continue
+        taken[0].add(a.place)
+        taken[1].add(b.place)
+        how, ours, theirs = _rule(a.record, b.record), in_sample[b.place], in_benchmark[a.place]
+        note = (
+            f"one of {ours} equal tensors in the sample and {theirs} in the benchmark: taken by shape and order of "
+            f"execution"
+        )
+        if max(ours, theirs) == 1 or (how == "name" and named[a.record.name, b.record.name] == 1):
+            note = ""
+        yield Pair(a.record, b.record, how, note)
+
+
+def _preference(pair: tuple[Held, Held]) -> tuple[int, bool, int, int]:
+    a, b = pair
+    rank = ("name", "normalised name", "value").index(_rule(a.record, b.record))
+    return rank, a.record.tensor.info.shape != b.record.tensor.info.shape, b.place, a.place
+
+
+def _rule(sample: Record, benchmark: Record) -> str:
+    if (sample.io, sample.name) == (benchmark.io, benchmark.name):
+        return "name"
+    return "normalised name" if normalised(sample.name) == normalised(benchmark.name) else "value"
+
+
+def _why(item: Held, equal: dict[tuple[int, int], tuple[float, Held, Held]], side: str) -> str:
+    """Why a tensor that can be told by its values has no partner by them."""
+    others = [b if a is item else a for _, a, b in equal.values() if a is item or b is item]
+    if others:
+        return f"it holds the values of {others[0].record.name!r} of the {side}, which is paired already"
+    return f"no {item.record.io}put of this name in the {side}, and none that holds its values"

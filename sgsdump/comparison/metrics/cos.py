@@ -1,0 +1,15 @@
+"""Cosine similarity: Σab / (√Σa² √Σb²). Blind to scale: half the values of the benchmark still score 1."""
+
+from __future__ import annotations
+
+import math
+
+from sgsdump.comparison.metrics.base import Metric, Sums, ratio
+
+
+def cos(sums: Sums) -> float:
+    """Σab / (√Σa² √Σb²), from -1 to 1; NaN when either side is all zeros."""
+    return ratio(sums.ab, math.sqrt(sums.aa) * math.sqrt(sums.bb))
+
+
+COS = Metric("COS", "Σab / (√Σa² √Σb²)", ideal=1.0, higher_is_better=True, of=cos)

@@ -1,0 +1,16 @@
+"""msaccucmp's MaxRelativeError, honest: the largest |a-b|/|b|.
+
+Values whose benchmark alone is 0 are left out and counted; NaN when nothing is left (msaccucmp: 0).
+"""
+
+from __future__ import annotations
+
+from sgsdump.comparison.metrics.base import Metric
+from sgsdump.comparison.metrics.tallies import RelativeErrors
+
+
+def max_relative_error(tally: RelativeErrors) -> float:
+    return tally.largest
+
+
+MAX_RELATIVE_ERROR = Metric("MaxRelativeError", "max |d|/|b|", 0.0, False, max_relative_error, RelativeErrors)

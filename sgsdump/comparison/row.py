@@ -1,0 +1,162 @@
+"""A row of a comparison: one layer's metrics, and what is to be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.metrics.mse import mse
+from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.formats.sigmastar.record_header import word_of
+from sgsdump.tensors.dtypes import name_of
+from sgsdump.tensors.tensor import TensorInfo
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The tensor that one side of a wrongly named pair really agrees with; ``side`` is the dump that holds it."""
+
+    side: str
+    name: str
+    op_index: int
+    op_type: str
+    cos: float
+    rmse: float
+
+    def __str__(self) -> str:
+        of = "" if self.side == "benchmark" else " of the sample"
+        after = f" after {self.op_type}" if self.op_type else ""
+        return f"same name, another tensor: matches {self.name}{of}{after}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compared layer. name, io, slot, op_index, op_type and type_name are the benchmark record's.
+
+    paired       how the pair was made: ``Pair.how``.
+    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
+    *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
+    sources      names of the nearest compared layers that feed this one.
+    rise         rmse less the highest rmse among the sources (0 at the network's input).
+    twin         the tensor that agrees where this pair does not, or None.
+    *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
+    *_minus_inf  the negative ones of the infinite values.
+    odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
+    extra        further metrics that were asked for, by name.
+    left_out     by name of such a metric, how many values it left out, where there are any.
+    vendor       a vendor's metrics as it prints them, and what it says beside them.
+    figures      where a side has statistics only, the relative error of each (see ``figures.py``); mse, cos and rmse
+                 are NaN then, and the limit on rmse is that of the largest.
+    """
+
+    name: str
+    io: str
+    slot: int
+    op_index: int
+    op_type: str
+    type_name: str
+    sample_name: str
+    paired: str
+    count: int
+    mse: float
+    cos: float
+    rmse: float
+    sample_nan: int
+    sample_inf: int
+    benchmark_nan: int
+    benchmark_inf: int
+    note: str = ""
+    sources: tuple[str, ...] = ()
+    rise: float = 0.0
+    twin: Twin | None = None
+    sample_dtype: str = ""
+    benchmark_dtype: str = ""
+    dtype_note: str = ""
+    sample_minus_inf: int = 0
+    benchmark_minus_inf: int = 0
+    odd_apart: int = 0
+    extra: Mapping[str, float] = field(default_factory=dict, hash=False)
+    left_out: Mapping[str, int] = field(default_factory=dict, hash=False)
+    vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
+    vendor_message: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def finite(self) -> bool:
+        """True when neither side holds NaN or infinite values."""
+        return not (self.sample_nan or self.sample_inf or self.benchmark_nan or self.benchmark_inf)
+
+    @property
+    def error(self) -> float:
+        """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
+        if not self.finite:
+            return float("inf")
+        if self.figures:
+            return max(self.figures.values())
+        return 0.0 if self.mse == 0 else self.rmse
+
+    def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        if self.figures:
+            limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
+            return self.finite and self.error <= (limit or 0.0)
+        return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
+
+    def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
+        """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where something is to be said: types
+        that differ, values left out, another layout, an ambiguous name, another tensor; else ``pass``."""
+        if not self.passes(thresholds):
+            return "fail"
+        return "warn" if self.dtype_note or self.left_out or self.note or self.twin else "pass"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A pair that exists but cannot be compared, and the reason."""
+
+    pair: Pair
+    reason: str
+
+
+def row_of(pair: Pair, sums: Sums, note: str) -> Row:
+    """The row of a measured pair."""
+    record = pair.benchmark
+    ours, theirs = pair.sample.tensor.info, record.tensor.info
+    dtypes = name_of(ours.dtype), name_of(theirs.dtype)
+    differ = dtypes[0] != dtypes[1] and ours.quant is None and theirs.quant is None
+    return Row(
+        name=record.name,
+        io=record.io,
+        slot=record.slot,
+        op_index=record.op_index,
+        op_type=record.op_type,
+        type_name=_type_name(record.tensor.info),
+        sample_name=pair.sample.name,
+        paired=pair.how,
+        count=sums.count,
+        mse=mse(sums),
+        cos=cos(sums),
+        rmse=rmse(sums),
+        sample_nan=sums.sample_nan,
+        sample_inf=sums.sample_inf,
+        benchmark_nan=sums.benchmark_nan,
+        benchmark_inf=sums.benchmark_inf,
+        note=note,
+        sample_dtype=dtypes[0],
+        benchmark_dtype=dtypes[1],
+        dtype_note=f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else "",
+        sample_minus_inf=sums.sample_minus_inf,
+        benchmark_minus_inf=sums.benchmark_minus_inf,
+        odd_apart=sums.odd_apart,
+    )
+
+
+def _type_name(info: TensorInfo) -> str:
+    """The element type as the SDK's headers call it, of the quantised values where the stored ones are dequantised."""
+    if info.quant is not None and info.quant.dtype is None:
+        return info.quant.type_name or "unknown"
+    dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype
+    return word_of(dtype) or dtype.name

@@ -1,0 +1,102 @@
+"""Pairs of which one side has statistics only: their min, max, mean and l2norm are compared instead of values.
+
+The error of a figure is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest
+magnitude among the benchmark's min and max, because a mean near 0 has no sensible relative error of its own. Where
+only that figure is known, to itself. Equal figures differ by 0, also two NaN, and those that the six decimals of a
+writer's text make differ; anything against NaN, and anything else against 0, by infinity. Figures that agree do not
+prove that values do: such a row never says more than ``warn``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.row import Row, row_of
+from sgsdump.dumps.dump import Record
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.statistics import summarise
+from sgsdump.tensors.tensor import Figures
+
+_DECIMALS = 6
+COMPARED = ("min", "max", "mean", "l2norm")
+
+
+def by_figures(pair: Pair) -> bool:
+    """Whether the values of a side were not dumped."""
+    return pair.sample.tensor.figures is not None or pair.benchmark.tensor.figures is not None
+
+
+def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
+    """The row of a pair by its figures; its three metrics are NaN.
+
+    Raises ValuesError when the two have no figure in common, or are of different sizes.
+    """
+    shapes = [record.tensor.info.shape for record in (pair.sample, pair.benchmark)]
+    if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
+        raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
+    mine, golden = _figures(pair.sample, ours), _figures(pair.benchmark, theirs)
+    errors = relative_errors(mine, golden)
+    if not errors:
+        for record in (pair.sample, pair.benchmark):
+            if record.tensor.figures == Figures():
+                record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
+        raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
+    told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.figures is not None]
+    note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {told}"
+    (nan, inf, minus), (golden_nan, golden_inf, golden_minus) = _odd(mine), _odd(golden)
+    counts = nan, inf, golden_nan, golden_inf, minus, golden_minus
+    sums = Sums(golden.count or mine.count or 0, 0, 0, 0, 0, 0, 0, *counts)
+    row = row_of(pair, sums, "; ".join(filter(None, [pair.note, note])))
+    return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, figures=errors)
+
+
+def relative_errors(sample: Figures, benchmark: Figures) -> Mapping[str, float]:
+    """The errors of the figures that both have, by name."""
+    largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
+    found = {}
+    for name in COMPARED:
+        a, b = getattr(sample, name), getattr(benchmark, name)
+        if a is not None and b is not None:
+            found[name] = _error(a, b, abs(b) if name == "l2norm" else max([*largest, abs(b)]))
+    return found
+
+
+def _error(a: float, b: float, base: float) -> float:
+    if a == b or (math.isnan(a) and math.isnan(b)) or _one_rounding(a, b):
+        return 0.0
+    error = abs(a - b) / base if base else math.inf
+    return error if math.isfinite(error) else math.inf
+
+
+def _one_rounding(a: float, b: float) -> bool:
+    """Whether one is printed with six decimals, as ATB and GE do, and the other no farther than the last of them."""
+    return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
+
+
+def _figures(record: Record, values: RealValues) -> Figures:
+    """What was dumped, or what the values give."""
+    if record.tensor.figures is not None:
+        return record.tensor.figures
+    read = values.of(record)
+    stats = summarise(read.array if read.to_real is None else read.to_real(read.array))
+    plus, minus = stats.inf - stats.minus_inf, stats.minus_inf
+    if not stats.finite:
+        return Figures(count=stats.count, nan=stats.nan, negative_inf=minus, positive_inf=plus)
+    return Figures(stats.min, stats.max, stats.mean, stats.l2norm, stats.count, stats.nan, minus, plus)
+
+
+def _odd(figures: Figures) -> tuple[int, int, int]:
+    """How many values are NaN, infinite, and -Inf; one at least where a figure says so and nothing counts them."""
+    counted = [figures.nan, figures.positive_inf, figures.negative_inf]
+    if any(count is not None for count in counted):
+        nan, plus, minus = (count or 0 for count in counted)
+        return nan, plus + minus, minus
+    known = [value for name in COMPARED if (value := getattr(figures, name)) is not None]
+    minus = int(-math.inf in known)
+    return int(any(map(math.isnan, known))), minus + (math.inf in known), minus

@@ -1,0 +1,66 @@
+"""How far a layer may be off before it is called bad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sgsdump.comparison.metrics import METRICS
+from sgsdump.errors import ConfigError
+
+_NONE: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Limits on a layer's metrics; None is no limit. A NaN metric is past every limit on it.
+
+    further  names of further metrics with their limits: the least where higher is better, else the most.
+    """
+
+    min_cos: float | None = None
+    max_rmse: float | None = None
+    max_mse: float | None = None
+    further: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for limits that nothing could ever be within, and for unknown metrics."""
+        if self.min_cos is not None and not -1 <= self.min_cos <= 1:
+            raise ConfigError(f"a COS lies between -1 and 1, so {self.min_cos:g} is no threshold for it")
+        for name, limit in (("RMSE", self.max_rmse), ("MSE", self.max_mse)):
+            if limit is not None and not limit >= 0:
+                raise ConfigError(f"an {name} is 0 or more, so {limit:g} is no threshold for it")
+        for name, limit in self.further:
+            if not (METRICS[name].higher_is_better and limit <= 1) and not limit >= 0:
+                raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
+
+    def __str__(self) -> str:
+        limits = (("COS", "<", self.min_cos), ("RMSE", ">", self.max_rmse), ("MSE", ">", self.max_mse))
+        said = [f"{name} {sign} {limit:g}" for name, sign, limit in limits if limit is not None]
+        said += [f"{name} {'<' if METRICS[name].higher_is_better else '>'} {limit:g}" for name, limit in self.further]
+        return " or ".join(said)
+
+    def __bool__(self) -> bool:
+        return bool(self.further) or (self.min_cos, self.max_rmse, self.max_mse) != (None, None, None)
+
+    def hold(self, cos: float, rmse: float, mse: float, further: Mapping[str, float] = _NONE) -> bool:
+        """True when no limit is passed; two tensors of nothing but zeros (MSE 0, COS and RMSE NaN) are equal.
+
+        further  the further metrics by name; one that has a limit and is not there counts as NaN.
+        """
+        if mse == 0:
+            return True
+        return (
+            (self.min_cos is None or cos >= self.min_cos)
+            and (self.max_rmse is None or rmse <= self.max_rmse)
+            and (self.max_mse is None or mse <= self.max_mse)
+            and all(_holds(name, further.get(name, float("nan")), limit) for name, limit in self.further)
+        )
+
+
+def _holds(name: str, value: float, limit: float) -> bool:
+    return value >= limit if METRICS[name].higher_is_better else value <= limit
+
+
+DOCUMENTED = Thresholds(min_cos=0.99, max_rmse=0.1)  # "layer likely bad" in the SDK's debugging guide

@@ -1,0 +1,99 @@
+"""The metrics of msprobe's tensor comparison as it writes them into its table.
+
+With n the sample and b the benchmark, as float64 (the imaginary part of complex values is dropped; relative errors of
+single and half precision are taken in float32)::
+
+    Cosine                      Σnb / (‖n‖‖b‖), twelve decimals, six when above 0.9999
+    EucDist                     sqrt(Σ(n-b)²), not rounded
+    MaxAbsErr                   max |n-b|
+    MaxRelativeErr              max |n-b| / |b|, a benchmark of 0 raised by the type's epsilon on both sides
+    One Thousandth Err Ratio    share of values whose relative error is below 0.001
+    Five Thousandths Err Ratio  below 0.005
+
+NaN and Inf must stand at the same places, whatever the sign of Inf, and are then taken as 0; else all is ``N/A``. Empty
+data, 0-d data and one value alone are ``unsupported`` where the metric means nothing; so the hidden: +Inf against -Inf
+is perfect, and so are complex values that differ in their imaginary part only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sgsdump.comparison.vendor_metrics.base import Printed
+
+COLUMNS = (
+    "Cosine",
+    "EucDist",
+    "MaxAbsErr",
+    "MaxRelativeErr",
+    "One Thousandth Err Ratio",
+    "Five Thousandths Err Ratio",
+)
+UNSUPPORTED, NOT_APPLICABLE, NAN, MISMATCH = "unsupported", "N/A", "Nan", "shape unmatched"
+_SINGLE = {np.dtype(np.float16), np.dtype(np.float32)}
+ZERO_NORM = float(np.finfo(np.float64).eps)
+
+
+def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
+    """The six strings of two arrays, and msprobe's message."""
+    if not sample.size or not benchmark.size:
+        return _all(UNSUPPORTED, "This is empty data, can not compare.")
+    if sample.shape != benchmark.shape:
+        return _all(MISMATCH, "Shape of NPU and bench tensor do not match. Skipped.")
+    typed = "" if sample.dtype == benchmark.dtype else "Dtype of NPU and bench tensor do not match."
+    epsilon = np.finfo(benchmark.dtype if benchmark.dtype.kind == "f" else np.float64).eps
+    n, b = (side.real.astype(np.float64) for side in (sample, benchmark))
+    if n.ndim == 0:
+        return _scalar(float(n), float(b), epsilon)
+    odd = [np.stack([np.isnan(side), np.isinf(side)]) for side in (n, b)]
+    if not np.array_equal(odd[0], odd[1]):
+        return _all(NOT_APPLICABLE, "The position of inf or nan in NPU and bench Tensor do not match.")
+    n, b = (np.where(np.isfinite(side), side, 0.0).reshape(-1) for side in (n, b))
+    own = np.float32 if {sample.dtype, benchmark.dtype} <= _SINGLE else np.float64
+    relative = _relative(n.astype(own), b.astype(own), own(epsilon))
+    cosine, said = _cosine(n, b)
+    values = (
+        cosine,
+        str(float(np.linalg.norm(n - b))),
+        _twelve(np.max(np.abs(n - b))),
+        _twelve(np.max(relative)),
+        _twelve(float(np.mean(relative < 0.001))),
+        _twelve(float(np.mean(relative < 0.005))),
+    )
+    return Printed(dict(zip(COLUMNS, values)), " ".join(filter(None, [typed, said])))
+
+
+def _scalar(n: float, b: float, epsilon: float) -> Printed:
+    error = abs(n - b)
+    relative = error / abs(b) if b else abs(n - b) / epsilon
+    shown = [NAN if np.isnan(value) else _twelve(value) for value in (error, relative)]
+    values = (UNSUPPORTED, UNSUPPORTED, *shown, UNSUPPORTED, UNSUPPORTED)
+    lost = "'Cosine', 'EucDist', 'One Thousandth Err Ratio' and 'Five Thousandths Err Ratio'"
+    return Printed(dict(zip(COLUMNS, values)), f"This is type of 0-d tensor, can not calculate {lost}.")
+
+
+def _cosine(n: np.ndarray, b: np.ndarray) -> tuple[str, str]:
+    if n.size == 1:
+        return UNSUPPORTED, "This is a 1-d tensor of length 1."
+    norms = np.linalg.norm(n), np.linalg.norm(b)
+    zero = [norm <= ZERO_NORM for norm in norms]
+    if all(zero):
+        return "1.0", ""
+    if any(zero):
+        side = "npu" if zero[0] else "Bench"
+        return NAN, f"Cannot compare by Cosine Similarity, All the data is Zero in {side} dump data."
+    value = float(np.dot(n, b) / (norms[0] * norms[1]))
+    return str(round(value, 6 if value > 0.9999 else 12)), ""
+
+
+def _relative(n: np.ndarray, b: np.ndarray, epsilon: np.floating) -> np.ndarray:
+    """A benchmark of 0 is raised by epsilon, and the sample with it."""
+    return np.abs(n - b) / np.abs(np.where(b == 0, epsilon, b))
+
+
+def _twelve(value: float) -> str:
+    return str(round(float(value), 12))
+
+
+def _all(word: str, message: str) -> Printed:
+    return Printed(dict.fromkeys(COLUMNS, word), message)

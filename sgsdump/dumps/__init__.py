@@ -1,0 +1,1 @@
+"""A dump, the formats it is stored in, and conversion, splitting and merging."""

@@ -1,0 +1,167 @@
+"""A dump on its way into another one: which of its tensors, in which layout and element type, in which form of file.
+
+Everything is lazy: a record's values are converted when the writer asks for them, one tensor at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.formats.sigmastar import binary, text
+from sgsdump.errors import ConfigError, ValuesError
+from sgsdump.registry import hint
+from sgsdump.tensors.device_layout import PLAIN, in_order, is_device, logical
+from sgsdump.tensors.dtypes import is_complex, is_integer, is_number
+from sgsdump.tensors.tensor import Quant, Tensor
+
+LAYOUTS = ("logical", "NCHW", "NHWC", "HWCN")
+FLOAT32 = np.dtype(np.float32)
+ENDINGS = {
+    ".bin": "sigmastar_bin",
+    ".txt": "sigmastar_text",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    "": "npy_dir",
+}
+OLD = "_old"
+WITH_OLD = ("sigmastar_bin", "sigmastar_text")
+
+
+class Target(NamedTuple):
+    """A format to write, and the variant of it."""
+
+    format: str
+    variant: Any = None
+
+
+def target_names() -> list[str]:
+    """What ``--to`` takes: the formats that can be written, and ``_old`` for the headers of the older SDK."""
+    names = [name for name, format in FORMATS.items() if format.write is not None]
+    return [*names, *(name + OLD for name in WITH_OLD)]
+
+
+def target_of(path: Path, to: str | None, dump: Dump) -> Target:
+    """The target that a name means, or without one the ending of ``path``; then a dump of the same format keeps its
+    variant, so that all its bytes come back.
+
+    Raises ConfigError for an unknown name or ending, and for formats that are only read.
+    """
+    name = to or _by_ending(path)
+    if name not in target_names():
+        said = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
+        raise ConfigError(said + hint(name, target_names()))
+    format = name.removesuffix(OLD)
+    if to is None and format == dump.format:
+        return Target(format, dump.variant)
+    if format not in WITH_OLD:
+        return Target(format)
+    shaped, is_float = format == name, not _all_integers(dump.records)
+    if format == "sigmastar_bin":
+        return Target(format, binary.BinVariant(is_float, shaped))
+    framework = shaped and is_float
+    return Target(format, text.TextVariant("framework" if framework else "sim", is_float, shaped))
+
+
+def common_form(dumps: Sequence[Dump]) -> tuple[str, Any]:
+    """The format and variant that dumps share, but for what is odd in single records; nothing when they differ."""
+    forms = [(dump.format, _without_odd(dump.variant)) for dump in dumps]
+    return forms[0] if forms and all(form == forms[0] for form in forms) else ("", None)
+
+
+def _without_odd(variant: Any) -> Any:
+    if isinstance(variant, binary.BinVariant):
+        return replace(variant, odd={})
+    return replace(variant, odd={}) if isinstance(variant, text.TextVariant) else None
+
+
+def _by_ending(path: Path) -> str:
+    if path.is_dir():
+        return ENDINGS[""]
+    if path.suffix == ".npy":
+        raise ConfigError(
+            f"a .npy file holds one tensor; name a folder, or write {path} with: sgsdump show DUMP NAME -o"
+        )
+    if path.suffix not in ENDINGS:
+        raise ConfigError(f"the ending of {path} names no format; say which with --to: {', '.join(target_names())}")
+    return ENDINGS[path.suffix]
+
+
+def _all_integers(records: Iterable[Record]) -> bool:
+    infos = [record.tensor.info for record in records]
+    return all(info.quant is not None and is_integer(info.dtype) for info in infos)
+
+
+def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]:
+    """The records whose names fit one of the shell-style patterns, all when there is none.
+
+    Raises ConfigError for a pattern that fits none.
+    """
+    names = {record.name for record in records}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(names))}")
+    return [r for r in records if not patterns or any(fnmatchcase(r.name, pattern) for pattern in patterns)]
+
+
+def in_layout(record: Record, layout: str) -> Record:
+    """The record in ``logical`` or a plain layout; as it is where its own is not known, or is of other dimensions.
+
+    Blocks of a device's layout are taken apart where the original shape is known.
+    """
+    tensor = record.tensor
+    if is_device(tensor.info.layout):
+        try:
+            tensor = logical(tensor)
+        except ValuesError:
+            return record
+    info = tensor.info
+    if layout == "logical" or info.layout == layout or not _permutable(tensor, layout):
+        return replace(record, tensor=tensor)
+    assert info.layout is not None and info.shape is not None
+    order = [info.layout.index(letter) for letter in layout]
+    quant = _permuted(info.quant, order)
+    to = replace(info, shape=tuple(info.shape[axis] for axis in order), layout=layout, quant=quant)
+    return replace(record, tensor=Tensor(to, partial(_in_order, tensor, layout), tensor.figures))
+
+
+def stays(record: Record, layout: str) -> bool:
+    """Whether ``in_layout`` could not do what is asked of it."""
+    info = in_layout(record, layout).tensor.info
+    if layout == "logical":
+        return is_device(info.layout)
+    return is_device(info.layout) or (info.shape is not None and len(info.shape) == 4 and info.layout != layout)
+
+
+def as_float32(record: Record) -> Record:
+    """The record with the float32 values it means; text, raw bytes, complex numbers, and integers whose true scale is
+    not known as they are."""
+    tensor = record.tensor
+    info = tensor.info
+    coarse = is_integer(info.dtype) and info.quant is not None and not info.quant.exact
+    if info.dtype == FLOAT32 or not is_number(info.dtype) or is_complex(info.dtype) or coarse:
+        return record
+    return replace(record, tensor=Tensor(replace(info, dtype=FLOAT32), tensor.real, tensor.figures))
+
+
+def _permutable(tensor: Tensor, layout: str) -> bool:
+    own, shape = tensor.info.layout, tensor.info.shape
+    return own in PLAIN and shape is not None and len(shape) == len(layout) and sorted(own) == sorted(layout)
+
+
+def _permuted(quant: Quant | None, order: list[int]) -> Quant | None:
+    if quant is None or quant.axis is None:
+        return quant
+    return replace(quant, axis=order.index(quant.axis % len(order)))
+
+
+def _in_order(tensor: Tensor, layout: str) -> np.ndarray:
+    return in_order(tensor.stored(), tensor.info.layout or "", layout)

@@ -1,0 +1,24 @@
+"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs."""
+
+from sgsdump.registry import Registry
+
+FORMATS = Registry(
+    "format",
+    {
+        "sigmastar_bin": "sgsdump.dumps.formats.sigmastar.binary:FORMAT",
+        "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text:FORMAT",
+        "npy": "sgsdump.dumps.formats.arrays.npy:FORMAT",
+        "npz": "sgsdump.dumps.formats.arrays.npz:FORMAT",
+        "safetensors": "sgsdump.dumps.formats.arrays.safetensors:FORMAT",
+        "atb_bin": "sgsdump.dumps.formats.atb.bin_file:FORMAT",
+        "ascend_nano": "sgsdump.dumps.formats.ascend.ascend_nano:FORMAT",
+        "ascend_stats": "sgsdump.dumps.formats.ascend.ascend_stats:FORMAT",
+        "ascend_dump": "sgsdump.dumps.formats.ascend.ascend_dump:FORMAT",
+        # Folders, the one that says least of itself last.
+        "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
+        "msprobe_dir": "sgsdump.dumps.formats.msprobe.folder:FORMAT",
+        "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
+        "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",
+        "npy_dir": "sgsdump.dumps.formats.arrays.npy_dir:FORMAT",
+    },
+)

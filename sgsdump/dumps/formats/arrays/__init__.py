@@ -1,0 +1,1 @@
+"""Dumps as numpy and safetensors files, and the manifest beside them."""

@@ -1,0 +1,102 @@
+"""A folder of .npy files.
+
+Ours, when ``sgsdump.json`` is in it (``manifest.py``, whose ``values`` are names of files beside it): it holds
+everything a dump can say. Types beyond numpy lie in the files as their bits; the manifest names them.
+
+Any other: every .npy file below the folder, at any depth, is an output tensor named by its path below the folder
+without ``.npy``, in the order of these names (``conv2`` before ``conv10``). Files that are not tensors are left out and
+told in the dump's notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.files.atomic_write import replacing_folder
+from sgsdump.files.bounded_read import read_start
+from sgsdump.files.folder import files_below, has_file, in_order, inside
+from sgsdump.files.safe_names import Taken
+from sgsdump.files.value_names import file_stem
+
+ENDING = ".npy"
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    return path.is_dir() and ((path / manifest.NAME).is_file() or has_file(path, ENDING))
+
+
+def read(path: Path) -> Dump:
+    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    notes: list[str] = []
+    files = files_below(path, ENDING, notes)
+    read_records = _ours if (path / manifest.NAME).is_file() else _foreign
+    records = read_records(path, files, notes)
+    return Dump(records, FORMAT.name, None, path, notes)
+
+
+def _ours(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
+    entries = manifest.parse(_manifest_bytes(folder), str(folder / manifest.NAME))
+    there = set(files)
+    stray = there - {entry.values for entry in entries}
+    if stray:
+        notes.append(f"{len(stray)} .npy files are not of the dump: {', '.join(sorted(stray)[:3])}")
+    return [_record(folder, there, *entry) for entry in entries]
+
+
+def _manifest_bytes(folder: Path) -> bytes:
+    path = inside(folder, manifest.NAME)
+    try:
+        return read_start(path, manifest.MOST_BYTES + 1)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _record(folder: Path, there: set[str], record: Record, values: str) -> Record:
+    # A file that the listing found is one of the folder; any other name is asked why it is not.
+    direct = values in there and "/" not in values
+    path, info = folder / values if direct else inside(folder, values), record.tensor.info
+    header, _ = npy_file.header_of(path)
+    npy_file.check_type(header, info.dtype, path)
+    manifest.check_count(record, header.elements, path)
+    return replace(record, tensor=npy_file.tensor_of(path, header, info))
+
+
+def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
+    records: list[Record] = []
+    for name in sorted(files, key=in_order):
+        try:
+            tensor = npy_file.plain_tensor(folder / name, name.removesuffix(ENDING), notes)
+        except FormatError as error:
+            notes.append(f"left out: {error}")
+            continue
+        records.append(Record("out", 0, len(records), "", tensor))
+    if not records:
+        raise FormatError(f"no .npy file in {folder} is a tensor ({notes[-1] if notes else 'there is none'})")
+    return records
+
+
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write a file per record and the manifest. An existing folder is set aside.
+
+    Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
+    """
+    taken, entries = Taken(), []
+    with replacing_folder(Path(path)) as folder:
+        for record in records:
+            name = taken.free(file_stem(record.name), ENDING)
+            entries.append(manifest.entry_of(record, name))
+            npy_file.save(folder / name, npy_file.in_shape(record.tensor))
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        npy_file.save_bytes(folder / manifest.NAME, manifest.text_of(entries))
+
+
+FORMAT = Format("npy_dir", recognises, read, write, manifest.loses, f"{manifest.NAME}, .npy files")

@@ -1,0 +1,123 @@
+"""numpy's .npz: a zip archive of .npy files.
+
+Ours has ``sgsdump.json`` as its last member (``manifest.py``, whose ``values`` are names of members) and holds
+everything a dump can say; numpy.load reads it too. In any other archive every .npy member is an output tensor named by
+the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
+deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.files import zip_member
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.mapped import map_file, view
+from sgsdump.files.safe_names import Taken
+from sgsdump.files.value_names import label
+from sgsdump.files.zip_member import Member
+from sgsdump.tensors.tensor import Tensor, TensorInfo
+
+ENDING = ".npy"
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    name = int.from_bytes(head[26:28], "little")
+    return head.startswith(zip_member.MAGIC) and head[30 : 30 + name].endswith(ENDING.encode())
+
+
+def read(path: Path) -> Dump:
+    """A dump whose values are read when asked for. Raises FormatError for damage and for decompression bombs."""
+    data, notes = map_file(path), list[str]()
+    members = zip_member.members(data, path)
+    found = {member.name: member for member in members}
+    if len(found) < len(members):
+        notes.append(f"{len(members) - len(found)} members have the name of a later one, which is read")
+    ours = found.pop(manifest.NAME, None)
+    if ours is not None:
+        entries = manifest.parse(_content(data, ours, path), f"{path}: {manifest.NAME}")
+        records = [_record(data, found, path, *entry) for entry in entries]
+    else:
+        records = _foreign(data, found, path, notes)
+    return Dump(records, FORMAT.name, None, path, notes)
+
+
+def _content(data: mmap, member: Member, path: Path) -> bytes:
+    if member.size > manifest.MOST_BYTES:
+        raise FormatError(f"{path}: {member.name} has {member.size} bytes, more than any dump's manifest")
+    return zip_member.unpack(data, member).tobytes() if member.deflated else data[member.offset :][: member.size]
+
+
+def _record(data: mmap, found: dict[str, Member], path: Path, record: Record, values: str) -> Record:
+    where = f"{path}: member {values[:80]!r}"
+    if values not in found:
+        raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
+    header, info = _header(data, found[values], path), record.tensor.info
+    npy_file.check_type(header, info.dtype, where)
+    manifest.check_count(record, header.elements, where)
+    return replace(record, tensor=Tensor(info, partial(_load, data, found[values], header, info.dtype, path)))
+
+
+def _foreign(data: mmap, found: dict[str, Member], path: Path, notes: list[str]) -> list[Record]:
+    records: list[Record] = []
+    for name, member in found.items():
+        try:
+            header = _header(data, member, path)
+            npy_file.check_plain(header, f"{path}: member {name[:80]!r}")
+        except FormatError as error:
+            notes.append(f"left out: {error}")
+            continue
+        info = TensorInfo(name.removesuffix(ENDING), header.shape, header.dtype)
+        tensor = Tensor(info, partial(_load, data, member, header, header.dtype, path))
+        records.append(Record("out", 0, len(records), "", tensor))
+    if not records:
+        raise FormatError(f"no member of {path} is a tensor ({notes[-1] if notes else 'it is empty'})")
+    return records
+
+
+def _header(data: mmap, member: Member, path: Path) -> npy_file.Header:
+    start = zip_member.start_of(data, member, npy_file.HEAD_BYTES)
+    return npy_file.parse_header(start, member.size, f"{path}: member {member.name[:80]!r}")
+
+
+def _load(data: mmap, member: Member, header: npy_file.Header, dtype: np.dtype, path: Path) -> np.ndarray:
+    if not member.deflated:
+        return npy_file.shaped(view(data, header.dtype, header.elements, member.offset + header.offset), header, dtype)
+    try:
+        values = zip_member.unpack(data, member)[header.offset : header.end]
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    return npy_file.shaped(values.view(header.dtype), header, dtype)
+
+
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write a stored member per record, and the manifest.
+
+    Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
+    """
+    taken, entries = Taken(), []
+    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+        for record in records:
+            name = taken.free(label(record.name), ENDING)
+            entries.append(manifest.entry_of(record, name))
+            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as member:
+                npy_file.write(member, npy_file.in_shape(record.tensor))  # type: ignore[arg-type]
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        archive.writestr(zipfile.ZipInfo(manifest.NAME), manifest.text_of(entries))
+
+
+FORMAT = Format("npz", recognises, read, write, manifest.loses)

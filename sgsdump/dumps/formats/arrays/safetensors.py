@@ -1,0 +1,209 @@
+"""safetensors: ``uint64 N, N bytes of JSON, values``, as its library writes and checks it (the extra ``safetensors``).
+
+The JSON has each tensor's dtype, shape and place, and a map of texts, ``__metadata__``. Ours keeps a manifest there
+(``manifest.py`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a dump
+can say. bfloat16 and the 8-bit floats the format knows stand under their own types, complex numbers as pairs along a
+further axis, other types beyond numpy in their carrier type. Any other file's tensors are outputs named by their keys,
+in the order of their values.
+
+The library opens the file and checks it whole; it cannot give 8-bit floats to numpy, so the values are mapped where it
+says they lie: one behind the other, without holes. It writes only what is in memory all at once, so we write the layout
+above ourselves, one tensor at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from mmap import mmap
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.errors import FormatError, MissingExtra, OutputError
+from sgsdump.files import mapped
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.safe_names import Taken
+from sgsdump.files.value_names import label
+from sgsdump.tensors.dtypes import bits, carried, carrier, dtype_named, name_of, restored, unpacked
+from sgsdump.tensors.tensor import Tensor, TensorInfo
+
+_LENGTH = struct.Struct("<Q")
+_MOST_HEADER = 100_000_000
+_READ_NAMES = {
+    "BOOL": "bool",
+    "BF16": "bfloat16",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F4": "float4_e2m1fn",
+    "C64": "complex64",
+    **{f"F{size}": f"float{size}" for size in (16, 32, 64)},
+    **{f"I{size}": f"int{size}" for size in (8, 16, 32, 64)},
+    **{f"U{size}": f"uint{size}" for size in (8, 16, 32, 64)},
+}
+# Younger types are written in their carriers, which any version of the library reads.
+_WRITTEN = {name: code for code, name in _READ_NAMES.items() if code not in ("F4", "C64") and "FNUZ" not in code}
+_ODD_BITS = {"F6_E2M3": 6, "F6_E3M2": 6}
+
+
+class Place(NamedTuple):
+    """One tensor in the file: its type, None when we have none for it, its shape, its first byte."""
+
+    dtype: np.dtype | None
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    # The key of a first tensor stands in quotes; the length's upper bytes are zero.
+    return head[4:8] == b"\0" * 4 and head[8:].lstrip().startswith(b'{"') and int.from_bytes(head[:8], "little") > 1
+
+
+def read(path: Path) -> Dump:
+    """A dump of views of the mapped file. Raises FormatError for damage, MissingExtra without the library."""
+    data, notes = mapped.map_file(path), list[str]()
+    places, text = _places(data, path)
+    if text is not None:
+        entries = manifest.parse(text.encode("utf-8", "replace"), f"{path}: {manifest.NAME}")
+        records = [_record(data, places, path, *entry) for entry in entries]
+        return Dump(records, FORMAT.name, None, path, notes)
+    records = []
+    for name, place in places.items():
+        if place.dtype is None:
+            notes.append(f"left out: tensor {name!r} is of a type that only newer programs know")
+            continue
+        tensor = Tensor(TensorInfo(name, place.shape, place.dtype), partial(_load, data, place))
+        records.append(Record("out", 0, len(records), "", tensor))
+    if not records:
+        raise FormatError(f"{path} holds no tensor that we can read{': ' + notes[0] if notes else ''}")
+    return Dump(records, FORMAT.name, None, path, notes)
+
+
+def _places(data: mmap, path: Path) -> tuple[dict[str, Place], str | None]:
+    """Where each tensor lies, and the manifest's text if there is one."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise MissingExtra(f"{path} is of safetensors; install its library: pip install sgsdump[safetensors]") from None
+    places: dict[str, Place] = {}
+    offset = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+    try:
+        with safe_open(path, framework="np") as file:
+            for name in file.offset_keys():
+                part = file.get_slice(name)
+                code, shape = part.get_dtype(), tuple(part.get_shape())
+                dtype = dtype_named(_READ_NAMES[code]) if code in _READ_NAMES else None
+                size = _ODD_BITS.get(code) if dtype is None else bits(dtype)
+                if size is None:
+                    raise FormatError(
+                        f"{path}: tensor {name!r} is of type {code}, which we do not know; update sgsdump"
+                    )
+                places[name] = Place(dtype, shape, offset)
+                offset += math.prod(shape) * size // 8
+            text = (file.metadata() or {}).get(manifest.NAME)
+    except (SafetensorError, OSError, OverflowError, ValueError) as error:
+        raise FormatError(f"{path} is a damaged safetensors file ({' '.join(str(error).split())[:120]})") from None
+    if offset != len(data):
+        raise FormatError(f"{path} holds {len(data)} bytes, its tensors end at byte {offset}")
+    return places, text
+
+
+def _load(data: mmap, place: Place) -> np.ndarray:
+    assert place.dtype is not None
+    if bits(place.dtype) == 4:
+        packed = mapped.view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
+        return unpacked(packed.data, place.dtype, place.elements).reshape(place.shape)
+    return mapped.view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
+
+
+def _record(data: mmap, places: dict[str, Place], path: Path, record: Record, values: str) -> Record:
+    where = f"{path}: tensor {values[:80]!r}"
+    info, place = record.tensor.info, places.get(values)
+    if place is None:
+        raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
+    expected = _kept(info.dtype)
+    if place.dtype != expected or (info.dtype.kind == "c" and place.shape[-1:] != (2,)):
+        found = "an unknown type" if place.dtype is None else name_of(place.dtype)
+        raise FormatError(f"{where} holds {found}, not the {name_of(info.dtype)} it should")
+    manifest.check_count(record, place.elements * expected.itemsize // info.dtype.itemsize, where)
+    return replace(record, tensor=Tensor(info, partial(_load_ours, data, place, info.dtype)))
+
+
+def _load_ours(data: mmap, place: Place, dtype: np.dtype) -> np.ndarray:
+    array = _load(data, place)
+    if array.dtype == dtype:
+        return array
+    if dtype.kind == "c":
+        return array.view(dtype).reshape(place.shape[:-1])
+    return restored(array, dtype)
+
+
+def _kept(dtype: np.dtype) -> np.dtype:
+    """The type under which values of ``dtype`` stand in a file of ours."""
+    if dtype.kind == "c":
+        return np.dtype(f"<f{dtype.itemsize // 2}")
+    return dtype.newbyteorder("<") if name_of(dtype) in _WRITTEN else carrier(dtype)
+
+
+def _as_kept(array: np.ndarray) -> np.ndarray:
+    kept = _kept(array.dtype)
+    if array.dtype.kind == "c":
+        little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        return little.reshape(*array.shape, 1).view(kept)
+    if name_of(array.dtype) in _WRITTEN:
+        return np.asarray(array, kept, order="C")
+    return np.asarray(carried(array), order="C")
+
+
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write values as they come to a nameless file in the same folder, then the header and them to ``path``.
+
+    Raises OutputError when the disk refuses, ConfigError for values the format cannot hold.
+    """
+    taken, entries = Taken(), []
+    taken.free("__metadata__", "")
+    header: dict[str, Any] = {"__metadata__": {}}
+    path = Path(path)
+    with replacing(path) as file, tempfile.TemporaryFile(dir=path.parent) as values:
+        for record in records:
+            name = taken.free(label(record.name), "")
+            entries.append(manifest.entry_of(record, name))
+            header[name] = _write_values(values, record.tensor)
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        header["__metadata__"] = {manifest.NAME: manifest.text_of(entries).decode("ascii")}
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        if len(text) > _MOST_HEADER:
+            raise OutputError(f"cannot write {path}: safetensors cannot hold the facts of {len(entries)} tensors")
+        file.write(_LENGTH.pack(len(text)) + text)
+        values.seek(0)
+        shutil.copyfileobj(values, file, 2**20)
+
+
+def _write_values(file: IO[bytes], tensor: Tensor) -> dict[str, Any]:
+    array = _as_kept(npy_file.in_shape(tensor))
+    start = file.tell()
+    mapped.write(file, array)
+    return {"dtype": _WRITTEN[name_of(array.dtype)], "shape": list(array.shape), "data_offsets": [start, file.tell()]}
+
+
+FORMAT = Format("safetensors", recognises, read, write, manifest.loses)

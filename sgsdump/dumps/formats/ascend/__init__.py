@@ -1,0 +1,1 @@
+"""Ascend's operator dumps, nano dumps, overflow files and statistics."""

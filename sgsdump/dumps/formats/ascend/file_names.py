@@ -1,0 +1,72 @@
+"""The names of operator dump files.
+
+::
+
+    {op_type}.{op_name}.{task}[.{stream}].{time}[.{task_type}.{context}.{thread}.{device}]
+
+``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
+counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\\`` and blanks of an
+operator's name are ``_`` in the file's. Names over 255 characters become others, told in ``mapping.csv``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from sgsdump.files.bounded_read import read_start
+
+MAPPING = "mapping.csv"
+STATUS_TYPE = "Opdebug"
+MOST_BYTES = 2**26
+_NAME = re.compile(
+    r"(?P<op_type>[^./]+)\.(?P<op_name>[^/]+?)\.(?P<task>\d{1,20})(?:\.(?P<stream>\d{1,20}))?\.(?P<time>\d{9,17})"
+    r"(?:\.\d{1,3}\.(?P<context>\d{1,8})\.(?P<thread>\d{1,8})\.\d{1,8})?",
+    re.ASCII,
+)
+
+
+class FileName(NamedTuple):
+    """What a file's name says; ``slice`` is ``context.thread`` of an operator that ran in slices, else ""."""
+
+    op_type: str
+    op_name: str
+    task: int
+    stream: int | None
+    time: int
+    slice: str
+
+    @property
+    def is_status(self) -> bool:
+        """Whether the file holds an overflow status, of which a run may have many."""
+        return self.op_type == STATUS_TYPE
+
+    def name_of(self, op_name: str) -> str:
+        """What begins the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
+        if self.is_status:
+            return f"{op_name}.{self.task}.{self.stream or 0}"
+        return f"{op_name}.{self.slice}" if self.slice else op_name
+
+
+def parse(name: str) -> FileName | None:
+    """The parts of a dump file's name; None when it is not one."""
+    found = _NAME.fullmatch(name) if len(name) <= 4096 else None
+    if found is None:
+        return None
+    op_type, op_name, task, stream, time, context, thread = found.groups()
+    of_slice = "" if context is None else f"{int(context)}.{int(thread)}"
+    return FileName(op_type, op_name, int(task), None if stream is None else int(stream), int(time), of_slice)
+
+
+def read_mapping(folder: Path) -> dict[str, str]:
+    """``mapping.csv`` of a folder: the names that were too long, by those the files have instead. Empty without one.
+
+    A later row of the same file wins, as tools append to it. Raises OSError.
+    """
+    path = folder / MAPPING
+    if not path.is_file():
+        return {}
+    text = read_start(path, MOST_BYTES).decode("utf-8-sig", "surrogateescape")
+    rows = [line.partition(",") for line in text.splitlines()]
+    return {new.strip(): original.strip() for new, comma, original in rows if comma}

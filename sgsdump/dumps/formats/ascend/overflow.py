@@ -1,0 +1,110 @@
+"""The status that overflow detection leaves: the only output of files ``Opdebug.Node_OpDebug.{task}.{stream}.{time}``.
+
+New form, little-endian::
+
+    uint32 magic 0x5A5A5A5A, version, valid, acc_type, rsv, data_len     acc_type: 0 AIC, 1 AIV, 2 AICPU, 3 SDMA
+    uint64 …                                                            by acc_type, see ``_FIELDS``; of version 1 the
+                                                                        status of AIC and AIV is four of them
+
+Old form, exactly 2048 bytes: six uint64 (model_id, stream_id, task_id, task_type, pc_start, para_base) at 0, 128 and
+256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's behind kernel_code and
+block_idx.
+
+65535 means no id. The dictionaries have the keys, the order and the numbers of the vendor's own JSON.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from sgsdump.dumps.formats.ascend.file_names import STATUS_TYPE
+from sgsdump.errors import FormatError
+from sgsdump.tensors.tensor import Tensor
+
+OLD_SIZE = 2048
+_MAGIC = 0x5A5A5A5A
+_HEAD = struct.Struct("<6I")
+_UNITS = ("AIC", "AIV", "AICPU", "SDMA")
+_TASK = "model_id stream_id task_id task_type context_id "
+_CORE = _TASK + "thread_id pc_start para_base core_id block_id status"
+_FIELDS = {
+    "AIC": _CORE,
+    "AIV": _CORE,
+    "AICPU": _TASK + "cpu_id thread_id status",
+    "SDMA": _TASK + "thread_id src_addr dst_addr channel_id status",
+}
+_ADDRESSES = {"pc_start", "para_base", "src_addr", "dst_addr", "kernel_code"}
+_OLD_TASK = "model_id stream_id task_id task_type pc_start para_base"
+_OLD = {
+    "DHA Atomic Add": (0, 512, "status"),
+    "L2 Atomic Add": (128, 768, "status"),
+    "AI Core": (256, 1024, "kernel_code block_idx status"),
+}
+
+
+def is_status(tensor: Tensor) -> bool:
+    """Whether a tensor is the status of an overflow, by what its file is called."""
+    return tensor.info.op_type == STATUS_TYPE
+
+
+def status_of(tensor: Tensor) -> dict[str, Any]:
+    """The status in words. Raises FormatError when the bytes are not one."""
+    return parse(tensor.raw()[: OLD_SIZE + 1].tobytes(), f"tensor {tensor.info.name!r}")
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """The status that these bytes are, of either form. Raises FormatError, which ``where`` begins."""
+    if data[:4] == _MAGIC.to_bytes(4, "little"):
+        return _new(data, where)
+    if len(data) == OLD_SIZE:
+        return _old(data)
+    raise FormatError(f"{where} is no overflow status: {len(data)} bytes, neither 2048 nor beginning with 0x5a5a5a5a")
+
+
+def summary(status: dict[str, Any]) -> str:
+    """One line for people: ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``."""
+    if "acc_list" in status:
+        units = {status["acc_list"]["acc_type"]: status["acc_list"]["data"]}
+    else:
+        units = {unit: data for unit, data in status.items() if data["status"]} or status
+    told = (
+        f"{unit}: model {data['model_id']}, stream {data['stream_id']}, task {data['task_id']}, status {data['status']}"
+        for unit, data in units.items()
+    )
+    return "overflow on " + "; ".join(told)
+
+
+def _new(data: bytes, where: str) -> dict[str, Any]:
+    if len(data) < _HEAD.size:
+        raise FormatError(f"{where} is a damaged overflow status: {len(data)} bytes")
+    magic, version, valid, acc_type, rsv, data_len = _HEAD.unpack_from(data)
+    if acc_type >= len(_UNITS):
+        raise FormatError(f"{where} is an overflow status of unit {acc_type}, which is not known")
+    unit = _UNITS[acc_type]
+    fields = _FIELDS[unit].split()
+    statuses = 4 if version == 1 and unit in ("AIC", "AIV") else 1
+    numbers = _numbers(data, _HEAD.size, len(fields) - 1 + statuses, where)
+    told: dict[str, Any] = _named(fields[:-1], numbers)
+    told["status"] = list(numbers[-4:]) if statuses == 4 else numbers[-1]
+    entry = {"valid": valid, "acc_type": unit, "rsv": rsv, "data_len": data_len, "data": told}
+    return {"magic": hex(magic), "version": version, "acc_list": entry}
+
+
+def _old(data: bytes) -> dict[str, Any]:
+    told = {}
+    for unit, (task_at, status_at, status) in _OLD.items():
+        fields = [*_OLD_TASK.split(), *status.split()]
+        task = _numbers(data, task_at, len(_OLD_TASK.split()), unit)
+        told[unit] = _named(fields, task + _numbers(data, status_at, len(status.split()), unit))
+    return told
+
+
+def _numbers(data: bytes, at: int, count: int, where: str) -> tuple[int, ...]:
+    if at + 8 * count > len(data):
+        raise FormatError(f"{where} is a damaged overflow status: {len(data)} bytes of {at + 8 * count}")
+    return struct.unpack_from(f"<{count}Q", data, at)
+
+
+def _named(fields: list[str], numbers: tuple[int, ...]) -> dict[str, Any]:
+    return {field: hex(number) if field in _ADDRESSES else number for field, number in zip(fields, numbers)}

@@ -1,0 +1,1 @@
+"""ATB tensor files and trees, as msit and msprobe dump them."""

@@ -1,0 +1,238 @@
+"""One ATB tensor file: what its header and size say is in it (``examine``), and writing one (``write``)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from sgsdump.dumps.formats.arrays.npy_file import in_shape
+from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES, format_number, number_of
+from sgsdump.dumps.formats.ascend.coding import CODINGS, RAW, Coding, loader
+from sgsdump.dumps.formats.ascend.ge_types import layout_of
+from sgsdump.dumps.formats.atb.header import (
+    DATA,
+    MOST_BYTES,
+    Header,
+    begins,
+    dims_of,
+    figures_bytes,
+    header_bytes,
+    number_in,
+    parse,
+)
+from sgsdump.errors import FormatError, ValuesError
+from sgsdump.tensors.dtypes import carried, name_of, packed
+from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+
+_FIRST_BYTES = 4096
+FIGURES = ("max", "min", "mean", "l2norm")
+# What an appended second tensor begins with.
+_AGAIN = b"$Version="
+_MOST_DIGITS = 400
+REFUSED = "writing is refused"
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file read: the facts of its tensor, and either where ``count`` elements lie (``offset`` from the file's first
+    byte), or ``alias``, the file of the same dump that has them, or ``figures`` alone.
+
+    shape is None when the elements' type is known by name only; they are bytes then. ``notes`` are the ends of
+    sentences that begin with the file's name.
+    """
+
+    path: Path
+    shape: tuple[int, ...] | None
+    coding: Coding
+    layout: str | None
+    count: int
+    offset: int = 0
+    alias: str = ""
+    figures: Figures | None = None
+    notes: tuple[str, ...] = ()
+
+    def tensor(self, name: str, op_type: str = "") -> Tensor:
+        """The tensor under a name; that of an alias has no values."""
+        info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
+        if self.figures is not None:
+            return Tensor.of_figures(info, self.figures)
+        if self.alias:
+            return without_values(info, f"its values are in {self.alias} of the same run; open the dump's whole folder")
+        return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
+
+
+def without_values(info: TensorInfo, why: str) -> Tensor:
+    """A tensor whose values raise ValuesError; its figures tell nothing."""
+
+    def load() -> np.ndarray:
+        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+
+    return Tensor(info, load, Figures())
+
+
+def recognised(path: Path) -> bool:
+    """Whether a file begins as an ATB tensor file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_FIRST_BYTES)
+    except OSError:
+        return False
+    return begins(head, len(head) < _FIRST_BYTES)
+
+
+def examine(path: Path) -> Content:
+    """Read the header of a file. Raises FormatError when it is damaged or promises more than the file holds."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(_FIRST_BYTES)
+            if b"\n$End=" not in data and b"\n$END=" not in data:
+                data += file.read(MOST_BYTES - len(data))
+            header = parse(data)
+            file.seek(0)
+            return _content(path, header, size, file)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
+    except FormatError as error:
+        raise FormatError(f"{path} {error}") from None
+
+
+def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
+    dims = dims_of(header)
+    notes = list(header.notes)
+    layout = layout_of(number_in(header, "format") or 0, len(dims)) if "format" in header.attributes else None
+    alias = header.attributes.get(DATA, "")
+    figures = None if header.objects or alias else _figures(header.attributes)
+    coding = _coding(header, notes, needed=not figures)
+    count = math.prod(dims)
+    if figures or (alias and not header.objects):
+        if size > header.end:
+            notes.append(f"has {size - header.end} bytes behind a header that announces none")
+        return Content(path, dims, coding or RAW, layout, count, 0, alias, figures, tuple(notes))
+    start, length = _object(header, size - header.end, notes)
+    shape: tuple[int, ...] | None = dims
+    if coding is None:
+        coding, shape, count = RAW, None, min(length, size - header.end - start)
+    needed = coding.size(count)
+    if start + needed > size - header.end:
+        there = max(0, size - header.end - start)
+        raise FormatError(f"holds {there} bytes of values, its shape {list(dims)} needs {needed}; was it cut off?")
+    if length != needed:
+        notes.append(f"says its tensor has {length} bytes, its shape needs {needed}: these are read")
+    end = header.end + start + (length if needed <= length <= size - header.end - start else needed)
+    notes.extend(_behind(file, end, size))
+    return Content(path, shape, coding, layout, count, header.end + start, notes=tuple(notes))
+
+
+def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
+    """How the elements lie; None where only the type's name is known. Raises FormatError for an unknown number."""
+    number = number_in(header, "dtype")
+    if number is None and not needed:
+        notes.append("names no type of elements")
+        return None
+    if number is None:
+        raise FormatError("has no dtype in its header")
+    if number not in DATA_TYPES:
+        raise FormatError(f"has dtype={number}, which is no known type of elements")
+    name, coding = DATA_TYPES[number]
+    if coding is None:
+        notes.append(f"holds elements of {name}, which are read as bytes")
+    elif number_of(coding.dtype) != number:
+        notes.append(f"holds elements of {name}, read as the {name_of(coding.dtype)} they mean")
+    return coding
+
+
+def _figures(attributes: Mapping[str, str]) -> Figures | None:
+    def figure(name: str) -> float | None:
+        try:
+            return float(attributes[name][:_MOST_DIGITS]) if name in attributes else None
+        except ValueError:
+            raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
+
+    if not any(name in attributes for name in FIGURES):
+        return None
+    return Figures(figure("min"), figure("max"), figure("mean"), figure("l2norm"))
+
+
+def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
+    """Offset and length of the tensor's bytes behind the header, as the file says."""
+    if not header.objects:
+        return 0, left
+    name = DATA if DATA in header.objects else next(iter(header.objects))
+    if len(header.objects) > 1:
+        notes.append(f"holds {len(header.objects)} objects: only {name[:40]!r} is read")
+    start, length = header.objects[name]
+    if header.length is not None and start + length > header.length:
+        notes.append(f"says its object ends at byte {start + length} of {header.length}")
+    return start, length
+
+
+def _behind(file: IO[bytes], end: int, size: int) -> list[str]:
+    """What to say of bytes behind the tensor."""
+    if size <= end:
+        return []
+    file.seek(end)
+    if file.read(len(_AGAIN)) == _AGAIN:
+        return ["was written more than once: its first tensor is read"]
+    return [f"has {size - end} bytes behind its tensor"]
+
+
+def lost(tensor: Tensor) -> Iterator[str]:
+    """What a file cannot hold of a tensor's values, as the ends of "the tensor …"; see ``Format.loses``."""
+    dtype, figures = tensor.info.dtype, tensor.figures
+    if figures is None:
+        if number_of(dtype) is None:
+            yield f"is {name_of(dtype)}, for which ATB has no number: {REFUSED}"
+    elif figures == Figures():
+        yield f"has no values: {REFUSED}"
+    elif not _told(figures):
+        yield f"has statistics, none of them {', '.join(FIGURES)}: {REFUSED}"
+    elif replace(figures, **dict.fromkeys(FIGURES)) != Figures():
+        yield f"has statistics, of which only {', '.join(FIGURES)} are kept"
+
+
+def write(file: IO[bytes], tensor: Tensor) -> None:
+    """Write one tensor as the vendor's probe does; its figures where it has nothing else.
+
+    Raises ValuesError for types that ATB has no number for, and where there are neither values nor figures.
+    """
+    for what in lost(tensor):
+        if what.endswith(REFUSED):
+            raise ValuesError(f"tensor {tensor.info.name!r} {what.removesuffix(f': {REFUSED}')}")
+    info = tensor.info
+    format, number = format_number(info.layout), number_of(info.dtype)
+    if tensor.figures is not None:
+        file.write(figures_bytes(format, number, info.shape or (), _told(tensor.figures)))
+        return
+    assert number is not None
+    array = in_shape(tensor)
+    payload = _payload(array)
+    file.write(header_bytes(format, number, array.shape, memoryview(payload).nbytes))
+    file.write(payload)
+
+
+def save(path: Path, tensor: Tensor) -> None:
+    """``write`` to a new file; OSError is the caller's, who writes the folder around it."""
+    with open(path, "wb") as file:
+        write(file, tensor)
+
+
+def _told(figures: Figures) -> dict[str, float]:
+    known = {name: getattr(figures, name) for name in FIGURES}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _payload(array: np.ndarray) -> bytes | memoryview:
+    """The elements as ``sgsdump.dumps.formats.ascend.coding`` reads them, not copied where they lie so already."""
+    bits = CODINGS[name_of(array.dtype)].bits
+    if bits == 1:
+        return np.packbits(array.reshape(-1).astype(bool)).tobytes()
+    if bits == 4:
+        return packed(array)
+    return np.ascontiguousarray(carried(array).reshape(-1)).view(np.uint8).data

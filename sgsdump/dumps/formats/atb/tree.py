@@ -1,0 +1,199 @@
+"""A folder tree of ATB tensors as msit and msprobe dump them: ``.bin`` files (``atb_bin``) in a folder per operator,
+``before`` and ``after`` it ran (``place.py``). Any folder from the one that was dumped to down to one
+operator's may be opened; so ``data/0_4711/1`` is one execution alone.
+
+A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
+operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
+after. An alias has the values of the file it names, within the same execution, and its own shape and type. Of tensors
+that are in ``statistic.csv`` only, the figures are known; such a file may be opened alone. What is odd stands in the
+dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
+
+Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
+read from; and beside them ``sgsdump.json`` (``arrays/manifest.py``), which keeps what such a file cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format, Lost
+from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.dumps.formats.ascend.coding import RAW
+from sgsdump.dumps.formats.atb import alias, statistic, survey
+from sgsdump.dumps.formats.atb import place as atb_place
+from sgsdump.dumps.formats.atb import tensor as atb_tensor
+from sgsdump.dumps.formats.atb.place import ENDING, Run
+from sgsdump.dumps.formats.atb.statistic import Row
+from sgsdump.dumps.formats.atb.tensor import Content
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.files.atomic_write import make_folder, replacing_folder
+from sgsdump.files.bounded_read import read_start
+from sgsdump.files.folder import files_below, has_file, leads_out
+from sgsdump.files.safe_names import Taken
+from sgsdump.files.value_names import file_stem
+from sgsdump.tensors.tensor import Tensor, TensorInfo
+
+_RUN = "0_0/0"
+_NO_TENSOR = "kernel_tilingdata.bin"
+Key = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The variant of a dump: the path each record was read from; others get one made of their name."""
+
+    of: Mapping[Key, str]
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    if not path.is_dir():
+        return head.startswith(statistic.HEADER.encode())
+    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree)
+
+
+def _is_of_a_tree(path: Path) -> bool:
+    return (statistic if path.name == statistic.NAME else atb_tensor).recognised(path)
+
+
+def read(path: Path) -> Dump:
+    """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
+    notes: list[str] = []
+    if not path.is_dir():
+        records, variant = _theirs(path.parent, [], [path.name], notes)
+        return Dump(records, FORMAT.name, variant, path, notes)
+    found = sorted(files_below(path, (ENDING, statistic.NAME), notes))
+    files = [name for name in found if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
+    tables = [name for name in found if not name.endswith(ENDING)]
+    if (path / manifest.NAME).is_file():
+        records, variant = _ours(path, files, notes)
+    else:
+        records, variant = _theirs(path, files, tables, notes)
+    return Dump(records, FORMAT.name, variant, path, notes)
+
+
+def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+    contents = survey.examined(root, files, notes)
+    places = {name: atb_place.place_of(name) for name in contents}
+    chosen = survey.chosen(places, notes)
+    rows = survey.rows(root, tables, notes)
+    survey.say_missing(chosen, rows, notes)
+    there = {place.key for place in chosen}
+    told = {place: row for place, row in rows.items() if place.key not in there}
+    labels = atb_place.labels(place.run for place in [*chosen, *told])
+    targets = alias.targets_of(chosen)
+    numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
+    records, paths = [], {}
+    lost: defaultdict[str, list[str]] = defaultdict(list)
+    for place in sorted([*chosen, *told], key=lambda place: place.order):
+        number = numbers.setdefault((place.run, place.operators), len(numbers))
+        name = place.name(labels)
+        if place in told:
+            tensor = _of_row(told[place], name, place.op_type)
+        else:
+            content, why = alias.followed(chosen[place], contents, targets, places)
+            tensor = content.tensor(name, place.op_type)
+            if why:
+                lost[f"has no values: {why}"].append(chosen[place])
+                tensor = atb_tensor.without_values(tensor.info, why)
+        record = Record(place.io, place.slot, number, place.op_type, tensor)
+        records.append(record)
+        if place in chosen:
+            paths[_key(record)] = chosen[place]
+    if not records:
+        raise FormatError(f"no file in {root} is an ATB tensor ({notes[-1] if notes else 'there is none'})")
+    notes.extend(survey.summed(lost))
+    return records, Paths(paths)
+
+
+def _of_row(row: Row, name: str, op_type: str) -> Tensor:
+    coding = (row.type and row.type.coding) or RAW
+    info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
+    if row.figures is None:
+        return atb_tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
+    return Tensor.of_figures(info, row.figures)
+
+
+def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+    """The records of the manifest, each with the values of its file."""
+    path = root / manifest.NAME
+    if leads_out(path, root):
+        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+    try:
+        entries = manifest.parse(read_start(path, manifest.MOST_BYTES + 1), str(path))
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    known, records, paths = set(files), [], {}
+    for record, values in entries:
+        if values not in known:
+            raise FormatError(f"{path} names {values[:80]!r}, which is missing; was the folder copied whole?")
+        records.append(_of_manifest(record, atb_tensor.examine(root / values)))
+        paths[_key(record)] = values
+    stray = sorted(known - set(paths.values()))
+    if stray:
+        notes.append(f"{survey.some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
+    return records, Paths(paths)
+
+
+def _of_manifest(record: Record, content: Content) -> Record:
+    info = record.tensor.info
+    if content.figures is not None:
+        return replace(record, tensor=Tensor.of_figures(info, content.figures))
+    if content.alias or content.coding.dtype != info.dtype:
+        raise FormatError(f"{content.path} does not hold the {info.dtype} that {manifest.NAME} says")
+    manifest.check_count(record, content.count, content.path)
+    load = content.tensor(info.name).raw
+    return replace(record, tensor=Tensor(info, load))
+
+
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write a file per record and the manifest. An existing folder is set aside.
+
+    Raises OutputError when the disk refuses, ValuesError for types that ATB has no number for.
+    """
+    given = variant.of if isinstance(variant, Paths) else {}
+    names, entries = Taken(), []
+    taken: set[str] = set()
+    with replacing_folder(Path(path)) as folder:
+        for record in records:
+            place = given.get(_key(record)) or _path_by_name(record)
+            while place is None or place in taken:
+                place = _own_path(record, names)
+            taken.add(place)
+            entries.append(manifest.entry_of(record, place))
+            make_folder((folder / place).parent)
+            atb_tensor.save(folder / place, record.tensor)
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        npy_file.save_bytes(folder / manifest.NAME, manifest.text_of(entries))
+
+
+def _path_by_name(record: Record) -> str | None:
+    """The path of a record whose name is one that a tree gives."""
+    found = atb_place.path_of(record.name, record.io)
+    return None if found is None else f"{_RUN}/{found}"
+
+
+def _own_path(record: Record, names: Taken) -> str:
+    """A path below a folder that no other record has."""
+    folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
+    return f"{_RUN}/{atb_place.made_path(folder, record.io, record.slot)}"
+
+
+def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
+    yield from manifest.facts_lost(records)
+    for record in records:
+        for what in atb_tensor.lost(record.tensor):
+            yield record, what
+
+
+def _key(record: Record) -> Key:
+    return record.io, record.slot, record.op_index, record.name
+
+
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)

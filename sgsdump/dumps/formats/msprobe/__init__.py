@@ -1,0 +1,1 @@
+"""msprobe's folders: ``dump.json`` and the values beside it."""

@@ -1,0 +1,222 @@
+"""What msprobe dumps of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
+
+::
+
+    {"task": "tensor", "level": "mix", "framework": "pytorch", "dump_data_dir": "…/dump_tensor_data", "data": {
+        "Functional.conv2d.0.forward": {
+            "input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1, 3, 8, 8], "Max": 1.0,
+                            "Min": 0.0, "Mean": 0.5, "Norm": 2.0,
+                            "data_name": "Functional.conv2d.0.forward.input.0.npy"},
+                           {"type": "int", "value": 1}, null],
+            "input_kwargs": {"weight": {…}},
+            "output": [{…}]},
+        "Module.net.conv1.Conv2d.forward.0": {"input_args": …, "input_kwargs": …, "parameters": {"weight": {…}},
+                                              "output": …}, …}}
+
+Tensors are named as msprobe names them: ``Functional.conv2d.0.forward.input.0``, ``….input.weight``, ``….output.0``,
+``….parameters.weight`` (a constant). A tensor's slot is its place among the arguments, those that are no tensors
+counted. The operator type is the API's name or the module's class.
+
+Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
+written in it (it is that of the machine of the run). Where there are none (the task ``statistics``, a .pt file, which
+only torch reads, a missing file) tensors have the figures Max, Min, Mean and Norm. The JSON file may be named instead
+of its folder, or a folder above it that holds only one; the dump's ``variant`` is its path. ``stack.json`` and
+``construct.json`` are not needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import HEAD_BYTES, Format
+from sgsdump.dumps.formats.ascend.slot import checked_shape
+from sgsdump.dumps.formats.msprobe.values import UNKNOWN, Values
+from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import read_start
+from sgsdump.files.folder import inside, leads_out
+from sgsdump.files.json_yaml import json_of
+from sgsdump.tensors.dtypes import KNOWN
+from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+
+NAMES = ("dump.json", "debug.json")
+MOST_BYTES = 256 << 20
+DEEPEST, SHOWN = 20, 3
+LEVELS, MOST_FOLDERS = 3, 1000
+_PARTS = {
+    "input_args": "input",
+    "input_kwargs": "input",
+    "input": "input",
+    "parameters": "parameters",
+    "output": "output",
+}
+# Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
+_WHOLE = ("parameters_grad", "debug")
+_TYPE_PLACE = -3
+
+
+class Leaf(NamedTuple):
+    """An argument of the JSON, a tensor or not; ``slot`` counts those of its side."""
+
+    name: str
+    io: str
+    slot: int
+    constant: bool
+    facts: Any
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    return bool(_documents(path)) if path.is_dir() else _begins(head)
+
+
+def read(path: Path) -> Dump:
+    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    document = _one_document(path) if path.is_dir() else path
+    data = _data(document)
+    values = Values(document.parent)
+    records: list[Record] = []
+    others = 0
+    for index, (operator, entry) in enumerate(data.items()):
+        parts = operator.split(".")
+        op_type = parts[_TYPE_PLACE] if len(parts) >= -_TYPE_PLACE else ""
+        for leaf in _leaves(operator, entry, document):
+            try:
+                tensor = _tensor(leaf, op_type, values)
+            except FormatError as error:
+                raise FormatError(f"{document} is damaged: {error}") from None
+            if tensor is None:
+                others += leaf.facts is not None
+                continue
+            records.append(Record(leaf.io, leaf.slot, index, op_type, tensor, leaf.constant))  # type: ignore[arg-type]
+    if not records:
+        raise FormatError(f"{document} lists no tensor")
+    notes = values.notes()
+    if others:
+        notes.append(f"{others} arguments are no tensors (numbers, texts …); they are left out")
+    return Dump(records, FORMAT.name, document, path, notes)
+
+
+def _begins(head: bytes) -> bool:
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return text.startswith(b"{") and b'"dump_data_dir"' in text and b'"data"' in text
+
+
+def _is_one(path: Path, folder: Path) -> bool:
+    """Whether a file named as such a JSON begins as one, and is not behind a link out of the folder."""
+    try:
+        if not path.is_file() or leads_out(path, folder):
+            return False
+        with open(path, "rb") as file:
+            return _begins(file.read(HEAD_BYTES))
+    except OSError:
+        return False
+
+
+def _documents(folder: Path) -> list[Path]:
+    """The JSON files directly in a folder, else those one or two folders below (``step0/rank0/``)."""
+    folders = [folder]
+    for _ in range(LEVELS):
+        found = [inner / name for inner in folders for name in NAMES if _is_one(inner / name, folder)]
+        if found:
+            return found
+        folders = [below for inner in folders for below in _folders(inner)]
+    return []
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders directly in one; none where there are too many for the steps and ranks of a run."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(islice((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), MOST_FOLDERS))
+    except OSError:
+        return []
+    return [Path(path) for path in sorted(found)] if len(found) < MOST_FOLDERS else []
+
+
+def _one_document(path: Path) -> Path:
+    found = _documents(path)
+    folders = sorted({str(document.parent.relative_to(path)) for document in found})
+    if len(folders) > 1:
+        raise FormatError(f"{path} holds {len(folders)} dumps ({', '.join(folders[:SHOWN])} …); name the folder of one")
+    document = min(found, key=lambda document: NAMES.index(document.name), default=path / NAMES[0])
+    return inside(document.parent, document.name)
+
+
+def _data(path: Path) -> Mapping[str, Any]:
+    try:
+        content = read_start(path, MOST_BYTES + 1)
+        text = content.decode()
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    if len(content) > MOST_BYTES:
+        raise FormatError(f"{path} has more than {MOST_BYTES >> 20} MiB, no dump's")
+    document = json_of(text, path)
+    data = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(data, dict):
+        raise FormatError(f'{path} has no "data"; is it msprobe\'s?')
+    return data
+
+
+def _leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
+    """The arguments of an operator, in the JSON's order."""
+    if not isinstance(entry, Mapping):
+        raise FormatError(f"{path}: {operator[:80]!r} is not an object")
+    if operator.rpartition(".")[2] in _WHOLE:
+        for slot, (name, facts) in enumerate(_flat(entry, operator, operator.endswith(_WHOLE[0]))):
+            yield Leaf(name, "out", slot, False, facts)
+        return
+    slots = {"in": 0, "out": 0}
+    for part, word in _PARTS.items():
+        io = "out" if word == "output" else "in"
+        for name, facts in _flat(entry.get(part, ()), f"{operator}.{word}"):
+            yield Leaf(name, io, slots[io], word == "parameters", facts)
+            slots[io] += 1
+
+
+def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """What is in nested lists and objects, by the names msprobe gives; a gradient's list of one adds no number."""
+    if isinstance(value, Mapping) and value.get("class_type") == "torch.distributed.P2POp":
+        value = value.get("tensor")
+    is_leaf = isinstance(value, Mapping) and isinstance(value.get("type"), str)
+    if is_leaf or depth > DEEPEST or not isinstance(value, (Mapping, list, tuple)):
+        yield name, value
+        return
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, inner in items:
+        drop = without_number and isinstance(value, list)
+        yield from _flat(inner, name if drop else f"{name}.{key}", without_number, depth + 1)
+
+
+def _tensor(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
+    """The tensor an argument is, None for one that is none. Raises FormatError for a shape that cannot be."""
+    facts = leaf.facts
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("shape"), list) or "dtype" not in facts:
+        return None
+    shape = facts["shape"]
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise FormatError(f"tensor {leaf.name[:80]!r} has no possible shape: {str(shape)[:80]}")
+    word = str(facts["dtype"]).rpartition(".")[2].lower()
+    dtype = KNOWN.get(word, UNKNOWN)
+    if dtype == UNKNOWN:
+        values.say(f"are of a type that is not known, {word[:40]!r}", leaf.name)
+    info = TensorInfo(leaf.name, checked_shape(shape), dtype, op_type=op_type if leaf.io == "out" else "")
+    return values.tensor(info, facts.get("data_name"), _figures(facts))
+
+
+def _figures(facts: Mapping[str, Any]) -> Figures:
+    def figure(name: str) -> float | None:
+        try:
+            return float(facts[name])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+    return Figures(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+
+
+FORMAT = Format("msprobe_dir", recognises, read, looks_for=f"{NAMES[0]} of msprobe", own_inputs=True)

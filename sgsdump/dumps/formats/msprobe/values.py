@@ -1,0 +1,85 @@
+"""The values of an msprobe dump: .npy files beside its JSON, in ``dump_tensor_data`` where there is such a folder.
+
+The path in the JSON is that of the machine of the run, so it is not followed. Values in .pt files are not read; they
+are when the same array stands beside them as .npy. An element type that numpy has not is often kept as another
+(bfloat16 as float32): the file's is taken, and so is its shape.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from sgsdump.dumps.formats.arrays import npy_file
+from sgsdump.errors import FormatError, ValuesError
+from sgsdump.files.folder import inside, leads_out
+from sgsdump.tensors.dtypes import name_of
+from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+
+FOLDER = "dump_tensor_data"
+UNKNOWN = np.dtype("V1")
+SHOWN = 3
+_NPY, _TORCH = ".npy", (".pt", ".pth")
+
+
+class Values:
+    """The files of one dump; what is not plain in them is collected for ``notes``."""
+
+    def __init__(self, folder: Path):
+        inner = folder / FOLDER
+        self._folder = inner if inner.is_dir() and not (inner.is_symlink() and leads_out(inner, folder)) else folder
+        self._said: dict[str, list[str]] = {}
+
+    def tensor(self, info: TensorInfo, file: Any, figures: Figures) -> Tensor:
+        """A tensor with the values of ``file``, the JSON's data_name; with its figures where they cannot be read."""
+        if not isinstance(file, str) or file in ("", "-1"):
+            return Tensor.of_figures(info, figures)
+        if not file.isprintable():
+            self.say("have no values: their files are missing or damaged", info.name)
+            return _without_values(info, figures, f"{file[:80]!r} is no file's name")
+        is_torch = PurePosixPath(file).suffix in _TORCH
+        try:
+            return self._of_npy(inside(self._folder, file.rpartition(".")[0] + _NPY if is_torch else file), info)
+        except FormatError as error:
+            if is_torch:
+                self.say("are in .pt files, which only torch reads: they have figures only", info.name)
+                return _without_values(info, figures, f"they are in {file[:200]!r}, save them as {_NPY} beside it")
+            self.say("have no values: their files are missing or damaged", info.name)
+            return _without_values(info, figures, str(error))
+
+    def say(self, what: str, name: str) -> None:
+        """Note what befell a tensor."""
+        self._said.setdefault(what, []).append(name)
+
+    def notes(self) -> list[str]:
+        """A line for each thing that befell tensors."""
+        lines = []
+        for what, names in self._said.items():
+            more = " …" if len(names) > SHOWN else ""
+            lines.append(f"tensors {what} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}")
+        return lines
+
+    def _of_npy(self, path: Path, info: TensorInfo) -> Tensor:
+        header, size = npy_file.header_of(path)
+        dtype = info.dtype
+        if header.dtype.kind != "V":
+            if dtype not in (header.dtype.newbyteorder("="), UNKNOWN):
+                self.say(f"were {name_of(dtype)}, their files hold {name_of(header.dtype)}", info.name)
+            dtype = header.dtype
+        elif dtype == UNKNOWN:
+            npy_file.check_plain(header, path)
+        npy_file.check_type(header, dtype, path)
+        if size > header.end:
+            self.say("have bytes behind their values", info.name)
+        if header.shape != info.shape:
+            self.say("have other shapes in their files, which are taken", info.name)
+        return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
+
+
+def _without_values(info: TensorInfo, figures: Figures, why: str) -> Tensor:
+    def load() -> np.ndarray:
+        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+
+    return Tensor(info, load, figures)

@@ -1,0 +1,1 @@
+"""The SDAA dump tool's folders: ``dump_info.json``, ``inputs/``, ``outputs/``."""

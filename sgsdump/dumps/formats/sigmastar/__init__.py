@@ -1,0 +1,1 @@
+"""All that knows the bytes, scales and padding of SigmaStar's dumps."""

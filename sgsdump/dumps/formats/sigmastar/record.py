@@ -1,0 +1,144 @@
+"""From a SigmaStar record header to a Record, and from a Record back to its header and payload.
+
+One rule governs the payload: in an ``isFloat: 1`` file every value is float32, whatever the type word says; in an
+``isFloat: 0`` file the bytes are the integers of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.dtypes import is_complex, is_integer, is_number, name_of
+from sgsdump.tensors.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+
+FLOAT32 = np.dtype("<f4")
+BYTES = np.dtype(np.uint8)
+
+
+def stored_dtype(header: Header, is_float: bool) -> np.dtype:
+    """The type of the payload's values; bytes where an integer file names a type we do not know."""
+    return FLOAT32 if is_float else dtype_of(header.type) or BYTES
+
+
+def record_of(
+    header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
+) -> Record:
+    """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
+    io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut, _ = header
+    known = layout if shape is None or len(shape) == 4 else None
+    info = TensorInfo(name, shape, dtype, known, quant_of(word, scale, zero_point), op_type)
+    return Record("in" if io == "in" else "out", slot, op_index, op_type, Tensor(info, load), constant, cut)
+
+
+@lru_cache(maxsize=4096)
+def quant_of(word: str, scale: float, zero_point: int) -> Quant | None:
+    """What line0 says of quantisation; None for a plain float."""
+    if word == "float" and scale == 0 and zero_point == 0:
+        return None
+    dtype = dtype_of(word)
+    return Quant(dtype, scale, zero_point, type_name="" if dtype is not None else word)
+
+
+def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Header:
+    """The header to write for a record: with its shape in ``layout`` when ``shaped`` and known.
+
+    Raises ValuesError when the container has no word for the tensor's type.
+    """
+    info = record.tensor.info
+    quant = info.quant
+    word = type_word(info, is_float)
+    if word is None:
+        raise ValuesError(f"tensor {info.name!r} is {info.dtype}, for which a SigmaStar dump has no type word")
+    shape = info.shape if shaped else None
+    if shape is not None and is_transposed(info, layout):
+        shape = nhwc_shape(shape) if layout == NHWC else nchw_shape(shape)
+    scale = 0.0 if quant is None or not np.size(quant.scale) else float(np.ravel(quant.scale)[0])
+    zero_point = 0 if quant is None else int(quant.zero_point)
+    return Header(
+        record.io,
+        record.slot,
+        scale,
+        zero_point,
+        word,
+        info.name,
+        record.constant,
+        shape,
+        f"op_{record.io}",
+        record.op_index,
+        record.op_type,
+        record.cut,
+    )
+
+
+def type_word(info: TensorInfo, is_float: bool) -> str | None:
+    """The word behind ``type:``; None when the container has none for the tensor's type."""
+    quant = info.quant
+    if quant is None:
+        return word_of(FLOAT32 if is_float else info.dtype)
+    return quant.type_name or (word_of(quant.dtype) if quant.dtype is not None else "unknown")
+
+
+def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
+    """The flat values to write: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
+
+    Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D tensors of
+    the other layout are transposed. Raises ValuesError for integers of inexact scale and for floats in an integer file.
+    """
+    tensor = record.tensor
+    info = tensor.info
+    transposed = is_transposed(info, layout)
+    if not is_float:
+        if info.quant is not None and info.quant.dtype not in (None, info.dtype):
+            raise ValuesError(
+                f"tensor {info.name!r} is stored as {info.dtype}, not as the {info.quant.dtype} it is quantised to; "
+                f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
+            )
+        array = tensor.stored() if transposed else tensor.raw()
+    elif is_integer(info.dtype) and info.quant is not None and not record.constant:
+        array = tensor.real()
+    elif is_complex(info.dtype) or not is_number(info.dtype):
+        raise ValuesError(f"tensor {info.name!r} is {name_of(info.dtype)}, which a dump of float32 cannot hold")
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
+    if transposed:
+        array = to_nhwc(array) if layout == NHWC else to_nchw(array)
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def is_transposed(info: TensorInfo, layout: str) -> bool:
+    """Whether a 4-D tensor is of the other layout than that of the file."""
+    return info.layout in (NHWC, NCHW) and info.layout != layout and info.shape is not None and len(info.shape) == 4
+
+
+def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> list[int]:
+    """Operator indexes, those that a cut took inferred from the neighbours.
+
+    ``continues[i]`` says that record i's ending promises another tensor of its group. Records run op 0 inputs, op 0
+    outputs, op 1 inputs …, and slots count up inside a group.
+    """
+    known = next((i for i, header in enumerate(headers) if header.op_index is not None), None)
+    indexes: list[int] = []
+    for i, header in enumerate(headers):
+        if header.op_index is not None:
+            indexes.append(header.op_index)
+        elif i:
+            indexes.append(indexes[-1] + _step(headers[i - 1], header, continues[i - 1]))
+        else:
+            steps = sum(_step(headers[k], headers[k + 1], continues[k]) for k in range(known or 0))
+            indexes.append(max(0, (headers[known].op_index or 0) - steps) if known else 0)
+    return indexes
+
+
+def _step(before: Header, after: Header, continues: bool) -> int:
+    """How many operators on ``after`` is: 0 in the same group or from an operator's inputs to its outputs, else 1."""
+    if continues or (before.io == after.io and after.slot > before.slot):
+        return 0
+    return 0 if before.io == "in" and after.io == "out" else 1

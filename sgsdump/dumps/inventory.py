@@ -1,0 +1,127 @@
+"""What is in a dump, tensor by tensor: facts, and figures of the values in one pass over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.dumps.dump import Record
+from sgsdump.errors import FormatError, SgsdumpError, ValuesError
+from sgsdump.tensors.device_layout import logical
+from sgsdump.tensors.dtypes import is_number, name_of
+from sgsdump.tensors.real_view import values_of
+from sgsdump.tensors.statistics import Stats, merged, summarise
+from sgsdump.tensors.tensor import Figures, Tensor
+
+PART = 1 << 20
+
+
+@dataclass(frozen=True)
+class Item:
+    """One record of a dump. ``number`` counts from 0 in file order.
+
+    scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
+    origin      ``NCHW [1, 5, 6, 7]``, the logical tensor behind a device's layout; "" when there is none.
+    of          what the figures are of: ``real`` values, ``stored`` integers (their true scale is not known),
+                ``padded`` real values (a device's layout whose original shape is not known), ``dump`` (the run itself
+                kept figures only), or "" where there are none.
+    figures     None in a field that is not known; min, max, mean and l2norm are of the finite values.
+    reason      why there are no figures, or not of the real values; ``damaged`` when the dump is to blame.
+    """
+
+    number: int
+    name: str
+    io: str
+    constant: bool
+    shape: tuple[int, ...] | None
+    dtype: str
+    layout: str
+    origin: str
+    quantised: str
+    scale: str
+    zero_point: int | None
+    op_index: int
+    op: str
+    of: str
+    figures: Figures
+    reason: str = ""
+    damaged: bool = False
+
+
+def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
+    """An item for each record and its number, its values read once."""
+    for number, record in records:
+        yield _item(number, record)
+
+
+def _item(number: int, record: Record) -> Item:
+    info = record.tensor.info
+    of, figures, reason, damaged = _figures(record)
+    quant = info.quant
+    quantised = "" if quant is None else quant.type_name if quant.dtype is None else name_of(quant.dtype)
+    origin = "" if info.origin is None else f"{info.origin.layout or ''} {list(info.origin.shape)}".strip()
+    return Item(
+        number,
+        record.name,
+        record.io,
+        record.constant,
+        info.shape,
+        name_of(info.dtype),
+        info.layout or "",
+        origin,
+        quantised,
+        "" if quant is None else _scale(quant.scale),
+        None if quant is None else quant.zero_point,
+        record.op_index,
+        info.op_type or record.op_type,
+        of,
+        figures,
+        reason,
+        damaged,
+    )
+
+
+def _scale(scale: float | np.ndarray) -> str:
+    values = np.ravel(scale)
+    shown = ", ".join(f"{value:.6g}" for value in values[:2])
+    return shown if np.ndim(scale) == 0 else f"{shown}{', …' if values.size > 2 else ''} ({values.size})"
+
+
+def _figures(record: Record) -> tuple[str, Figures, str, bool]:
+    tensor = record.tensor
+    if tensor.figures is not None:
+        return "dump", tensor.figures, "only statistics were dumped", False
+    of, reason = "real", ""
+    try:
+        try:
+            tensor = logical(tensor)
+        except ValuesError as error:
+            of, reason = "padded", str(error)
+        try:
+            return of, _of(_real_stats(tensor)), reason, False
+        except ValuesError as error:
+            stored = tensor.stored()
+            if not is_number(stored.dtype):
+                raise
+            return "stored", _of(summarise(stored)), str(error), False
+    except SgsdumpError as error:
+        return "", Figures(), str(error), isinstance(error, FormatError)
+
+
+def _real_stats(tensor: Tensor) -> Stats:
+    """The figures of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
+    values = values_of(tensor)
+    if values.to_real is None:
+        return summarise(values.array)
+    flat = values.array.reshape(-1)
+    return merged(summarise(values.to_real(flat[start : start + PART])) for start in range(0, flat.size, PART))
+
+
+def _of(stats: Stats) -> Figures:
+    low, high, mean, l2norm = (
+        value if stats.finite else None for value in (stats.min, stats.max, stats.mean, stats.l2norm)
+    )
+    plus_inf = stats.inf - stats.minus_inf
+    return Figures(low, high, mean, l2norm, stats.count, stats.nan, stats.minus_inf, plus_inf)

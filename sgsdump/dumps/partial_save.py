@@ -1,0 +1,108 @@
+"""Saving what a target can hold of a dump, telling before and after what it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.conversion import Target
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.losses import losses
+from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.tensors.tensor import Tensor
+
+SHOWN = 3
+REFUSED = "writing is refused"
+
+
+class Saved(NamedTuple):
+    """How many tensors were written, and how many were left out."""
+
+    written: int
+    left_out: int
+
+    def __str__(self) -> str:
+        return f"; {self.left_out} tensors are left out" if self.left_out else ""
+
+
+def save(
+    records: Sequence[Record],
+    path: Path,
+    target: Target,
+    source: str,
+    say: Callable[[str], None],
+    counted: Callable[[Sequence[Record]], Iterable[Record]],
+    strict: bool = False,
+) -> Saved:
+    """Write what can be written, one tensor in memory at a time, whole or not at all.
+
+    source   how the message calls what the records come from.
+    say      gets each line: before anything is written what the target loses, at the end what could not be read.
+    counted  wraps the records as they are written, for a progress bar.
+    strict   write nothing when the target cannot hold everything.
+
+    Raises ValuesError when nothing is left to write or ``strict`` forbids it, OutputError when the disk refuses.
+    """
+    lost = losses(records, *target)
+    for line in lost:
+        say(f"{target.format} cannot hold everything: {line}")
+    if lost and strict:
+        raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
+    refused = {id(record) for record in unwritable(records, target)}
+    kept = [record for record in records if id(record) not in refused]
+    if not kept:
+        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {source}; try another --to")
+    left_out: list[tuple[str, str]] = []
+    write(readable(counted(kept), left_out), path, target)
+    for line in told(left_out):
+        say(line)
+    return Saved(len(kept) - len(left_out), len(left_out) + len(refused))
+
+
+def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iterator[Record]:
+    """The records, loaded, one at a time; of those that cannot be loaded the name and the reason are put into
+    ``left_out``. Those of which only statistics are known pass as they are."""
+    for record in records:
+        if record.tensor.figures is not None:
+            yield record
+            continue
+        try:
+            array = record.tensor.raw()
+        except SgsdumpError as error:
+            left_out.append((record.name, str(error)))
+            continue
+        yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
+        del array, record
+
+
+def told(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each reason of those that ``readable`` left out, with the names of the first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        names.setdefault(reason.replace(f"tensor {name!r} ", "it "), []).append(repr(name))
+    for reason, those in names.items():
+        yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
+
+
+def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
+    """The records that the target refuses."""
+    loses = FORMATS[target.format].loses
+    refused = {id(record) for record, what in loses(records, target.variant) if REFUSED in what}
+    return [record for record in records if id(record) in refused]
+
+
+def write(records: Iterable[Record], path: Path, target: Target) -> None:
+    """Write records as they come, whole or not at all; see ``Format.write``."""
+    writer = FORMATS[target.format].write
+    assert writer is not None, f"{target.format} is in target_names"
+    writer(records, path, target.variant)
+
+
+def _same(array: np.ndarray) -> np.ndarray:
+    return array

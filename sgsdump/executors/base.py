@@ -1,0 +1,214 @@
+"""The contracts of what runs a model; ``executors/`` holds the families.
+
+An *executor* is one back-end behind four calls, made in this order and checked by the base class: ``init``,
+``load_model``, ``execute`` (as often as wanted; another ``load_model`` may follow), ``release``. Every back-end that
+can be dumped or compared is one; plug-ins are found by the entry point group ``sgsdump.executors``. As a context
+manager it releases itself, after a failure too:
+
+    with open_executor("ort") as executor:
+        executor.load_model(proto)
+        scores, boxes = executor.execute(["scores", "boxes"], {"input": array})
+
+To write one: docs/own_executor.md; to prove it: ``sgsdump.executors.conformance``.
+
+A *runner* gives every tensor of a model, one after another, in the fastest way its back-end allows:
+
+    runner = SegmentRunner(model)
+    for layer in runner.run({"input": array}):
+        print(layer.name, layer.array.shape)
+    print(runner.skipped)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from sgsdump.errors import ConfigError, ModelError, SgsdumpError
+from sgsdump.models.feed_check import bfloat16_inputs, fitted
+from sgsdump.models.model import graph_inputs
+from sgsdump.registry import hint
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from sgsdump.models.input_spec import InputSpec
+
+Progress = Callable[[int, int], None]
+Configs = Mapping[str, Any]
+
+
+class Executor(ABC):
+    """One back-end. A subclass writes ``on_load`` and ``on_execute``, and where it needs them ``on_init``,
+    ``on_release`` and ``plain``; the four calls themselves check order, options, names, feeds and results.
+
+    name             how it is called in ``--executor`` and in messages.
+    init_options     what ``init`` takes: option -> one line that says what it does. Others are refused.
+    load_options     the same for ``load_model``.
+    execute_options  the same for ``execute``.
+    inputs           what the loaded model takes.
+
+    What a back-end raises while it loads or runs a model becomes one line, a ModelError; an error of its own making
+    (SgsdumpError) goes through as it is.
+    """
+
+    name = ""
+    init_options: ClassVar[Mapping[str, str]] = {}
+    load_options: ClassVar[Mapping[str, str]] = {}
+    execute_options: ClassVar[Mapping[str, str]] = {}
+    inputs: tuple[InputSpec, ...] = ()
+    _state = "new"
+    _bfloat16: frozenset[str] = frozenset()
+    _outputs: tuple[str, ...] = ()
+
+    def init(self, configs: Configs | None = None) -> None:
+        """Set the back-end up. Raises ConfigError for an unknown option, MissingExtra for an absent package."""
+        self._expect("init", "new", "released")
+        configs = self._known("init", configs, self.init_options)
+        self._state = "ready"
+        try:
+            self.on_init(configs)
+        except BaseException:
+            self.release()
+            raise
+
+    def load_model(self, model: onnx.ModelProto, configs: Configs | None = None, folder: str | None = None) -> None:
+        """Make a model ready to run, in place of the one before; ``folder`` is where its external data lies.
+
+        ``model`` is never changed. Raises ModelError.
+        """
+        self._expect("load_model", "ready", "loaded")
+        configs = self._known("load_model", configs, self.load_options)
+        self._state = "ready"
+        self.inputs, self._bfloat16 = graph_inputs(model), bfloat16_inputs(model)
+        self._outputs = tuple(info.name for info in model.graph.output)
+        with self._in_one_line("cannot load the model"):
+            self.on_load(model, configs, folder)
+        self._state = "loaded"
+
+    def execute(
+        self, output_names: Sequence[str], feed: Mapping[str, np.ndarray], configs: Configs | None = None
+    ) -> list[np.ndarray]:
+        """The named outputs of the loaded model, in the order of ``output_names``, in their own dtype and shape.
+
+        feed  array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
+
+        The arrays belong to the caller. Raises InputError for a feed that does not fit, ModelError for a name that is
+        no output of the model, for an output that cannot be an array, and for a model that fails.
+        """
+        self._expect("execute", "loaded")
+        configs = self._known("execute", configs, self.execute_options)
+        for name in output_names:
+            if name not in self._outputs:
+                known = hint(name, list(self._outputs))
+                raise ModelError(f"executor {self.name}: the loaded model has no output {name!r}{known}")
+        feed = fitted(feed, self.inputs, self._bfloat16)
+        with self._in_one_line("cannot run the model"):
+            arrays = self.on_execute(list(output_names), feed, configs)
+        if len(arrays) != len(output_names):
+            raise ModelError(f"executor {self.name} gave {len(arrays)} arrays for {len(output_names)} outputs")
+        return arrays
+
+    def release(self) -> None:
+        """Let everything go; may be called in any state, and twice. ``init`` may follow."""
+        if self._state not in ("new", "released"):
+            self._state = "released"
+            self.on_release()
+
+    def on_init(self, configs: Configs) -> None:  # noqa: B027 - setting up is optional
+        """Nothing, unless a back-end has to be set up; ``configs`` holds known options only."""
+
+    @abstractmethod
+    def on_load(self, model: onnx.ModelProto, configs: Configs, folder: str | None) -> None:
+        """Load ``model``, letting any earlier one go, without changing it; outputs may be without type and shape."""
+
+    @abstractmethod
+    def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
+        """Arrays of one's own for ``output_names``, which are outputs; ``feed`` fits, in the model's own dtypes."""
+
+    def on_release(self) -> None:  # noqa: B027 - releasing is optional
+        """Nothing, unless a back-end holds something; called once, also when ``on_init`` failed half-way."""
+
+    def plain(self, error: Exception) -> str:
+        """What the back-end says, as one line; override to name the node or to leave out noise."""
+        return reason_of(error)
+
+    def __enter__(self) -> Executor:
+        if self._state in ("new", "released"):
+            self.init()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.release()
+
+    def _expect(self, call: str, *states: str) -> None:
+        if self._state not in states:
+            raise ConfigError(
+                f"executor {self.name}: {call} comes after {' or '.join(states)}, not when it is {self._state} "
+                f"(the order is init, load_model, execute, release)"
+            )
+
+    def _known(self, call: str, configs: Configs | None, options: Mapping[str, str]) -> Configs:
+        for key in configs or {}:
+            if key not in options:
+                takes = hint(key, options) if options else ", it takes none"
+                raise ConfigError(f"executor {self.name}: {call} knows no option {key!r}{takes}")
+        return configs or {}
+
+    @contextmanager
+    def _in_one_line(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except SgsdumpError:
+            raise
+        except Exception as error:
+            raise ModelError(f"executor {self.name} {what}: {self.plain(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of an error's text that says something, its kind before it where the text alone would not do."""
+    line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
+    return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One output tensor of one node: ``array`` in the model's own layout and dtype, ``node`` the node's name or ""."""
+
+    name: str
+    node: str
+    op_type: str
+    array: np.ndarray
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A tensor of the model that cannot be given as an array, and why; ``failed`` says that running it went wrong."""
+
+    name: str
+    op_type: str
+    reason: str
+    failed: bool = False
+
+
+class Runner(Protocol):
+    """A model made ready to run on many feeds, one at a time."""
+
+    skipped: dict[str, Skip]
+    """Tensors, by name, that no run gave so far."""
+
+    def run(
+        self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
+    ) -> Iterator[Layer]:
+        """Every node output in topological order, freed when no later node needs it.
+
+        feed      array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
+        only      names of the tensors to give; None gives all.
+        progress  called with (nodes done, nodes in all) after each node.
+
+        Raises InputError for a feed that does not fit, ModelError for a node that fails.
+        """

@@ -1,0 +1,220 @@
+"""onnxruntime, segment by segment: every tensor of the model, bit for bit what one run with all outputs marked gives,
+without ever holding them all.
+
+Each segment of about a dozen nodes is its own session with graph optimisation off. It is fed with the live values of
+earlier segments (no copy), all its outputs are marked, and each value is let go when no later node needs it.
+
+Half-precision models are the exception to "bit for bit": where onnxruntime has no float16 kernel it computes in float32
+and passes the unrounded value on to the next node of the same session, so the last bit depends on where the cuts are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.base import Layer, Progress, Skip
+from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, rank_of, to_array, type_proto, why_not
+from sgsdump.models.external_data import external_bytes
+from sgsdump.models.feed_check import bfloat16_inputs, fitted
+from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
+from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
+
+FATAL = 4
+# What onnxruntime raises when it will not load or run a graph; these kinds share no base class of their own.
+REFUSALS = (
+    *(state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented),
+    *(state.RuntimeException, state.NoSuchFile, state.EPFail, RuntimeError),
+)
+# Pre-packing copies the weights into the kernels' own order; beyond this many bytes of external data it costs more
+# memory and time than it saves (Gemm's last bits may then differ).
+HUGE = 1 << 30
+
+
+class SegmentRunner:
+    """Runs a model on one feed after another.
+
+    model           from ``open_model`` or made in memory.
+    keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
+                    False makes each session when its turn comes and lets it go: little memory, for one feed.
+    keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
+    skipped         the tensors that cannot be given as arrays, by name, with the reason.
+
+    Raises ModelError when the graph cannot be sorted or has inputs that are no tensors.
+    """
+
+    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False):
+        graph = model.proto.graph
+        self.model = model
+        self.inputs = graph_inputs(model.proto)
+        self.skipped: dict[str, Skip] = {}
+        self._bfloat16 = bfloat16_inputs(model.proto)
+        self._keep = keep_sessions
+        self._keep_going = keep_going
+        self._nodes = sorted_nodes(graph)
+        self._weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
+        self._fed_types = {info.name: info.type for info in graph.input}
+        self._segments: list[Segment] | None = None
+        self._sessions: dict[tuple[str, ...], _Ready] = {}
+        self._skip_inner_tensors()
+
+    def run(
+        self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
+    ) -> Iterator[Layer]:
+        """Every node output in topological order; see ``executor.Runner``."""
+        feed = fitted(feed, self.inputs, self._bfloat16)
+        if self._segments is None:
+            sizes = tensor_bytes(self.model.proto, {name: array.shape for name, array in feed.items()})
+            self._segments = cut(self._nodes, self._weights, sizes)
+        return self._run(self._segments, feed, only, progress)
+
+    def _run(
+        self,
+        segments: list[Segment],
+        feed: Mapping[str, np.ndarray],
+        only: Collection[str] | None,
+        progress: Progress | None,
+    ) -> Iterator[Layer]:
+        last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
+        live = self._fed(feed)
+        done = 0
+        for index, part in enumerate(segments):
+            made = self._made(part, live)
+            live = {name: value for name, value in live.items() if last_reader.get(name, -1) > index}
+            for node in part.nodes:
+                for name in filter(None, node.output):
+                    value = made.pop(name, None)
+                    if value is None:
+                        continue
+                    if last_reader.get(name, -1) > index:
+                        live[name] = value
+                    layer = self._layer(node, name, value.value) if only is None or name in only else None
+                    del value
+                    if layer:
+                        yield layer
+                    del layer
+                done += 1
+                if progress:
+                    progress(done, len(self._nodes))
+
+    def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, _Live]:
+        live = {}
+        for name, array in feed.items():
+            kind = self._fed_types[name].tensor_type.elem_type
+            value = from_array(array, kind)
+            live[name] = _Live(value, onnx.helper.make_tensor_type_proto(kind, [None] * array.ndim))
+        return live
+
+    def _made(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+        """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
+        if not part.makes:
+            return {}
+        lost = [name for name in part.reads if name not in live]
+        if lost and len(part.nodes) > 1:
+            return self._single(part, live)
+        if lost:
+            return self._lost(part, f"needs {lost[0]!r}, which failed")
+        absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
+        whole = without_reading(part, absent)
+        try:
+            ready = self._session(whole, {name: live[name].type for name in whole.reads})
+            values = ready.session.run_with_ort_values(whole.makes, {name: live[name].value for name in whole.reads})
+            types = {info.name: info.type for info in ready.session.get_outputs()}
+        except REFUSALS as error:
+            if len(part.nodes) > 1:
+                return self._single(part, live)
+            why = f"{called(part.nodes[0])} cannot run: {plain(error)}"
+            if self._keep_going:
+                return self._lost(part, why)
+            raise ModelError(f"{self.model.path}: {why}") from error
+        return {n: _Live(v, type_proto(types[n], rank_of(v))) for n, v in zip(part.makes, values)}
+
+    def _single(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+        """Outputs of a segment's nodes, one node at a time."""
+        made: dict[str, _Live] = {}
+        for node in part.nodes:
+            made |= self._made(segment([node], set(self._weights)), {**live, **made})
+        return made
+
+    def _lost(self, part: Segment, reason: str) -> dict[str, _Live]:
+        for name in part.makes:
+            self.skipped[name] = Skip(name, part.nodes[0].op_type, reason, failed=True)
+        return {}
+
+    def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> _Ready:
+        types = {name: kind.SerializeToString() for name, kind in reads.items()}
+        kept = self._sessions.get(part.makes)
+        if kept and kept.types == types:
+            return kept
+        stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
+        options = session_options(self.model.proto, self.model.folder)
+        if self._keep:
+            # Idle threads of the other sessions would spin and take the processors from the one that runs.
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_external_initializers(list(lent), list(lent.values()))
+        data = sub_model(self.model.proto, part, stubs, reads)
+        ready = _Ready(types, ort.InferenceSession(data, options, providers=["CPUExecutionProvider"]), lent)
+        if self._keep:
+            self._sessions[part.makes] = ready
+        return ready
+
+    def _skip_inner_tensors(self) -> None:
+        functions = {(function.domain, function.name) for function in self.model.proto.functions}
+        for node in self._nodes:
+            for name in inner_tensors(node):
+                self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
+            if (node.domain, node.op_type) in functions:
+                name = f"tensors inside {called(node)}"
+                self.skipped[name] = Skip(name, node.op_type, "they belong to a function of the model")
+
+    def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue) -> Layer | None:
+        reason = why_not(value)
+        if reason:
+            self.skipped[name] = Skip(name, node.op_type, reason)
+            return None
+        return Layer(name, node.name, node.op_type, to_array(value))
+
+
+class _Live(NamedTuple):
+    value: ort.OrtValue
+    type: onnx.TypeProto
+
+
+class _Ready(NamedTuple):
+    """A session, the serialised types of its inputs, and the weights it uses where they lie."""
+
+    types: dict[str, bytes]
+    session: ort.InferenceSession
+    lent: dict[str, ort.OrtValue]
+
+
+def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionOptions:
+    """Options of a session that runs ``proto`` or a part of it as it stands: no optimisation, nothing printed.
+
+    ``folder`` is where the external data lies; None when there is none.
+    """
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = FATAL
+    options.enable_cpu_mem_arena = False
+    if folder is not None:
+        entry = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(entry, str(folder.resolve()))
+        if external_bytes(proto) > HUGE:
+            options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def plain(error: Exception) -> str:
+    """The first line of onnxruntime's message, without its error code."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    return text.splitlines()[0] if text else type(error).__name__

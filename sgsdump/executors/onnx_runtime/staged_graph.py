@@ -1,0 +1,89 @@
+"""onnxruntime, one session a stage: a graph that can be entered half-way, where an earlier run left its values.
+
+For trying many quant plans that differ late in the graph: what lies before the first difference need not run again.
+Several threads may run the stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime as ort
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.ort_value import type_proto
+from sgsdump.models.passes.segment import Segment, segment, sub_model
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+FATAL = 4
+
+
+class StagedGraph:
+    """The stages of a model whose nodes are sorted.
+
+    cuts     numbers of the nodes that begin a new stage, rising, without 0.
+    fed      names that every run feeds: the graph's inputs, also those that have an initializer.
+    outputs  names of the tensors wanted, any of the graph's.
+    reads    for each stage the names of ``fed`` it reads.
+    carries  for each stage the names of tensors of earlier stages that it or a later one reads, or that are wanted.
+
+    Raises ModelError when onnxruntime will not load a stage.
+    """
+
+    def __init__(self, proto: ModelProto, cuts: Sequence[int], fed: Collection[str], outputs: Sequence[str]):
+        nodes, bounds = list(proto.graph.node), [0, *cuts, len(proto.graph.node)]
+        stubs = {t.name: t for t in proto.graph.initializer if t.name not in fed}
+        types = {i.name: i.type for i in proto.graph.input if i.name in fed}
+        whole = [segment(nodes[start:stop], set(stubs)) for start, stop in pairwise(bounds)]
+        self._outputs = list(outputs)
+        self._sessions: list[ort.InferenceSession] = []
+        self._parts: list[Segment] = []
+        self.carries: list[frozenset[str]] = []
+        made: set[str] = set()
+        for index, part in enumerate(whole):
+            later = {*outputs, *(name for after in whole[index + 1 :] for name in after.reads)}
+            self.carries.append(frozenset(made & {*later, *part.reads}))
+            part = replace(part, makes=tuple(name for name in part.makes if name in later))
+            session = _session(sub_model(proto, part, {name: stubs[name] for name in part.weights}, types))
+            types |= {info.name: type_proto(info.type, None) for info in session.get_outputs()}
+            made.update(part.makes)
+            self._parts.append(part)
+            self._sessions.append(session)
+        self.reads = [tuple(name for name in part.reads if name in fed) for part in self._parts]
+
+    def run(self, stage: int, live: Mapping[str, Any]) -> dict[str, Any]:
+        """What the stage makes; ``live`` holds, as ``hold`` gives them, all values it reads."""
+        part = self._parts[stage]
+        if not part.makes:
+            return {}
+        values = self._sessions[stage].run_with_ort_values(part.makes, {name: live[name] for name in part.reads})
+        return dict(zip(part.makes, values))
+
+    def arrays(self, live: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The wanted outputs, when the last stage has run."""
+        return {name: live[name].numpy() for name in self._outputs}
+
+    @staticmethod
+    def hold(array: np.ndarray | np.generic) -> Any:
+        """An array where onnxruntime reads it, without a copy."""
+        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+
+
+def _session(model: bytes) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    # Pictures run side by side in threads of their own, which shares processors better than the layers of one picture.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = FATAL
+    # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    try:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot load a stage of the graph: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,34 @@
+"""Executors by name: ours, and those that installed packages bring as plug-ins."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from sgsdump.errors import ConfigError, SgsdumpError
+from sgsdump.executors import ENTRY_POINTS, EXECUTORS
+from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.registry import Registry
+
+
+def executors() -> Registry:
+    """Name -> an ``Executor`` class or a function that makes one; a plug-in may replace one of ours."""
+    plugins = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=ENTRY_POINTS)}
+    return Registry("executor", EXECUTORS | plugins)
+
+
+def open_executor(name: str, configs: Configs | None = None) -> Executor:
+    """An initialised executor, to be used in a ``with`` block.
+
+    Raises ConfigError for an unknown one and for a plug-in that cannot be imported or is no Executor, MissingExtra for
+    one whose package is absent.
+    """
+    try:
+        executor = executors()[name]()
+    except SgsdumpError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the executor {name} cannot be imported: {reason_of(error)}") from error
+    if not isinstance(executor, Executor):
+        raise ConfigError(f"the executor {name} is a {type(executor).__name__}, not an sgsdump.executors.base.Executor")
+    executor.init(configs)
+    return executor

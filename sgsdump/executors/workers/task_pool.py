@@ -1,0 +1,79 @@
+"""One function over many items, here, in processes of this machine or on a Dask cluster: the same results in order.
+
+make_work(*given) is called once in each process and gives the function from an item to its result:
+
+    with task_pool(make_work, (data,), Workers(processes=4)) as run:
+        for result in run(items):
+            ...
+
+``make_work`` is importable by name; ``given``, items and results can be pickled. Items are taken as they are needed, a
+few ahead, so memory does not grow with their number. Results come in the items' order, so what is merged from them
+has the same bits wherever they were made. A killed worker loses nothing: what it had not handed over is done again.
+The first item that fails ends it all with its own exception, after the few that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def _unheard(line: str) -> None:
+    """For callers who do not care."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who does the tasks.
+
+    processes  of this machine; 1 is the caller's own.
+    scheduler  address of a Dask cluster's scheduler (tcp://host:8786), which then does all of them.
+    notice     called with one line, at most once, when a worker was lost and its tasks are done again.
+    """
+
+    processes: int = 1
+    scheduler: str | None = None
+    notice: Callable[[str], None] = _unheard
+
+
+ALONE = Workers()
+
+
+@contextmanager
+def task_pool(
+    make_work: Callable[..., Callable[[Item], Result]], given: tuple[Any, ...], workers: Workers = ALONE
+) -> Iterator[Callable[[Iterable[Item]], Iterator[Result]]]:
+    """The function from items to results; workers stay ready from one call to the next, until the block ends.
+
+    Raises MissingExtra when there is a scheduler but no dask.distributed, WorkerError for a scheduler that does not
+    answer, has no workers, or is lost, and when tasks kill worker after worker.
+    """
+    if workers.scheduler is not None:
+        from sgsdump.executors.workers.cluster import on_cluster
+
+        with on_cluster(make_work, given, workers.scheduler, workers.notice) as run:
+            yield run
+    elif workers.processes > 1:
+        from sgsdump.executors.workers.processes import in_processes
+
+        with in_processes(make_work, given, workers.processes, workers.notice) as run:
+            yield run
+    else:
+        yield partial(map, make_work(*given))
+
+
+def run_tasks(
+    make_work: Callable[..., Callable[[Item], Result]],
+    given: tuple[Any, ...],
+    items: Iterable[Item],
+    workers: Workers = ALONE,
+) -> Iterator[Result]:
+    """A ``task_pool`` for one call."""
+    with task_pool(make_work, given, workers) as run:
+        yield from run(items)

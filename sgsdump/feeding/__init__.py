@@ -1,1 +1,0 @@
-"""The parts of ``inputs.py``: what -i may name, pictures, the user's preprocess file."""

@@ -1,0 +1,1 @@
+"""Reading untrusted files in bounded memory, writing whole or not at all: standard library only."""

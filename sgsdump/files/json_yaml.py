@@ -1,0 +1,91 @@
+"""JSON and YAML texts from anybody: parsed into plain dicts, lists, texts and numbers, or refused in one line.
+
+A key that stands twice is refused, because which of the two is meant nobody knows. YAML is read by PyYAML (the extra
+``yaml``) in its plainest form: every scalar is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sgsdump.errors import FormatError, MissingExtra
+from sgsdump.files.text_file import printable
+
+YAML_BYTES = 4 << 20
+# PyYAML takes the square of it.
+DEEPEST = 50
+
+
+def json_of(text: str, path: Path, what: str = "") -> Any:
+    """The document of a JSON text; ``what`` says what the file should be. Raises FormatError."""
+    hint = f"; {what}" if what else ""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise FormatError(f"{path}: {printable(name)} stands twice in one object{hint}")
+            found[name] = value
+        return found
+
+    try:
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno}: not valid JSON: {error.msg}{hint}") from None
+    except (RecursionError, ValueError) as error:
+        raise FormatError(f"{path}: not valid JSON: {str(error)[:100]}{hint}") from None
+
+
+def yaml_of(text: str, path: Path, what: str = "") -> Any:
+    """The document of a YAML text, all its scalars as text. Raises FormatError, MissingExtra without PyYAML."""
+    hint = f"; {what}" if what else ""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra(f"{path} is YAML; install its library: pip install sgsdump[yaml]") from None
+
+    class Plain(yaml.BaseLoader):
+        depth = 0
+
+        def check_depth(self, depth: int, line: int) -> None:
+            if depth > DEEPEST:
+                raise FormatError(f"{path}:{line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}")
+
+        def fetch_flow_collection_start(self, token: Any) -> None:
+            self.check_depth(self.flow_level, self.line)
+            super().fetch_flow_collection_start(token)
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.peek_event()
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not read")
+            self.depth += 1
+            self.check_depth(self.depth, event.start_mark.line)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            found: dict[str, Any] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    raise FormatError(f"{path}:{line}: a key is no text{hint}")
+                if key.value in found:
+                    raise FormatError(f"{path}:{line}: {printable(key.value)} stands twice in one mapping{hint}")
+                found[key.value] = self.construct_object(value, deep=True)
+            return found
+
+    if len(text) > YAML_BYTES:
+        raise FormatError(f"{path} has more than {YAML_BYTES >> 20} MiB of YAML, so it is not the file meant here")
+    try:
+        return yaml.load(text.removeprefix("\ufeff"), Plain)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise FormatError(
+            f"{path}:{line}: not valid YAML: {' '.join(str(error.problem).split())[:100]}{hint}"
+        ) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise FormatError(f"{path}: not valid YAML: {' '.join(str(error).split())[:100]}{hint}") from None

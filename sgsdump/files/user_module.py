@@ -1,0 +1,68 @@
+"""Importing a user's own Python file, and turning whatever it raises into one line that names the file and line."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import itertools
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from sgsdump.errors import InputError, MissingExtra, SgsdumpError
+from sgsdump.files.text_file import printable
+
+_numbers = itertools.count(1)
+
+
+def import_file(file: Path, what: str) -> ModuleType:
+    """Import the file under a name of its own; its folder is importable only meanwhile. ``what`` it is, for messages.
+
+    Raises InputError for one that fails; MissingExtra when it wants cv2 and that is not installed.
+    """
+    name = f"sgsdump_{what}_{next(_numbers)}_{file.stem}"
+    spec = importlib.util.spec_from_loader(name, importlib.machinery.SourceFileLoader(name, str(file)))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(file.resolve().parent)
+    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.modules[name] = module  # dataclasses and pickling inside the file look it up
+    sys.path.insert(0, folder)
+    try:
+        with blaming(file, what):
+            spec.loader.exec_module(module)
+    except SgsdumpError:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(folder)
+        sys.dont_write_bytecode = wrote_bytecode
+    return module
+
+
+@contextmanager
+def blaming(file: Path, what: str, on: str = "") -> Iterator[None]:
+    """Turn whatever the user's code raises into InputError with its file, line number and exception."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing == "cv2":
+            raise MissingExtra(f"{file} needs OpenCV (cv2): pip install 'sgsdump[cv]'") from error
+        if missing:
+            raise InputError(f"{file} needs the Python package {missing}, which is not installed") from error
+        line = _line(error, file)
+        where = f"{file}:{line}" if line else str(file)
+        text = " ".join(str(error).split())
+        raise InputError(f"{where}: the {what} failed{on}: {type(error).__name__}: {printable(text)}") from error
+
+
+def _line(error: BaseException, file: Path) -> int | None:
+    """The innermost line of the user's file in the traceback."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return error.lineno
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return lines[-1] if lines else None

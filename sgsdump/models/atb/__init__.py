@@ -1,0 +1,1 @@
+"""ATB topology files as ONNX graphs to look at."""

@@ -1,0 +1,119 @@
+"""The operations of an ATB layer or model, as the vendor's probes save them in JSON (one object, mostly one line)::
+
+    layer  {"opName", "opType", "param", "inTensors", "outTensors", "internalTensors", "nodes": [the same, inside]}
+    model  {"modelName", "inTensors", "outTensors", "internalTensors", "weightTensors", "nodes": [layers]}
+
+Names of tensors are the same on every level: a child uses its parent's. Operations inside a layer and their parameters
+may lie at any depth. Some writers leave the tensors of the root out: what its operations only read is its input then,
+what they only write its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sgsdump.errors import FormatError
+from sgsdump.files.text_file import printable
+
+MOST_OPERATIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation: what it reads and writes, its parameters as JSON gives them, and the operations inside, if told.
+
+    ``inputs`` of a model are its input tensors, then its weights.
+    """
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    param: Any = None
+    nodes: tuple[Any, ...] = ()
+
+    def inside(self, path: Path) -> Iterator[Operation]:
+        """The operations directly inside. Raises FormatError."""
+        return (operation_of(node, path) for node in self.nodes)
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of such a JSON."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    named = any(key in text for key in (b'"opName"', b'"modelName"'))
+    return text.startswith(b"{") and named and any(key in text for key in (b'"nodes"', b'"inTensors"'))
+
+
+def root_of(document: Any, path: Path) -> Operation:
+    """The operation that is the whole document, with its tensors found out where they are not told.
+
+    Raises FormatError for anything else.
+    """
+    root = operation_of(document, path)
+    if not ("opName" in document or "modelName" in document):
+        raise FormatError(f"{path} has neither opName nor modelName; is it the JSON of an ATB layer or model?")
+    if (root.inputs and root.outputs) or not root.nodes:
+        return root
+    inner = list(root.inside(path))
+    read, written = _once(inner, "inputs"), _once(inner, "outputs")
+    made, used = set(written), set(read)
+    return replace(
+        root,
+        inputs=root.inputs or tuple(name for name in read if name not in made),
+        outputs=root.outputs or tuple(name for name in written if name not in used),
+    )
+
+
+def operation_of(node: Any, path: Path) -> Operation:
+    """One operation. Raises FormatError when a field is not what it should be."""
+    if not isinstance(node, Mapping):
+        raise FormatError(f"{path}: an operation is a JSON object, not a {type(node).__name__}")
+    name = _text(node, "opName" if "opName" in node else "modelName", path)
+    nodes = node.get("nodes") or ()
+    if not isinstance(nodes, Sequence) or isinstance(nodes, str):
+        raise FormatError(f"{path}: the nodes of {printable(name)} are not a list")
+    op_type = _text(node, "opType", path) or name
+    inputs = _names(node, "inTensors", name, path) + _names(node, "weightTensors", name, path)
+    return Operation(
+        name, op_type, inputs, _names(node, "outTensors", name, path), node.get("param"), tuple(nodes)
+    )  # fmt: skip
+
+
+def at_level(root: Operation, level: int, path: Path) -> Iterator[Operation]:
+    """The operations of the graph unfolded ``level`` times: the root alone at 0, what is inside it at 1 …, and with -1
+    only operations that have none inside. Raises FormatError, also for more than MOST_OPERATIONS."""
+    waiting = [iter((root,))]
+    seen = 0
+    while waiting:
+        operation = next(waiting[-1], None)
+        if operation is None:
+            waiting.pop()
+            continue
+        seen += 1
+        if seen > MOST_OPERATIONS:
+            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, no layer's or model's")
+        if operation.nodes and (level < 0 or len(waiting) <= level):
+            waiting.append(operation.inside(path))
+        else:
+            yield operation
+
+
+def _once(operations: Iterable[Operation], side: str) -> list[str]:
+    return list(dict.fromkeys(name for operation in operations for name in getattr(operation, side) if name))
+
+
+def _text(node: Mapping[str, Any], key: str, path: Path) -> str:
+    value = node.get(key, "")
+    if not isinstance(value, str):
+        raise FormatError(f"{path}: {key} {printable(str(value)[:80])} is not a name")
+    return value
+
+
+def _names(node: Mapping[str, Any], key: str, owner: str, path: Path) -> tuple[str, ...]:
+    names = node.get(key) or ()
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise FormatError(f"{path}: {key} of {printable(owner)} is not a list of names")
+    return tuple(names)

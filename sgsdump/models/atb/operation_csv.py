@@ -1,0 +1,103 @@
+"""The operation_tensors / kernel_tensors CSV of Ascend: types and shapes of what each operation reads and writes.
+
+21 columns between ``|``, several values in a cell joined by ``;``, dims by ``,``, cells perhaps padded with blanks::
+
+    CaseNum|CaseName|OpName|OpParam|InNum|InDType|InFormat|InShape|OutNum|OutDType|OutFormat|OutShape|DataGenType|
+    DataGenRange|InTensorFile|OutTensorFile|TestType|TestLevel|FromModel|SocVersion|ExpectedError
+    1|c|LinearOperation_1_1|{"transposeB":true}|2|float16;float16|nd;nd|8,64;32,64|1|float16|nd|8,32|…
+
+Types go by their names there (float32, bfloat16) and by those of statistic.csv (float, bf16) alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.formats.ascend.acl_types import named
+from sgsdump.errors import FormatError
+from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.tensors.dtypes import KNOWN
+
+COLUMNS = (
+    "CaseNum CaseName OpName OpParam InNum InDType InFormat InShape OutNum OutDType OutFormat OutShape DataGenType "
+    "DataGenRange InTensorFile OutTensorFile TestType TestLevel FromModel SocVersion ExpectedError"
+).split()
+_NEEDED = "OpName InDType InShape OutDType OutShape".split()
+_MOST_BYTES = 256 << 20
+_MOST_RANK = 32
+
+Facts = tuple[np.dtype | None, tuple[int, ...] | None]
+
+
+class Tensors(NamedTuple):
+    """Type and shape of each input and output of an operation; None for what the file does not tell."""
+
+    inputs: tuple[Facts, ...]
+    outputs: tuple[Facts, ...]
+
+
+def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
+    """The tensors by operation, of several rows of one operation the first. What is odd gets a line in ``notes``.
+
+    Raises FormatError when the header is not this CSV's, ConfigError when the file cannot be read.
+    """
+    path = Path(path)
+    lines = decode(read_bytes(path, _MOST_BYTES), path).removeprefix("\ufeff").splitlines()
+    columns = [cell.strip() for cell in lines[0].split("|")] if lines else []
+    missing = [column for column in _NEEDED if column not in columns]
+    if missing:
+        raise FormatError(f"{path} is no operation CSV: its first line lacks {', '.join(missing)}")
+    found: dict[str, Tensors] = {}
+    odd = changed = 0
+    for line in lines[1:]:
+        row = _row(line, columns)
+        if not line.strip():
+            continue
+        if row is None:
+            odd += 1
+            continue
+        tensors = Tensors(_facts(row["InDType"], row["InShape"]), _facts(row["OutDType"], row["OutShape"]))
+        changed += found.setdefault(row["OpName"], tensors) != tensors
+    if odd:
+        notes.append(f"{path.name}: {odd} rows have other columns than the header; they are left out")
+    if changed:
+        notes.append(
+            f"{path.name}: {changed} rows give an operation other shapes than its first row; they are left out"
+        )
+    return found
+
+
+def _row(line: str, columns: list[str]) -> Mapping[str, str] | None:
+    """The cells by column. A ``|`` in OpParam, the only free text, makes more cells: those go back together."""
+    cells = line.split("|")
+    surplus = len(cells) - len(columns)
+    if surplus > 0 and "OpParam" in columns:
+        place = columns.index("OpParam")
+        cells[place : place + surplus + 1] = ["|".join(cells[place : place + surplus + 1])]
+    if len(cells) != len(columns):
+        return None
+    return {column: cell.strip() for column, cell in zip(columns, cells)}
+
+
+def _facts(types: str, shapes: str) -> tuple[Facts, ...]:
+    """A cell of types and one of shapes; () when they are not of as many tensors."""
+    names = [name.strip() for name in types.split(";")] if types else []
+    dims = [dim.strip() for dim in shapes.split(";")] if shapes or names else []
+    return tuple(zip(map(_dtype, names), map(_shape, dims))) if len(names) == len(dims) else ()
+
+
+def _dtype(name: str) -> np.dtype | None:
+    kind = named(name)
+    coding = kind.coding if kind else None
+    return np.dtype(coding.dtype) if coding else KNOWN.get(name)
+
+
+def _shape(text: str) -> tuple[int, ...] | None:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if len(parts) > _MOST_RANK or not all(part.isascii() and part.isdecimal() and len(part) < 19 for part in parts):
+        return None
+    return tuple(map(int, parts))

@@ -1,0 +1,233 @@
+"""An ATB layer or model as an ONNX file to look at: nodes and tensors named as in the JSON, nothing to run.
+
+Operators are of the domain ``atb``. Every tensor the graph reads and nothing in it makes is an input, weights too.
+Tensors whose type and shape nobody told are of the opaque type ``atb.Tensor``. ONNX lets a tensor be made once: where
+an operation writes over a tensor that was there already, the new one is ``NAME#2`` (``#3`` …), and who reads it later
+reads that. What had to be changed or left out stands in the model's doc_string, a line each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.errors import ConfigError, ModelError, OutputError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.json_yaml import json_of
+from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.models.atb import operation as atb_operation
+from sgsdump.models.atb import operation_csv
+from sgsdump.models.atb.onnx_attributes import attributes, free, text_of
+from sgsdump.models.atb.operation import Operation
+from sgsdump.models.atb.operation_csv import Facts, Tensors
+
+if TYPE_CHECKING:
+    import onnx
+
+DOMAIN = "atb"
+OPSET, IR_VERSION = 17, 8
+LEAVES = -1
+SHOWN = 3
+_MOST_BYTES, _MOST_ONNX = 512 << 20, 2**31 - 1
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is the JSON of a layer or model; ``head`` is its first few thousand bytes."""
+    return not path.is_dir() and atb_operation.looks_like(head)
+
+
+def convert_topology(
+    source: Path | str, target: Path | str, level: int = LEAVES, csv: Path | str | None = None
+) -> tuple[str, ...]:
+    """Write the ONNX of a JSON file, whole or not at all; ``level`` and ``csv`` as in ``atb_graph``.
+
+    Returns what had to be changed or left out, a line each. Raises FormatError, ConfigError, OutputError.
+    """
+    source = Path(source)
+    document = json_of(decode(read_bytes(source, _MOST_BYTES), source), source)
+    notes: list[str] = []
+    known = operation_csv.read(csv, notes) if csv is not None else None
+    model = atb_graph(document, level, known, source)
+    if model.ByteSize() > _MOST_ONNX:
+        raise OutputError(f"cannot write {target}: an ONNX file holds at most 2 GiB; give a smaller --level")
+    with replacing(Path(target)) as file:
+        file.write(model.SerializeToString())
+    return (*notes, *model.doc_string.splitlines())
+
+
+def atb_graph(
+    document: Any,
+    level: int = LEAVES,
+    csv: Mapping[str, Tensors] | None = None,
+    path: Path | str = "the ATB graph",
+) -> onnx.ModelProto:
+    """The graph of a parsed JSON, valid for ``onnx.checker``.
+
+    level  how often to unfold: 0 the whole graph as one node, 1 what is directly inside …, -1 down to the last.
+    csv    types and shapes by operation, as ``operation_csv.read`` gives them.
+    path   what error messages call the document.
+
+    Raises FormatError for what is no layer or model, ConfigError for a level below -1.
+    """
+    if level < LEAVES:
+        raise ConfigError(f"a topology has no level {level}; give 0, 1 … or -1 for all levels")
+    root = atb_operation.root_of(document, Path(path))
+    operations = list(atb_operation.at_level(root, level, Path(path)))
+    notes: list[str] = []
+    facts = _facts([root, *operations], csv, notes)
+    graph = _graph(root, operations, notes)
+    _set_types(graph, facts)
+    return _model(graph, notes)
+
+
+def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> onnx.GraphProto:
+    import onnx
+
+    taken: dict[str, int] = {}
+    bare = [operation.name for operation in operations if not any((*operation.inputs, *operation.outputs))]
+    if bare:
+        notes.append(f"left out, because they read and write nothing: {_some(bare)}")
+    nodes = [_node(operation, taken) for operation in operations if any((*operation.inputs, *operation.outputs))]
+    graph = onnx.GraphProto(name=text_of(root.name) or "graph", node=nodes)
+    made = {name for node in nodes for name in node.output}
+    given = dict.fromkeys(text_of(name) for name in root.inputs if name)
+    read = dict.fromkeys(name for node in nodes for name in node.input if name and name not in made)
+    for name in given | read:
+        graph.input.add(name=name)
+    last = _order(graph, notes)
+    made |= {info.name for info in graph.input}
+    for name in dict.fromkeys(text_of(name) for name in root.outputs if name):
+        if name in made:
+            graph.output.add(name=last.get(name, name))
+        else:
+            notes.append(f"output {name!r} is left out: nothing in the graph makes it")
+    return graph
+
+
+def _node(operation: Operation, taken: dict[str, int]) -> onnx.NodeProto:
+    import onnx
+
+    node = onnx.NodeProto(
+        name=free(text_of(operation.name), taken) if operation.name else "",
+        op_type=text_of(operation.op_type) or "Operation",
+        domain=DOMAIN,
+        input=map(text_of, operation.inputs),
+        output=map(text_of, operation.outputs),
+    )
+    node.attribute.extend(attributes(operation.param))
+    return node
+
+
+def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
+    """Put the nodes into an order in which they can run, the file's wherever it is one. Where there is none (a cycle, a
+    tensor written twice or over an input) the file's stays, and a tensor is read as it was written last before.
+
+    Returns the last versions of tensors that have several, by name.
+    """
+    from sgsdump.models.passes.topology import sorted_nodes
+
+    try:
+        nodes = [type(node).FromString(node.SerializeToString()) for node in sorted_nodes(graph)]
+    except ModelError:
+        return _number_versions(graph, notes)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return {}
+
+
+def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
+    given = [info.name for info in graph.input]
+    current = {name: name for name in given}
+    names = dict.fromkeys([*given, *(name for node in graph.node for name in (*node.input, *node.output))], 1)
+    before: list[str] = []
+    renamed: list[str] = []
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name and name not in current:
+                before.append(name)
+                current[name] = name
+            node.input[place] = current.get(name, "")
+        for place, name in enumerate(node.output):
+            if not name:
+                continue
+            if name in current:
+                renamed.append(name)
+                current[name] = free(name, names)
+            else:
+                current[name] = name
+            node.output[place] = current[name]
+    for name in before:
+        graph.input.add(name=name)
+    if before:
+        notes.append(f"read before anything makes them, so taken as inputs: {_some(before)}")
+    if renamed:
+        notes.append(f"written more than once, each time after the first as NAME#2, #3 …: {_some(renamed)}")
+    return current
+
+
+def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, notes: list[str]) -> dict[str, Facts]:
+    """Type and shape of the tensors that the CSV tells; of two that contradict, none."""
+    found: dict[str, Facts] = {}
+    apart, odd, unknown = set(), [], []
+    for operation in operations if csv is not None else ():
+        assert csv is not None
+        tensors = csv.get(operation.name)
+        if tensors is None:
+            unknown.append(operation.name)
+            continue
+        for names, facts in ((operation.inputs, tensors.inputs), (operation.outputs, tensors.outputs)):
+            if len(names) != len(facts):
+                odd.append(operation.name)
+                continue
+            for name, known in zip(map(text_of, names), facts):
+                if found.setdefault(name, known) != known:
+                    apart.add(name)
+    if unknown:
+        notes.append(f"not in the CSV: {_some(unknown)}")
+    if odd:
+        notes.append(f"of another number of tensors in the CSV: {_some(odd)}")
+    if apart:
+        notes.append(f"of several types or shapes in the CSV, so of none: {_some(sorted(apart))}")
+    return {name: facts for name, facts in found.items() if name not in apart}
+
+
+def _set_types(graph: onnx.GraphProto, facts: Mapping[str, Facts]) -> None:
+    outer = {info.name for info in (*graph.input, *graph.output)}
+    for info in (*graph.input, *graph.output):
+        if not _typed(info, facts):
+            info.type.opaque_type.domain, info.type.opaque_type.name = DOMAIN, "Tensor"
+    for name in dict.fromkeys(name for node in graph.node for name in node.output if name):
+        if name not in outer and name in facts:
+            info = graph.value_info.add(name=name)
+            if not _typed(info, facts):
+                del graph.value_info[-1]
+
+
+def _typed(info: onnx.ValueInfoProto, facts: Mapping[str, Facts]) -> bool:
+    """Give a tensor the type and shape that are known; False when both are not."""
+    from onnx import helper
+
+    dtype, shape = facts.get(info.name, (None, None))
+    if dtype is None or shape is None:
+        return False
+    try:
+        element = helper.np_dtype_to_tensor_dtype(dtype)
+    except (KeyError, ValueError, TypeError):
+        return False
+    info.CopyFrom(helper.make_tensor_value_info(info.name, element, shape))
+    return True
+
+
+def _model(graph: onnx.GraphProto, notes: list[str]) -> onnx.ModelProto:
+    from onnx import helper
+
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="sgsdump")
+    model.doc_string = "\n".join(text_of(note) for note in notes)
+    return model
+
+
+def _some(names: list[str]) -> str:
+    known = list(dict.fromkeys(names))
+    return ", ".join(map(repr, known[:SHOWN])) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")

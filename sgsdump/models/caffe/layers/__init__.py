@@ -1,0 +1,68 @@
+"""Which function says in ONNX what a Caffe layer type computes: ``function(piece) -> values of the tops``.
+
+To add a layer type: write the function in the module whose idea it shares, and list it here.
+"""
+
+from sgsdump.registry import Registry
+
+_MODULES = {
+    "activation": {
+        "ReLU": "relu",
+        "PReLU": "prelu",
+        "ELU": "elu",
+        "Sigmoid": "sigmoid",
+        "TanH": "tanh",
+        "AbsVal": "absolute",
+        "BNLL": "bnll",
+        "ReLU6": "relu6",
+        "Clip": "clip",
+        "Power": "power",
+        "Exp": "exp",
+        "Log": "log",
+    },
+    "convolution": {
+        "Convolution": "convolution",
+        "ConvolutionDepthwise": "convolution",
+        "DepthwiseConvolution": "convolution",
+        "Deconvolution": "deconvolution",
+        "InnerProduct": "inner_product",
+    },
+    "pooling": {"Pooling": "pooling"},
+    "normalisation": {
+        "BatchNorm": "batch_norm",
+        "BN": "bn",
+        "LRN": "lrn",
+        "Normalize": "normalize",
+        "Softmax": "softmax",
+    },
+    "affine": {"Scale": "scale", "Bias": "bias"},
+    "arithmetic": {"Eltwise": "eltwise", "Reduction": "reduction", "ArgMax": "arg_max"},
+    "arrangement": {
+        "Concat": "concat",
+        "Slice": "slices",
+        "Split": "split",
+        "Dropout": "dropout",
+        "Flatten": "flatten",
+        "Reshape": "reshape",
+        "Permute": "permute",
+        "Crop": "crop",
+        "Tile": "tile",
+        "ShuffleChannel": "shuffle_channel",
+    },
+    "resampling": {"Interp": "interp", "Upsample": "upsample"},
+    "constants": {"PriorBox": "prior_box", "DummyData": "dummy_data"},
+}
+
+LAYERS = Registry(
+    "layer type",
+    {
+        kind: f"sgsdump.models.caffe.layers.{module}:{function}"
+        for module, members in _MODULES.items()
+        for kind, function in members.items()
+    },
+)
+
+POST_PROCESSING = (
+    *("DetectionOutput", "DetectionEvaluate", "YoloDetectionOutput", "Yolov3DetectionOutput", "RegionOutput"),
+    *("Proposal", "ROIPooling", "PSROIPooling", "ROIAlign", "Python"),
+)

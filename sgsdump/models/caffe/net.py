@@ -1,0 +1,143 @@
+"""A prototxt as Caffe sees it in the TEST phase: its inputs and its layers, in order.
+
+Source of the rules (which layers stay, where inputs come from): Caffe's net.cpp and upgrade_proto.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgsdump.errors import ModelError
+from sgsdump.models.caffe.prototxt import Layer, read_prototxt
+
+DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "AnnotatedData", "DenseImageData")
+IDENTITIES = ("Dropout", "Split")
+
+
+@dataclass(frozen=True, eq=False)
+class Net:
+    """``inputs`` are the blobs a user feeds, with their shapes; ``layers`` run in this order."""
+
+    path: Path
+    inputs: dict[str, tuple[int, ...]]
+    layers: tuple[Layer, ...]
+
+
+def read_net(path: Path) -> Net:
+    """Read a prototxt. Raises ModelError."""
+    message, layers = read_prototxt(path)
+    layers = [layer for layer in layers if _kept(layer, message.state)]
+    if not layers:
+        raise ModelError(f"{path} is not a Caffe net: it holds no layers")
+    layers, unread = _without_losses(layers)
+    inputs = _named_inputs(path, message)
+    for layer in layers:
+        if layer.type in DATA_TYPES:
+            raise ModelError(
+                f"{layer.where} reads a training data set; use the deploy prototxt, or put an Input layer with the "
+                f"shape of {', '.join(map(repr, layer.tops))} in its place"
+            )
+    has_others = bool(inputs) or any(layer.type == "Input" for layer in layers)
+    for layer in layers:
+        if is_input(layer, has_others):
+            inputs.update(_shapes(layer))
+    inputs = {name: shape for name, shape in inputs.items() if name not in unread}
+    if not inputs:
+        raise ModelError(f"{path} has no input; add an Input layer with the shape of the picture")
+    return Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs) and not _in_place(layer)))
+
+
+def is_input(layer: Layer, has_others: bool) -> bool:
+    """Whether a layer's tops are fed by the user.
+
+    DummyData is an input as Input is; only where a net has other inputs and a constant filler says so it is a constant.
+    """
+    if layer.type != "DummyData":
+        return layer.type == "Input"
+    fillers = layer.message.dummy_data_param.data_filler
+    return not (has_others and fillers and all(filler.type == "constant" for filler in fillers))
+
+
+def dummy_shapes(layer: Layer) -> list[tuple[int, ...]]:
+    """The shape of each top of a DummyData layer, in either way of writing them."""
+    param = layer.message.dummy_data_param
+    shapes = [tuple(shape.dim) for shape in param.shape]
+    shapes = shapes or list(zip(param.num, param.channels, param.height, param.width))
+    return _for_each_top(layer, shapes)
+
+
+def _kept(layer: Layer, state: Any) -> bool:
+    include, exclude = layer.message.include, layer.message.exclude
+    if include and exclude:
+        raise ModelError(f"{layer.where} has rules to include and to exclude it; Caffe allows one kind only")
+    if include:
+        return any(_meets(rule, state) for rule in include)
+    return not any(_meets(rule, state) for rule in exclude)
+
+
+def _meets(rule: Any, state: Any) -> bool:
+    """Whether the TEST state of a net meets a rule; all that the rule names must hold."""
+    test = 1
+    if rule.HasField("phase") and rule.phase != test:
+        return False
+    if rule.HasField("min_level") and state.level < rule.min_level:
+        return False
+    if rule.HasField("max_level") and state.level > rule.max_level:
+        return False
+    return set(rule.stage) <= set(state.stage) and not set(rule.not_stage) & set(state.stage)
+
+
+def _without_losses(layers: list[Layer]) -> tuple[list[Layer], set[str]]:
+    """The layers without the losses and scores of training that nothing reads; and the blobs only those read."""
+    kept = list(layers)
+    while True:
+        read = _read(kept)
+        dropped = [layer for layer in kept if _for_training(layer.type) and not read & set(layer.tops)]
+        if not dropped:
+            return kept, _read(layers) - read
+        kept = [layer for layer in kept if layer not in dropped]
+
+
+def _read(layers: Iterable[Layer]) -> set[str]:
+    return {name for layer in layers for name in layer.bottoms}
+
+
+def _for_training(kind: str) -> bool:
+    return kind.endswith("Loss") or kind in ("Accuracy", "Silence", "HDF5Output")
+
+
+def _named_inputs(path: Path, message: Any) -> dict[str, tuple[int, ...]]:
+    names = list(message.input)
+    shapes = [tuple(shape.dim) for shape in message.input_shape]
+    if not shapes:
+        dims = list(message.input_dim)
+        shapes = [tuple(dims[i : i + 4]) for i in range(0, len(dims), 4)]
+    if len(shapes) != len(names):
+        raise ModelError(f"{path}: {len(names)} inputs but {len(shapes)} input shapes; give input_shape for each")
+    return dict(zip(names, shapes))
+
+
+def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
+    if layer.type == "DummyData":
+        return dict(zip(layer.tops, dummy_shapes(layer)))
+    return dict(zip(layer.tops, _for_each_top(layer, [tuple(shape.dim) for shape in layer.message.input_param.shape])))
+
+
+def _for_each_top(layer: Layer, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    if len(shapes) not in (1, len(layer.tops)):
+        tops = ", ".join(map(repr, layer.tops))
+        raise ModelError(f"{layer.where} needs a shape for each of its tops, {tops}; it gives {len(shapes)}")
+    return shapes * len(layer.tops) if len(shapes) == 1 else shapes
+
+
+def _is_source(layer: Layer, inputs: dict[str, tuple[int, ...]]) -> bool:
+    """Input layers; one whose tops only dropped layers read is not needed either."""
+    return layer.type in ("Input", "DummyData") and (layer.type == "Input" or set(layer.tops) <= set(inputs))
+
+
+def _in_place(layer: Layer) -> bool:
+    """Dropout that writes over its own input does nothing at all in the TEST phase."""
+    return layer.type in IDENTITIES and layer.bottoms == layer.tops

@@ -1,0 +1,172 @@
+"""A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs under the same names.
+
+A layer that writes in place makes a new tensor. The last one bears the blob's name, as pycaffe shows it; the ones
+before are named after their layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ModelError
+from sgsdump.models.caffe.layers import LAYERS, POST_PROCESSING
+from sgsdump.models.caffe.net import Net
+from sgsdump.models.caffe.piece import INT_MAX, Names, Piece, Shape, Value
+from sgsdump.models.caffe.prototxt import Layer
+from sgsdump.models.caffe.weights import Weights
+from sgsdump.registry import hint
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+OPSET = 13
+IR_VERSION = 8
+
+
+@dataclass(eq=False)
+class OnnxNet:
+    """``blobs``: the tensors pycaffe would show, inputs included. ``overwritten``: what in-place layers hid."""
+
+    proto: ModelProto
+    blobs: frozenset[str]
+    overwritten: frozenset[str]
+
+
+@dataclass(eq=False)
+class _Graph:
+    """What grows while the layers are read in order; ``current`` is what each blob stands for by now."""
+
+    proto: ModelProto
+    current: dict[str, Value]
+    names: tuple[Names, Names] = field(default_factory=lambda: (Names(), Names()))
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+
+def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
+    """Raises ModelError for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle."""
+    names = _tensor_names(net)
+    graph = _Graph(_empty_model(net), {name: Value(name, shape) for name, shape in net.inputs.items()})
+    for name, shape in net.inputs.items():
+        _check_size(f"{net.path}: input {name!r}", shape)
+    graph.names[0].taken.update(net.inputs, *names)
+    _check_weight_names(net, weights)
+    for layer, tops in zip(net.layers, names):
+        _add(net, layer, tops, weights, graph)
+    blobs = {*net.inputs, *(value.name for value in graph.current.values())}
+    overwritten = {name for tops in names for name in tops} - blobs
+    _declare(net, graph)
+    return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
+
+
+def _tensor_names(net: Net) -> list[tuple[str, ...]]:
+    """For each layer the tensor names of its tops."""
+    left = Counter(top for layer in net.layers for top in layer.tops)
+    taken = Names({*net.inputs, *left})
+    names = []
+    for layer in net.layers:
+        tops = []
+        for top in layer.tops:
+            left[top] -= 1
+            name = top
+            if left[top] or top in net.inputs:
+                name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
+            tops.append(name if name == top else taken.fresh(name))
+        names.append(tuple(tops))
+    return names
+
+
+def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None, graph: _Graph) -> None:
+    _check_type(layer)
+    for bottom in layer.bottoms:
+        if bottom not in graph.current:
+            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {_who_makes(net, bottom)}")
+    for index, top in enumerate(layer.tops):
+        if top in graph.current and layer.bottoms[index : index + 1] != (top,):
+            raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
+    piece = Piece(layer, tuple(graph.current[bottom] for bottom in layer.bottoms), tops, weights, graph.names)
+    try:
+        values = LAYERS[layer.type](piece)
+    except (ValueError, IndexError, ArithmeticError) as error:
+        raise ModelError(f"{layer.where} has parameters that do not fit its inputs: {error}") from error
+    for top, value in zip(layer.tops, values):
+        _check_size(layer.where, value.shape)
+        graph.current[top] = value
+        graph.shapes[value.name] = value.shape
+    graph.proto.graph.node.extend(piece.nodes)
+    for name, array in piece.constants.items():
+        _add_constant(graph.proto, name, array)
+
+
+def _check_weight_names(net: Net, weights: Weights | None) -> None:
+    names = Counter(layer.name for layer in net.layers)
+    for layer in net.layers:
+        if weights and names[layer.name] > 1 and weights.blobs(layer.name):
+            raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
+
+
+def _check_type(layer: Layer) -> None:
+    if layer.type in POST_PROCESSING:
+        bottoms = ", ".join(map(repr, layer.bottoms))
+        raise ModelError(
+            f"{layer.where} is post-processing, which has no tensors to compare; cut the net above it: delete it and "
+            f"what follows it from the prototxt, so that {bottoms or 'its bottoms'} are outputs"
+        )
+    if layer.type not in LAYERS:
+        near = hint(layer.type, LAYERS)
+        raise ModelError(f"{layer.where} is of a type that is not known{near}")
+
+
+def _who_makes(net: Net, blob: str) -> str:
+    later = next((layer for layer in net.layers if blob in layer.tops), None)
+    if later is None:
+        return "which nothing makes"
+    return f"which only {later.name!r} makes, further down; the net has a cycle or its layers are out of order"
+
+
+def _check_size(where: str, shape: Shape) -> None:
+    if any(size <= 0 for size in shape):
+        raise ModelError(f"{where} gives a blob of shape {list(shape)}; every size must be 1 or more")
+    if math.prod(shape) > INT_MAX:
+        raise ModelError(
+            f"{where} gives a blob of shape {list(shape)}, more than the 2^31 numbers a Caffe blob can hold"
+        )
+
+
+def _empty_model(net: Net) -> ModelProto:
+    """Filled layer by layer: a graph made at the end would hold all weights once more."""
+    from onnx import helper
+
+    graph = helper.make_graph([], net.path.stem, [_info(name, shape) for name, shape in net.inputs.items()], [])
+    opset = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(graph, producer_name="sgsdump", opset_imports=opset, ir_version=IR_VERSION)
+
+
+def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
+    from onnx import helper
+
+    tensor = proto.graph.initializer.add(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+    tensor.dims.extend(array.shape)
+    tensor.raw_data = array.tobytes()
+
+
+def _declare(net: Net, graph: _Graph) -> None:
+    """Name the outputs, blobs that nothing reads, and say the shape of every blob."""
+    nodes = graph.proto.graph.node
+    read = {name for node in nodes for name in node.input}
+    made = {name for node in nodes for name in node.output}
+    outputs = [name for name in graph.shapes if name in made - read]
+    if not outputs:
+        raise ModelError(f"{net.path} computes nothing: every blob is read again")
+    graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
+    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n in made & read)
+
+
+def _info(name: str, shape: Shape) -> ValueInfoProto:
+    from onnx import TensorProto, helper
+
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

@@ -1,0 +1,32 @@
+"""Caffe models (https://caffe.berkeleyvision.org): a prototxt with the net, a caffemodel with its weights.
+
+A prototxt is known by its ending, or by being text with a layer in it. A caffemodel given in its place is known by its
+ending, so that the message can say what to give instead.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sgsdump.models.caffe.net import read_net
+from sgsdump.models.caffe.onnx_graph import to_onnx
+from sgsdump.models.caffe.weights import read_weights
+from sgsdump.models.model import Model, ModelReader
+
+ENDINGS = (".prototxt", ".caffemodel")
+_LAYER = re.compile(rb"(^|\n)\s*layers?\s*:?\s*\{")
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.suffix in ENDINGS or (b"\0" not in head and _LAYER.search(head) is not None)
+
+
+def _read(path: Path, weights: Path | None) -> Model:
+    """The net with the weights of ``weights``; None does for a net without any. Raises ModelError."""
+    net = read_net(path)
+    made = to_onnx(net, read_weights(weights) if weights else None)
+    return Model(made.proto, path, blobs=made.blobs, overwritten=made.overwritten)
+
+
+READER = ModelReader("caffe", _recognises, _read, takes_weights=True)

@@ -1,0 +1,175 @@
+"""A caffemodel: the learned numbers of every layer, by the layer's name.
+
+The file is mapped into memory and only its outermost fields are walked; a layer is parsed when its weights are asked
+for, so that opening a net never holds the whole file several times.
+Source: https://protobuf.dev/programming-guides/encoding for the walk, Caffe's public caffe.proto for the fields.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sgsdump.errors import ModelError
+from sgsdump.models.caffe.schema import messages
+
+PROTOBUF_LIMIT = 2**31 - 1
+FLOAT16 = 2
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class Form(NamedTuple):
+    """How one of the two forms of a caffemodel writes a layer: its message, and the fields of its name and blobs."""
+
+    message: str
+    name: int
+    blobs: int
+
+
+FORMS = {2: Form("WeightsV1", 4, 6), 100: Form("WeightsLayer", 1, 7)}
+
+
+@dataclass(frozen=True, eq=False)
+class Blob:
+    """``shape`` as the file gives it (None when it gives none); ``values`` are flat float32."""
+
+    shape: tuple[int, ...] | None
+    values: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """``layers``: for each name the bytes of its layer in the file and the form they are in."""
+
+    path: Path
+    layers: Mapping[str, tuple[memoryview, Form]]
+
+    def blobs(self, name: str) -> tuple[Blob, ...] | None:
+        """The blobs of a layer, in the file's order; None when the file has no such layer. Raises ModelError."""
+        from google.protobuf.message import DecodeError
+
+        if name not in self.layers:
+            return None
+        data, form = self.layers[name]
+        where = f"{self.path}: layer {name!r}"
+        try:
+            message = messages()[form.message].FromString(bytes(data))
+        except DecodeError:
+            raise ModelError(f"{where} is damaged") from None
+        return tuple(_blob(blob, where) for blob in message.blobs)
+
+
+def read_weights(path: Path) -> Weights:
+    """Open a caffemodel of either form (V1 ``layers`` or ``layer``). Raises ModelError."""
+    data = _mapped(path)
+    layers: dict[str, tuple[memoryview, Form]] = {}
+    try:
+        for number, part in _fields(data):
+            if number in FORMS:
+                name = next((value for field, value in _fields(part) if field == FORMS[number].name), b"")
+                # As Caffe does, the first layer of a name counts.
+                layers.setdefault(bytes(name).decode("utf-8", "replace"), (part, FORMS[number]))
+    except ValueError:
+        layers = {}
+    if not layers:
+        raise ModelError(f"{path} {_what_it_is(bytes(data[:4096]))}")
+    return Weights(path, layers)
+
+
+def _mapped(path: Path) -> memoryview:
+    try:
+        size = path.stat().st_size
+        if size > PROTOBUF_LIMIT:
+            raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of a caffemodel")
+        if not size:
+            raise ModelError(f"{path} is empty; was its download cut off?")
+        with open(path, "rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError:
+        raise ModelError(f"no such weight file: {path}") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message that hold bytes, as (number, bytes). Raises ValueError for what is no message."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        number, kind = key >> 3, key & 7
+        length = 0
+        if kind == VARINT:
+            place = _varint(data, place)[1]
+        elif kind == BYTES:
+            length, place = _varint(data, place)
+        elif kind in (FIXED64, FIXED32):
+            length = 8 if kind == FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind}")
+        if not number or place + length > len(data):
+            raise ValueError("no field, or one longer than the message")
+        if kind == BYTES:
+            yield number, data[place : place + length]
+        place += length
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """A number and the place behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(data):
+            raise ValueError("cut off inside a number")
+        byte = data[place]
+        place += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, place
+    raise ValueError("a number of more than ten bytes")
+
+
+def _what_it_is(head: bytes) -> str:
+    if head.startswith(b"\x89HDF\r\n"):
+        return "is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)"
+    if not any(byte < 9 or 13 < byte < 32 for byte in head):
+        return "is text, so it is no caffemodel; give the .caffemodel with --weight_file and the .prototxt as the model"
+    return "is not a caffemodel, or it is cut off or damaged"
+
+
+def _blob(message: Any, where: str) -> Blob:
+    values = _values(message, where)
+    if message.HasField("shape"):
+        shape: tuple[int, ...] | None = tuple(message.shape.dim)
+    elif any(message.HasField(name) for name in ("num", "channels", "height", "width")):
+        shape = (message.num, message.channels, message.height, message.width)
+    else:
+        shape = None
+    if shape is not None and math.prod(shape) != values.size:
+        raise ModelError(f"{where}: a blob of shape {list(shape)} holds {values.size} numbers; the file is damaged")
+    return Blob(shape, values)
+
+
+def _values(message: Any, where: str) -> np.ndarray:
+    if message.raw_data:
+        if message.raw_data_type != FLOAT16:
+            raise ModelError(f"{where} holds numbers of an unknown kind {message.raw_data_type}")
+        return _numbers([message.raw_data], "<f2", where)
+    if message.data:
+        return _numbers(message.data, "<f4", where)
+    if message.double_data:
+        return _numbers(message.double_data, "<f8", where)
+    # Written one by one instead of packed, the numbers are unknown fields to a schema that has them as bytes.
+    unpacked = messages()["UnpackedBlob"].FromString(message.SerializeToString())
+    return np.array(unpacked.data or unpacked.double_data, dtype=np.float32)
+
+
+def _numbers(chunks: Any, dtype: str, where: str) -> np.ndarray:
+    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    if len(data) % np.dtype(dtype).itemsize:
+        raise ModelError(f"{where}: a blob of {len(data)} bytes holds no whole number of values; the file is damaged")
+    return np.frombuffer(data, dtype).astype(np.float32, copy=False)

@@ -1,0 +1,1 @@
+"""Pictures, arrays and preprocess files become feeds."""

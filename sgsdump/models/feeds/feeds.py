@@ -1,0 +1,204 @@
+"""Pictures, arrays and the user's preprocess file become feeds: one dictionary of arrays for each run of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import InputError
+from sgsdump.models.feeds import picture
+from sgsdump.models.feeds.image_list import expand, random_seed
+from sgsdump.models.feeds.preprocess import Preprocess, load
+from sgsdump.models.input_spec import InputSpec, fit, shape_text
+from sgsdump.sidecars import input_text
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.dtypes import is_integer, is_number
+from sgsdump.tensors.layout import NCHW, NHWC
+
+__all__ = ["Feed", "InputSpec", "expand", "feed_maker", "feeds"]
+
+Feed = dict[str, np.ndarray]
+_Maker = Callable[[str], np.ndarray]
+
+
+def feeds(
+    images: str,
+    preprocess: str | None,
+    input_specs: Sequence[InputSpec],
+    input_config: InputConfig | None = None,
+    normalised: bool = True,
+) -> Iterator[tuple[str, Feed]]:
+    """(label, feed) for each run, made one at a time; the label is the file name, or names with commas.
+
+    images        what ``image_list`` describes; ``len(expand(images, len(input_specs)))`` runs come of it.
+    preprocess    the user's Python files, one per input, separated by commas; None for the built-in one, which needs
+                  ``input_config``. ``.npy`` goes to the user's file when there is one, else into the model as it is;
+                  the SDK's ``Input_shape=`` text always goes in as it is.
+    normalised    False asks for raw 0..255 values of every picture input, for the fixed model.
+
+    Raises InputError, ConfigError or MissingExtra at once for what can be known at once (files that are not there,
+    a preprocess file that cannot be imported), else while iterating.
+    """
+    make = feed_maker(preprocess, input_specs, input_config, normalised)
+    runs = expand(images, len(input_specs))
+    return ((",".join(files), make(files)) for files in runs)
+
+
+def feed_maker(
+    preprocess: str | None,
+    input_specs: Sequence[InputSpec],
+    input_config: InputConfig | None = None,
+    normalised: bool = True,
+) -> Callable[[tuple[str, ...]], Feed]:
+    """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``."""
+    if not input_specs:
+        raise InputError("the model has no inputs, so there is nothing to feed it")
+    texts = [spec.name for spec in input_specs if not is_number(spec.dtype)]
+    if texts:
+        raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
+    makers = _makers(preprocess, input_specs, input_config, normalised)
+    entries = _entries(input_specs, input_config)
+
+    def make(files: tuple[str, ...]) -> Feed:
+        seed = random_seed(files[0])
+        if seed is None:
+            return {spec.name: maker(file) for spec, maker, file in zip(input_specs, makers, files)}
+        generator = np.random.default_rng(seed)
+        return {s.name: _random(generator, s, entry, normalised) for s, entry in zip(input_specs, entries)}
+
+    return make
+
+
+def _makers(
+    preprocess: str | None, specs: Sequence[InputSpec], config: InputConfig | None, normalised: bool
+) -> list[_Maker]:
+    """For each input the function from a file to the array that goes in."""
+    entries = _entries(specs, config)
+    raw = [
+        not normalised and (len(spec.shape) == 4 if entry is None else entry.is_picture)
+        for spec, entry in zip(specs, entries)
+    ]
+    if preprocess is None:
+        return [partial(_built_in, spec, entry, not r) for spec, entry, r in zip(specs, entries, raw)]
+    files = [file.strip() for file in preprocess.split(",")]
+    if len(files) != len(specs):
+        raise InputError(
+            f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for a model of {len(specs)} inputs "
+            f"({', '.join(spec.name for spec in specs)}); give -n one for each, separated by commas"
+        )
+    return [partial(_users, spec, load(file), not r) for spec, file, r in zip(specs, files, raw)]
+
+
+def _entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
+    """What input_config.ini says of each input. Raises InputError when it does not name one."""
+    if config is None:
+        return [None] * len(specs)
+    named = {entry.name: entry for entry in config.inputs}
+    for spec in specs:
+        if spec.name not in named:
+            raise InputError(
+                f"input_config.ini does not name the model's input {spec.name!r}; its inputs are {', '.join(named)}"
+            )
+    return [named[spec.name] for spec in specs]
+
+
+def _users(spec: InputSpec, preprocess: Preprocess, normalised: bool, file: str) -> np.ndarray:
+    if input_text.is_input_text(Path(file)):
+        return _from_text(spec, file)
+    what = f"what {preprocess.file} made of {file}"
+    array = fit(preprocess(file, normalised), spec, preprocess.layout, what)
+    return array if normalised else _raw(array, f"{what} with norm=False")
+
+
+def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:
+    path = Path(file)
+    if path.suffix.lower() == ".npy" or input_text.is_input_text(path):
+        array = fit(_from_npy(path), spec, NCHW, file) if path.suffix.lower() == ".npy" else _from_text(spec, file)
+        return array if normalised or entry is None else _raw(array, file)
+    if entry is None:
+        raise InputError(
+            f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
+            f"input_config.ini with its format, mean and std_value (--input_config)"
+        )
+    if not entry.is_picture:
+        raise InputError(f"the input {spec.name!r} is {entry.training_format}, so it takes an .npy file, not {file}")
+    if len(spec.shape) != 4:
+        raise InputError(
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no picture; give an .npy file, or -n"
+        )
+    array = picture.prepare(path, entry, _picture_size(spec, entry), normalised)
+    return fit(array, spec, NHWC, f"the {entry.training_format} picture {file}")
+
+
+def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:
+    """(H, W) of an NCHW input, or of an NHWC one when only its last axis has the picture's channels."""
+    _, second, third, last = spec.shape
+    channels = picture.CHANNELS[entry.training_format]
+    return (second, third) if last == channels != second else (third, last)
+
+
+def _from_npy(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # a damaged header makes numpy raise anything
+        raise InputError(f"{path} is not an .npy file of numbers: {' '.join(str(error).split())[:150]}") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        raise InputError(f"{path} does not hold one array of numbers")
+    return array
+
+
+def _from_text(spec: InputSpec, file: str) -> np.ndarray:
+    """The SDK's text is flat: NHWC for a 4-D input, unless the model itself has its few channels last."""
+    values = input_text.read(file).values
+    shape = _one_batch(spec)
+    if len(shape) == 4 and (spec.shape[1] in (1, 3, 4) or spec.shape[3] not in (1, 3, 4)):
+        shape = [shape[0], shape[2], shape[3], shape[1]]
+    known = math.prod(size for size in shape if size is not None)
+    fits = values.size == known if None not in shape else shape.count(None) == 1 and values.size % known == 0
+    if not fits:
+        raise InputError(f"{file} holds {values.size} values, the input {spec.name!r} takes {shape_text(spec.shape)}")
+    return fit(values.reshape([-1 if size is None else size for size in shape]), spec, NHWC, file)
+
+
+def _raw(array: np.ndarray, what: str) -> np.ndarray:
+    """Whole numbers 0..255, of the same dtype. Raises InputError for values that are no picture's."""
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if low < -0.5 or high > 255.5:
+        raise InputError(f"{what}: values from {low:g} to {high:g}, but a fixed model takes the raw picture, 0 to 255")
+    return np.rint(array).clip(0, 255).astype(array.dtype)
+
+
+def _random(generator: np.random.Generator, spec: InputSpec, entry: ModelInput | None, normalised: bool) -> np.ndarray:
+    """Uniform values: pixels 0..255, normalised when asked to; else -1..1, or 0 and 1 for integers and booleans."""
+    if entry is not None and entry.is_picture and len(spec.shape) == 4:
+        height, width = _picture_size(spec, entry)
+        shape = [_one_batch(spec)[0], height, width, picture.CHANNELS[entry.training_format]]
+        pixels = generator.integers(0, 256, _fixed(shape, spec)).astype(np.float32)
+        return fit(picture.normalise(pixels, entry) if normalised else pixels, spec, NHWC, "random")
+    sizes = _fixed(_one_batch(spec), spec)
+    if not normalised and len(sizes) == 4 and spec.dtype.kind in "fu":
+        return generator.integers(0, 256, sizes).astype(spec.dtype)
+    if is_integer(spec.dtype) or spec.dtype.kind == "b":
+        return generator.integers(0, 2, sizes).astype(spec.dtype)
+    return generator.uniform(-1, 1, sizes).astype(spec.dtype)
+
+
+def _one_batch(spec: InputSpec) -> list[int | None]:
+    """The shape with a batch that is not fixed taken as 1."""
+    return [1 if size is None and axis == 0 else size for axis, size in enumerate(spec.shape)]
+
+
+def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
+    fixed = [size for size in shape if size is not None]
+    if len(fixed) < len(shape):
+        raise InputError(
+            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}), so random values cannot fill it; "
+            f"give an .npy file"
+        )
+    return fixed

@@ -1,0 +1,106 @@
+"""What ``-i`` may name, and the files it comes to: one tuple of files for each run, one file for each model input.
+
+``cat.jpg`` a picture · ``x.npy`` an array · ``in.txt`` the SDK's ``Input_shape=`` text · ``folder`` its pictures and
+.npy files, sorted · ``list.txt`` a path a line · ``folder:list.txt`` the same, each line inside folder · ``random`` or
+``random:SEED`` made-up values. Models with several inputs take a list whose lines are ``a,b``, or ``a,b`` itself.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sgsdump.errors import InputError
+from sgsdump.files.bounded_read import read_start
+from sgsdump.files.text_file import printable
+from sgsdump.sidecars.input_text import is_input_text
+
+PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"}
+LIST_LIMIT = 64 << 20
+
+
+def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
+    """The files of each run, ``inputs`` at a time; ``("random:SEED",)`` for made-up values.
+
+    Raises InputError for what does not exist, an empty folder or list, and a line that names too few or too many files.
+    """
+    seed = random_seed(images)
+    if seed is not None:
+        return [(f"random:{seed}",)]
+    path = Path(images)
+    if path.is_dir():
+        return [_fit((file,), inputs, str(path)) for file in _folder(path)]
+    if not path.exists():
+        return _not_a_path(images, inputs)
+    if path.suffix.lower() in PICTURES | {".npy"} or is_input_text(path) or not _is_text(path):
+        return [_fit((images,), inputs, images)]
+    return _lines(path, Path(), inputs)
+
+
+def random_seed(images: str) -> int | None:
+    """The seed of ``random`` (0) or ``random:SEED``; None for anything else."""
+    match = re.fullmatch(r"random(?::(\d{1,18}))?", images)
+    return int(match[1] or 0) if match else None
+
+
+def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
+    folder, colon, listed = images.rpartition(":")
+    if colon and Path(folder).is_dir() and Path(listed).is_file():
+        return _lines(Path(listed), Path(folder), inputs)
+    if colon and Path(listed).is_file():
+        raise InputError(f"there is no folder {printable(folder)} (of {images}, which means FOLDER:LIST)")
+    if inputs > 1 and "," in images:
+        return [_fit(tuple(_file(name.strip(), Path(), None, "-i") for name in images.split(",")), inputs, images)]
+    raise InputError(f"there is no picture, folder or list {printable(images)}")
+
+
+def _folder(path: Path) -> list[str]:
+    files = sorted(
+        str(file) for file in path.iterdir() if file.suffix.lower() in PICTURES | {".npy"} and file.is_file()
+    )
+    if not files:
+        raise InputError(f"there are no pictures and no .npy files in the folder {path}")
+    return files
+
+
+def _lines(path: Path, folder: Path, inputs: int) -> list[tuple[str, ...]]:
+    try:
+        text = read_start(path, LIST_LIMIT).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise InputError(f"cannot read the list {path}: {error.strerror}") from error
+    runs = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            where = f"{path}:{number}"
+            # with one input a comma belongs to the name
+            names = line.split(",") if inputs > 1 else [line]
+            runs.append(_fit(tuple(_file(name.strip(), folder, path.parent, where) for name in names), inputs, where))
+    if not runs:
+        raise InputError(f"the list {path} is empty; write one picture a line")
+    return runs
+
+
+def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
+    """The file inside ``folder``; a list may also name files relative to itself."""
+    for base in (folder, beside):
+        if base is not None and name and (base / name).is_file():
+            return str(base / name)
+    raise InputError(f"{where}: there is no file {printable(str(folder / name) if name else name)}")
+
+
+def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:
+    if len(files) == inputs:
+        return files
+    raise InputError(
+        f"{where}: {len(files)} file{'s' if len(files) > 1 else ''} for a model of {inputs} inputs; give a list whose "
+        f"lines name one file for each, separated by commas"
+    )
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4096)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return not re.search(rb"[\x00-\x08\x0e-\x1f]", start)

@@ -1,0 +1,68 @@
+"""What a model's input takes (``InputSpec``), and how an array is made to fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ml_dtypes import iinfo
+
+from sgsdump.errors import InputError
+from sgsdump.tensors.dtypes import is_float, is_integer
+from sgsdump.tensors.layout import NHWC, to_nchw, to_nhwc
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of a model: shape with None for every size that is not fixed (4-D: NCHW, or NHWC), and numpy dtype."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    """``[1, 3, ?, ?]``: a shape for people."""
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarray:
+    """``array`` in the input's shape and dtype, C-contiguous; ``what`` begins the error messages.
+
+    A missing batch axis is added; a 4-D array is transposed when only so it fits. Where both ways fit, NHWC is
+    transposed and NCHW left. Raises InputError for another shape, NaN or Inf, and values the dtype cannot hold.
+    """
+    batched = array[None] if array.ndim == len(spec.shape) - 1 else array
+    transposed = [to_nchw(batched), to_nhwc(batched)]
+    ways = [transposed[0], batched, transposed[1]] if layout == NHWC else [batched, *transposed]
+    fitting = next((way for way in ways if _matches(way.shape, spec.shape)), None)
+    if fitting is None:
+        raise InputError(
+            f"{what} has the shape {shape_text(array.shape)}, "
+            f"the model's input {spec.name!r} takes {shape_text(spec.shape)}"
+        )
+    if fitting.dtype.kind == "f" and not np.isfinite(fitting).all():
+        raise InputError(f"{what} holds {np.count_nonzero(~np.isfinite(fitting))} NaN or infinite values")
+    return np.asarray(_cast(fitting, spec, what), order="C")
+
+
+def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
+    if is_integer(spec.dtype) and array.size:
+        limits = iinfo(spec.dtype)
+        rounded = np.rint(array) if array.dtype.kind == "f" else array
+        low, high = rounded.min(), rounded.max()
+        if low < limits.min or high > limits.max:
+            raise InputError(
+                f"{what} holds values from {low} to {high}, the model's input {spec.name!r} is {spec.dtype}"
+            )
+        return rounded.astype(spec.dtype, copy=False)
+    with np.errstate(over="ignore"):
+        cast = array.astype(spec.dtype, copy=False)
+    if is_float(spec.dtype) and not np.isfinite(cast).all():
+        raise InputError(f"{what} holds values too large for the model's input {spec.name!r}, which is {spec.dtype}")
+    return cast
+
+
+def _matches(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(size in (own, None) for own, size in zip(shape, wanted))

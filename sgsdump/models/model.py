@@ -1,0 +1,120 @@
+"""The contract of a model reader, and ``open_model``; ``models/`` holds the family, one file per framework.
+
+Whatever a model was written in, it is an ONNX ModelProto from here on. To add a framework: write ``models/NAME.py``
+with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ModelError
+from sgsdump.models import MODELS
+from sgsdump.models.input_spec import InputSpec
+
+if TYPE_CHECKING:
+    import onnx
+
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model in memory.
+
+    proto    the graph; weights kept in external data files are not in it.
+    path     the file it was read from, or that it stands for in messages.
+    folder   where its external data files lie; None when it has none.
+    blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
+    overwritten  tensors that an in-place layer of the framework wrote over.
+    """
+
+    proto: onnx.ModelProto
+    path: Path
+    folder: Path | None = None
+    blobs: frozenset[str] | None = None
+    overwritten: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ModelReader:
+    """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError.
+
+    Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
+    """
+
+    name: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[..., Model]
+    takes_weights: bool = False
+
+
+def open_model(path: str | Path, weights: str | Path | None = None) -> Model:
+    """Read a model of any known framework, recognised by its content; ``weights`` is a Caffe model's .caffemodel.
+
+    Raises ModelError, one line, when the file is missing, empty, damaged or of no known kind.
+    """
+    path = Path(path)
+    head = _head(path)
+    for reader in MODELS.values():
+        if reader.recognises(path, head):
+            if reader.takes_weights:
+                return reader.read(path, Path(weights) if weights else None)
+            if weights:
+                raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
+            return reader.read(path)
+    raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
+
+
+def weight_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of the dense and sparse initializers."""
+    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+
+
+def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
+    """The inputs a user has to feed, in the model's order.
+
+    Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
+    float32, which users have; other types beyond numpy are those of ml_dtypes. Raises ModelError for an input that is
+    no tensor of a shape and type to feed.
+    """
+    weights = weight_names(proto.graph)
+    return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
+
+
+def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
+    import numpy as np
+    import onnx
+
+    if info.type.WhichOneof("value") != "tensor_type":
+        kind = (info.type.WhichOneof("value") or "value without a type").removesuffix("_type").replace("_", " ")
+        raise ModelError(f"input {info.name!r} of the model is a {kind}; sgsdump feeds tensors only")
+    tensor = info.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")
+    shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
+    if tensor.elem_type == onnx.TensorProto.BFLOAT16:
+        return InputSpec(info.name, shape, np.dtype(np.float32))
+    try:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    except (KeyError, ValueError, TypeError):
+        raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
+    return InputSpec(info.name, shape, dtype)
+
+
+def _head(path: Path) -> bytes:
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder; name the model file in it")
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        raise ModelError(f"no such model file: {path}") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    if not head:
+        raise ModelError(f"{path} is empty; was its export or download cut off?")
+    return head

@@ -1,0 +1,111 @@
+"""Fold what does not depend on the model's inputs: Constant nodes, Shape of a known shape, and what follows from them.
+
+Exporters leave long chains of Shape, Gather, Unsqueeze and Concat around every Reshape. They carry no layer of the
+network, no integer arithmetic of the hardware, and only blur a list of layers; the SDK folds them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import Graph, attribute, bodies
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+LIMIT_BYTES = 16 << 20
+MAX_ROUNDS = 8
+
+
+def fold_constants(proto: ModelProto) -> ModelProto:
+    """A copy of the model whose foldable nodes are initializers. Graph outputs are never folded away."""
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(proto)
+    for _ in range(MAX_ROUNDS):
+        if not _fold_round(result):
+            break
+    return result
+
+
+def _fold_round(proto: ModelProto) -> bool:
+    from onnx import numpy_helper
+
+    graph = Graph(proto)
+    shapes = _static_shapes(proto) if any(n.op_type == "Shape" for n in proto.graph.node) else {}
+    known = set(graph.constants)
+    folded: list[NodeProto] = []
+    values: dict[str, np.ndarray] = {}
+    for node in graph.nodes:
+        outputs = _evaluate(proto, graph, node, known, values, shapes)
+        if outputs is None or set(node.output) & set(graph.outputs):
+            continue
+        values.update(outputs)
+        known.update(outputs)
+        folded.append(node)
+    for node in folded:
+        proto.graph.node.remove(node)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in values.items())
+    return bool(folded)
+
+
+def _evaluate(
+    proto: ModelProto,
+    graph: Graph,
+    node: NodeProto,
+    known: set[str],
+    values: dict[str, np.ndarray],
+    shapes: dict[str, tuple[int, ...]],
+) -> dict[str, np.ndarray] | None:
+    if node.op_type == "Shape" and node.input[0] in shapes:
+        shape = shapes[node.input[0]]
+        stop = attribute(node, "end", len(shape))
+        return {node.output[0]: np.array(shape[attribute(node, "start", 0) : stop], np.int64)}
+    if node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "QuantizeLinear"):
+        return None
+    if node.domain not in ("", "ai.onnx") or any(bodies(node)):
+        return None
+    if not all(name in known for name in node.input if name):
+        return None
+    feeds = {n: values[n] if n in values else graph.value(n) for n in dict.fromkeys(node.input) if n}
+    if sum(v.nbytes for v in feeds.values()) > LIMIT_BYTES:
+        return None
+    return _run(proto, node, feeds)
+
+
+def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """One node through onnx's reference evaluator; None when it cannot (the node then simply stays)."""
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feeds.items()
+    ]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.output if n]
+    model = helper.make_model(
+        helper.make_graph([node], "fold", inputs, outputs), opset_imports=list(proto.opset_import)
+    )
+    try:
+        results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception:
+        # Whatever the evaluator lacks, the node still runs in the real executor: leaving it is always right.
+        return None
+    arrays = dict(zip([n for n in node.output if n], results))
+    ok = all(isinstance(a, np.ndarray | np.generic) and np.asarray(a).nbytes <= LIMIT_BYTES for a in arrays.values())
+    return arrays if ok else None
+
+
+def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Shapes without unknown dimensions, by onnx's own inference (with data propagation through shape arithmetic)."""
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    shapes = {}
+    for info in [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]:
+        dims = info.type.tensor_type.shape.dim
+        if info.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") and d.dim_value > 0 for d in dims):
+            shapes[info.name] = tuple(d.dim_value for d in dims)
+    return shapes

@@ -1,0 +1,118 @@
+"""Cutting a sorted graph into short segments, each a model of its own.
+
+One run with every output marked holds all tensors at once; one run per tensor repeats the whole model. A segment of a
+few nodes holds its own tensors only, and every node still runs exactly once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.models.graph import needs
+from sgsdump.models.shape_inference import infer_types
+
+if TYPE_CHECKING:
+    import onnx
+
+MAX_NODES = 12
+MAX_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Consecutive nodes, the live tensors it ``reads``, the initializers it needs, and the outputs it ``makes``."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    reads: tuple[str, ...]
+    weights: tuple[str, ...]
+    makes: tuple[str, ...]
+
+
+def cut(
+    nodes: Sequence[onnx.NodeProto],
+    weights: Iterable[str],
+    sizes: Mapping[str, int],
+    max_nodes: int = MAX_NODES,
+    max_bytes: int = MAX_BYTES,
+) -> list[Segment]:
+    """Sorted nodes as segments of at most ``max_nodes``, and of ``max_bytes`` of outputs and weights but at least one.
+
+    ``sizes`` are bytes by tensor name; a tensor of unknown size counts nothing.
+    """
+    weights = set(weights)
+    segments: list[Segment] = []
+    current: list[onnx.NodeProto] = []
+    held = 0
+    for node in nodes:
+        size = sum(sizes.get(name, 0) for name in {*node.output, *(needs(node) & weights)})
+        if current and (len(current) >= max_nodes or held + size > max_bytes):
+            segments.append(segment(current, weights))
+            current, held = [], 0
+        current.append(node)
+        held += size
+    if current:
+        segments.append(segment(current, weights))
+    return segments
+
+
+def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
+    """The segment that consists of these nodes."""
+    makes = [name for node in nodes for name in node.output if name]
+    outside = set().union(*(needs(node) for node in nodes)) - set(makes)
+    return Segment(tuple(nodes), tuple(sorted(outside - weights)), tuple(sorted(outside & weights)), tuple(makes))
+
+
+def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segment:
+    """The segment making these absent optional values (name -> optional type) itself: they cannot be handed over."""
+    if not absent:
+        return part
+    from onnx import helper
+
+    makers = [helper.make_node("Optional", [], [n], type=kind.optional_type.elem_type) for n, kind in absent.items()]
+    reads = tuple(name for name in part.reads if name not in absent)
+    return Segment((*makers, *part.nodes), reads, part.weights, part.makes)
+
+
+def sub_model(
+    proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
+) -> bytes:
+    """The segment as a serialised model of the same operator sets, with every output marked.
+
+    weights   name -> TensorProto or SparseTensorProto, for each of ``part.weights``.
+    reads     name -> TypeProto, for each of ``part.reads``.
+
+    Outputs carry no type: onnxruntime infers it, sequences and optionals too.
+    """
+    import onnx
+
+    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    graph = model.graph
+    graph.name = "segment"
+    graph.node.extend(part.nodes)
+    graph.input.extend(onnx.ValueInfoProto(name=name, type=reads[name]) for name in part.reads)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in part.makes)
+    for name in part.weights:
+        sparse = isinstance(weights[name], onnx.SparseTensorProto)
+        (graph.sparse_initializer if sparse else graph.initializer).append(weights[name])
+    return model.SerializeToString()
+
+
+def tensor_bytes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Bytes of every tensor whose shape can be inferred when the inputs have these shapes; weights included."""
+    return {name: _bytes(kind.tensor_type) for name, kind in infer_types(proto, shapes).items()}
+
+
+def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
+    """Bytes of a tensor of this type; a free dimension counts as 1, an unknown shape or type as nothing."""
+    import onnx
+
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return 0
+    try:
+        size = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
+    except (KeyError, ValueError, TypeError):
+        return 0
+    return size * math.prod(max(d.dim_value, 1) for d in tensor.shape.dim)

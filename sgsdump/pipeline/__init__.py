@@ -1,0 +1,1 @@
+"""Dump a model by any executor; bisection to the first difference; stand-alone test cases."""

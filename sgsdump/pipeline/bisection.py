@@ -1,0 +1,252 @@
+"""Find where two runs of a model part ways, dumping a few tensors instead of all.
+
+An error, once made, mostly stays: what is computed from a wrong tensor is wrong too. So a tensor that agrees clears all
+that it is computed from, and one that disagrees holds the culprit among what it is computed from. As ``git bisect``
+does with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
+tensors one of the two parts is never smaller than about 1/(d+1), so that the tries grow with log N; a fork of many
+branches costs up to one try for each branch.
+
+An error can also be swallowed on its way (a Relu, a maximum, a sum of much larger values). So the tensor found is not
+believed: the tensors it reads are dumped too, and while one of them disagrees the search goes on from there. What is
+found in the end disagrees while all that it is made from agrees. When several nodes are at fault it is one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.executors.base import Executor, Layer
+from sgsdump.models.graph import needs
+from sgsdump.models.passes.topology import sorted_nodes
+from sgsdump.pipeline.attempt import ExecutorConfigs
+from sgsdump.pipeline.not_dumped import NotDumped
+from sgsdump.pipeline.run import FAST, run
+from sgsdump.tensors.dtypes import is_complex
+
+if TYPE_CHECKING:
+    import onnx
+
+    from sgsdump.models.model import Model
+
+THRESHOLD = 1e-3
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A tensor that was dumped by both; ``difference`` is None where one of them could not give it."""
+
+    name: str
+    difference: float | None
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """A tensor that disagrees while the tensors it is made from agree.
+
+    node    name of the node that makes it, or "".
+    inputs  the tensors that were held to agree: what the node reads, weights and inputs of the model left out; in the
+            place of a tensor that cannot be dumped, what that one is made from.
+    """
+
+    name: str
+    node: str
+    op_type: str
+    difference: float
+    inputs: tuple[Tried, ...]
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What a search found, None when the tensors it tried agree; which it tried, in order; how many there are."""
+
+    found: FirstDifference | None
+    tried: tuple[Tried, ...]
+    in_all: int
+
+
+def bisect(
+    proto: onnx.ModelProto,
+    differs: Callable[[str], float | None],
+    threshold: float = THRESHOLD,
+    on_tried: Callable[[Tried], None] | None = None,
+) -> Bisection:
+    """The first tensor of the graph, on some way through it, whose difference is over the threshold.
+
+    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold; None when it cannot be told.
+    on_tried  called after each tensor tried.
+
+    First the ends of the graph are tried, then about log2(N) tensors spread over it; when these agree nothing is found.
+    Raises ModelError for a graph with a cycle.
+    """
+    nodes = [node for node in sorted_nodes(proto.graph) if node.op_type != "Constant"]
+    makers = {name: node for node in nodes for name in node.output if name}
+
+    def ask(name: str) -> float | None:
+        value = differs(name)
+        if on_tried:
+            on_tried(Tried(name, value))
+        return value
+
+    search = _Search({name: [n for n in needs(node) if n in makers] for name, node in makers.items()}, threshold, ask)
+    name = search.run()
+    inputs = search.sources(name) if name is not None else []
+    tried = {name: Tried(name, value) for name, value in search.tried.items()}
+    found = None
+    if name is not None:
+        node = makers[name]
+        found = FirstDifference(
+            name, node.name, node.op_type, float(search.tried[name] or 0), tuple(tried[each] for each in inputs)
+        )
+    return Bisection(found, tuple(tried.values()), len(makers))
+
+
+def bisect_executors(
+    model: Model,
+    executor: str | Executor,
+    reference: str | Executor,
+    feed: Mapping[str, np.ndarray],
+    threshold: float = THRESHOLD,
+    mode: str = FAST,
+    configs: ExecutorConfigs | None = None,
+    on_tried: Callable[[Tried], None] | None = None,
+) -> Bisection:
+    """Where ``executor`` (with its ``configs``) first differs from ``reference`` by more than ``threshold``, measured
+    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipelining.run.run``, whose errors it raises."""
+
+    def differs(name: str) -> float | None:
+        own = _array(run(model, executor, feed, [name], mode, configs or ExecutorConfigs()))
+        other = _array(run(model, reference, feed, [name], mode))
+        return None if own is None or other is None else worst_relative(own, other)
+
+    return bisect(model.proto, differs, threshold, on_tried)
+
+
+def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
+    """max|s-b| / max|b|: the worst error held against the tensor's own largest value, so that it is blind to units.
+
+    Not a mean, in which one wrong element of a large tensor would drown. Inf where the shapes differ, where one has
+    NaN or Inf and the other has not or another, and where b is all 0 and s is not.
+    """
+    if sample.shape != benchmark.shape:
+        return math.inf
+    wide = np.complex128 if is_complex(sample.dtype) or is_complex(benchmark.dtype) else np.float64
+    s, b = sample.astype(wide), benchmark.astype(wide)
+    finite = np.isfinite(b)
+    if not np.array_equal(s[~finite], b[~finite], equal_nan=True) or not np.isfinite(s[finite]).all():
+        return math.inf
+    s, b = s[finite], b[finite]
+    worst, largest = np.abs(s - b).max(initial=0.0), np.abs(b).max(initial=0.0)
+    if worst == 0:
+        return 0.0
+    return float(worst / largest) if largest else math.inf
+
+
+class _Search:
+    """The search itself; ``ask`` gives a tensor's difference, each tensor is asked for once.
+
+    reads  the tensors each tensor is made from; each behind those it is made from.
+    tried  the differences asked for, in that order.
+    """
+
+    def __init__(self, reads: Mapping[str, Sequence[str]], threshold: float, ask: Callable[[str], float | None]):
+        self.tried: dict[str, float | None] = {}
+        self._reads = reads
+        self._threshold = threshold
+        self._ask = ask
+        self._names = list(reads)
+        self._place = {name: place for place, name in enumerate(self._names)}
+        # Sets of tensors as the bits of integers: a tensor with all that it is made from.
+        self._cone: dict[str, int] = {}
+        for place, name in enumerate(self._names):
+            cone = 1 << place
+            for source in reads[name]:
+                cone |= self._cone[source]
+            self._cone[name] = cone
+
+    def run(self) -> str | None:
+        """The tensor that disagrees while its sources agree; None when what was tried agrees."""
+        target = next((name for name in self._first_looks() if self._try(name)), None)
+        found = None
+        cleared = self._cleared(self.tried)
+        while target is not None:
+            found = self._narrow(target, cleared)
+            bad = [name for name in self.sources(found) if self._is_bad(name)]
+            target = min(bad, key=self._place.__getitem__, default=None)
+            if target is not None:
+                # The error was swallowed somewhere below: what agrees there clears nothing any more.
+                cleared = self._cleared(self._members(self._cone[target]))
+        return found
+
+    def sources(self, name: str) -> list[str]:
+        """What a tensor is made from, all of it tried; in the place of what cannot be told stands what that reads."""
+        found: list[str] = []
+        seen: set[str] = set()
+        pending = list(reversed(self._reads[name]))
+        while pending:
+            source = pending.pop()
+            if source in seen:
+                continue
+            seen.add(source)
+            self._try(source)
+            if self.tried[source] is None:
+                pending += reversed(self._reads[source])
+            else:
+                found.append(source)
+        return found
+
+    def _first_looks(self) -> list[str]:
+        """The graph's ends, the one with most behind it first; then tensors spread evenly."""
+        read = {source for sources in self._reads.values() for source in sources}
+        ends = [name for name in self._names if name not in read]
+        ends.sort(key=lambda name: -self._cone[name].bit_count())
+        count = len(self._names)
+        step = max(1, round(count / max(1.0, math.log2(max(count, 1)))))
+        return [*ends, *reversed(self._names[::step])]
+
+    def _narrow(self, target: str, cleared: int) -> str:
+        """The tensor at which the suspects, those the target is made from, end."""
+        suspects = self._cone[target] & ~cleared
+        target = next((name for name in self._members(suspects) if self._is_bad(name)), target)
+        suspects &= self._cone[target]
+        while waiting := [name for name in self._members(suspects) if name not in self.tried]:
+            name = max(waiting, key=lambda each: self._evenness(each, suspects))
+            if self._try(name):
+                target = name
+                suspects &= self._cone[name]
+            elif self.tried[name] is not None:
+                suspects &= ~self._cone[name]
+        return target
+
+    def _evenness(self, name: str, suspects: int) -> int:
+        part = (self._cone[name] & suspects).bit_count()
+        return min(part, suspects.bit_count() - part)
+
+    def _try(self, name: str) -> bool:
+        """Whether the tensor disagrees."""
+        if name not in self.tried:
+            self.tried[name] = self._ask(name)
+        return self._is_bad(name)
+
+    def _is_bad(self, name: str) -> bool:
+        value = self.tried.get(name)
+        return value is not None and not value <= self._threshold
+
+    def _cleared(self, names: Iterable[str]) -> int:
+        """What is made into these tensors, where they agree."""
+        cleared = 0
+        for name in names:
+            if self.tried.get(name) is not None and not self._is_bad(name):
+                cleared |= self._cone[name]
+        return cleared
+
+    def _members(self, tensors: int) -> list[str]:
+        return [name for place, name in enumerate(self._names) if tensors >> place & 1]
+
+
+def _array(outcomes: Iterable[Layer | NotDumped]) -> np.ndarray | None:
+    return next((outcome.array for outcome in outcomes if isinstance(outcome, Layer)), None)

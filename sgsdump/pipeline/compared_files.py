@@ -1,0 +1,98 @@
+"""Hold the files of a run against those of one or two other runs: folders of .npy files, or dump folders.
+
+Files of one name belong together. Where there is none, the file of the same tensor does: a tensor dumped alone has no
+``topoidx_00012__`` before its name, and the casts of a float16 copy move the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.golden import GoldenComparison, Load, Progress, compare_files
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.dump_info import named
+from sgsdump.errors import ConfigError, FormatError
+from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def compare_run(
+    run: Path,
+    compare_dir: Path,
+    golden_dir: Path | None = None,
+    *,
+    tag: float,
+    th1: float,
+    th2: float,
+    progress: Progress | None = None,
+) -> GoldenComparison:
+    """The run's outputs against those of ``compare_dir``, two-way, or three-way with ``golden_dir``.
+
+    Raises ConfigError for a folder that is missing or holds no .npy file, ValuesError when no file is on every side.
+    """
+    sample = npy_files(run)
+    others = [_named_as(sample, npy_files(folder)) for folder in (compare_dir, golden_dir) if folder is not None]
+    return compare_files(
+        sample,
+        *others,
+        tag=tag,
+        th1=th1,
+        th2=th2,
+        titles=(str(run), str(compare_dir), str(golden_dir) if golden_dir is not None else None),
+        progress=progress,
+    )
+
+
+def npy_files(folder: Path) -> dict[str, Load]:
+    """What loads each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
+    if not folder.is_dir():
+        what = "is a file; name the folder it is in" if folder.exists() else "is not there"
+        raise ConfigError(f"the folder to compare with {what}: {folder}")
+    root = _root(folder)
+    found = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
+    if not found:
+        raise ConfigError(f"there is no .npy file to compare with in {folder}")
+    known = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
+    dtypes = {Path(entry.file).name: entry.facts.dtype for entry in known if entry.file and entry.facts}
+    return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in found}
+
+
+def other_inputs(run: Path, other: Path) -> list[str]:
+    """The inputs with which ``other`` was run on other values than ``run``, both dump folders or their outputs.
+
+    Empty where they are equal, and where one folder has no inputs to look at.
+    """
+    own, theirs = (_root(folder) / dump_info.INPUTS for folder in (run, other))
+    common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in theirs.glob("*.npy")})
+    return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(theirs / file, ""))]
+
+
+def _root(folder: Path) -> Path:
+    return folder if (folder / dump_info.OUTPUTS).is_dir() else folder.parent
+
+
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def _named_as(sample: Mapping[str, Load], other: Mapping[str, Load]) -> dict[str, Load]:
+    """``other`` under the sample's file names where the tensors agree."""
+    free = {named(file)[1]: file for file in other if file not in sample}
+    renamed = {free[named(file)[1]]: file for file in sample if file not in other and named(file)[1] in free}
+    return {renamed.get(file, file): load for file, load in other.items()}
+
+
+def _load(path: Path, dtype: str) -> np.ndarray:
+    """The array of a file, of the dtype its dump_info.json says where numpy has no name for it."""
+    import numpy as np
+
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FormatError(f"{path} is no .npy file that can be read: {error}") from None
+    return restored(array, BEYOND_NUMPY[dtype]) if dtype in BEYOND_NUMPY else array

@@ -1,0 +1,19 @@
+"""The lines the SDAA dump tool prints, to the letter; a name with line breaks or control characters is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgsdump.files.terminal_text import shown
+
+
+def input_line(name: str, shape: Sequence[int], dtype: object) -> str:
+    """``input "x", shape [1, 3, 48, 192], dtype float32``"""
+    return f'input "{shown(name)}", shape {list(shape)}, dtype {dtype}'
+
+
+def output_line(index: int | None, name: str, shape: Sequence[int], dtype: object) -> str:
+    """``topology index 12, output relu_1.tmp_0, shape (1, 8, 12, 96), dtype float16``; without an index from
+    ``output`` on."""
+    line = f"output {shown(name)}, shape {tuple(shape)}, dtype {dtype}"
+    return line if index is None else f"topology index {index}, {line}"

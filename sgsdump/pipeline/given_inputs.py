@@ -1,0 +1,180 @@
+"""The five ways of giving a model its inputs: defaults, a range per input, arrays, a dump_info.json, a folder of .npy.
+
+Whatever was asked for and is not there is an error; only an input that nobody speaks of is drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.models.feed_check import check_feed
+from sgsdump.models.input_spec import InputSpec, shape_text
+from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults, Number, Range, draw, full_range
+from sgsdump.registry import hint
+
+RANGE_KEYS = ("seed", "low", "high")
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """One input's array and where it came from: ``use_external`` says that it was given, else the range it was drawn
+    from."""
+
+    array: np.ndarray
+    seed: int | None = None
+    low: Number | None = None
+    high: Number | None = None
+    use_external: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class InputSource:
+    """What is said about inputs, by name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
+    have sizes left open."""
+
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def give(
+    specs: Sequence[InputSpec],
+    source: InputSource,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    defaults: InputDefaults = DEFAULTS,
+) -> dict[str, Given]:
+    """Every input of a model, in its order.
+
+    shapes  the shape of inputs with open sizes, by name; goes before the source's. An open batch is 1.
+
+    Raises InputError for an array or shape that does not fit, or a size left open; ConfigError for a range that cannot
+    be or a name the model has not.
+    """
+    named = {spec.name: spec for spec in specs}
+    check_names((*source.ranges, *source.arrays, *(shapes or {})), named)
+    sizes = {**source.shapes, **{name: tuple(shape) for name, shape in (shapes or {}).items()}}
+    found = {spec.name: _one(spec, source, sizes.get(spec.name), defaults) for spec in specs}
+    check_feed({name: given.array for name, given in found.items()}, specs)
+    return found
+
+
+def check_names(names: Collection[str], known: Mapping[str, Any]) -> None:
+    """Raises ConfigError, with the nearest known ones, for a name that is not an input of the model."""
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"the model has no input {name!r}{hint(name, known)}")
+
+
+def ranges(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]:
+    """``{"x": {"seed": 1, "low": 0, "high": 1}}``, each key optional, as ranges. Raises ConfigError for others."""
+    for name, entry in given.items():
+        if not isinstance(entry, Mapping):
+            raise ConfigError(
+                f"the range of the input {name!r} is {entry!r}; write {{'seed': 42, 'low': 0, 'high': 1}}"
+            )
+        for key, value in entry.items():
+            if key not in RANGE_KEYS:
+                raise ConfigError(f"the range of the input {name!r} has the key {key!r}; known are seed, low and high")
+            if value is not None and not isinstance(value, int | float | np.integer | np.floating):
+                raise ConfigError(f"the range of the input {name!r} has the {key} {value!r}, which is no number")
+    return {name: Range(**entry) for name, entry in given.items()}
+
+
+def from_json(path: str | Path, names: Collection[str]) -> InputSource:
+    """The ranges and shapes that a dump_info.json says its inputs were drawn from.
+
+    Raises FormatError for a file that is none, InputError when it lacks an input or drew it from elsewhere.
+    """
+    path = Path(path)
+    entries = {entry.name: entry for entry in dump_info.read(path).inputs}
+    for name in names:
+        if name not in entries:
+            raise InputError(f"{path} says nothing of the input {name!r}{hint(name, entries)}")
+        if entries[name].use_external:
+            folder = (path if path.is_dir() else path.parent) / dump_info.INPUTS
+            raise InputError(
+                f"{path}: the input {name!r} was given as an array, so no range makes it again; "
+                f"take the arrays themselves from {folder}"
+            )
+    found = {name: entries[name] for name in names}
+    drawn = {name: Range(entry.seed, entry.low, entry.high) for name, entry in found.items()}
+    return InputSource(drawn, {}, {name: e.facts.shape for name, e in found.items() if e.facts is not None})
+
+
+def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
+    """Arrays from ``NAME.npy``, anywhere below a folder; ``/`` in a name as %2F (as dumps write it) or as a folder.
+
+    Raises InputError when one is missing, is there twice, or is not an array.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"no such folder: {folder}; name one that holds an .npy file for each input")
+    files = sorted(folder.rglob("*.npy"))
+    return InputSource({}, {name: array_of(_file_of(name, files, folder)) for name in names})
+
+
+def array_of(path: str | Path) -> np.ndarray:
+    """The array of an .npy file. Raises InputError, one line, when there is none."""
+    try:
+        found = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"no such input file: {path}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError):
+        raise InputError(f"{path} is not an .npy file of numbers, or it is cut off") from None
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{path} holds several arrays; an input is one .npy file")
+    return found
+
+
+def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
+    spelled = {dump_info.inputs_file(name), f"{name}.npy"}
+    found = [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
+    if not found:
+        known = [file.name.removesuffix(".npy") for file in files]
+        raise InputError(
+            f"{folder} has no file {dump_info.inputs_file(name)} for the input {name!r}{hint(name, known)}"
+        )
+    nearest = [file for file in found if file.parent == folder] or found
+    if len(nearest) > 1:
+        raise InputError(f"{nearest[0]} and {nearest[1]} could both be the input {name!r}; name a folder with one")
+    return nearest[0]
+
+
+def _one(spec: InputSpec, source: InputSource, shape: tuple[int, ...] | None, defaults: InputDefaults) -> Given:
+    if spec.name in source.arrays:
+        array = np.asarray(source.arrays[spec.name])
+        if shape is not None and array.shape != shape:
+            raise InputError(f"the array for the input {spec.name!r} is {shape_text(array.shape)}, not {list(shape)}")
+        return Given(array, use_external=True)
+    bounds = full_range(spec, source.ranges.get(spec.name, Range()), defaults)
+    return Given(draw(spec, _shape(spec, shape), bounds), bounds.seed, bounds.low, bounds.high)
+
+
+def _shape(spec: InputSpec, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The input's shape with every size known."""
+    if given is not None:
+        fits = len(given) == len(spec.shape) and all(own in (None, size) for own, size in zip(spec.shape, given))
+        if not fits or any(size < 0 for size in given):
+            raise InputError(
+                f"the shape {shape_text(given)} does not fit the input {spec.name!r}, which takes "
+                f"{shape_text(spec.shape)}"
+            )
+        return given
+    sizes = [1 if size is None and axis == 0 else size for axis, size in enumerate(spec.shape)]
+    fixed = tuple(size for size in sizes if size is not None)
+    if len(fixed) < len(sizes):
+        example = "x".join(str(size or 1) for size in sizes)
+        raise InputError(
+            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}); give one: --shape "
+            f"{spec.name}={example}"
+        )
+    return fixed

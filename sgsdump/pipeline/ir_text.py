@@ -1,0 +1,137 @@
+"""The graph that leads to a tensor, as text a person can read: operators, attributes, shapes and element types.
+
+ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), so ``onnx.parser`` reads it back. A
+weight of more than ``SHOWN_VALUES`` elements is declared by type and shape only; smaller ones (axes, shapes, limits)
+are part of what an operator does and are shown. Behind every node stand the types of what it makes, as a comment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.errors import ConfigError
+from sgsdump.models.passes.extract import Extractor
+
+if TYPE_CHECKING:
+    import onnx
+
+    from sgsdump.executors.base import Executor
+    from sgsdump.models.model import Model
+
+SHOWN_VALUES = 8
+
+
+def ir_text(proto: onnx.ModelProto, output_names: Sequence[str], depth: int | None = None) -> str:
+    """The sub-model that makes these tensors, as ONNX text.
+
+    depth  only the last so many nodes, Constant nodes not counted; None prints all that lead to the tensors.
+
+    Raises ConfigError for an unknown name, ModelError where the graph cannot be cut.
+    """
+    import onnx
+
+    extractor = Extractor(proto)
+    model = extractor.extract(extractor.last_inputs(output_names, depth), output_names)
+    frame = onnx.ModelProto()
+    frame.CopyFrom(model)
+    for field in ("node", "initializer", "sparse_initializer", "value_info", "quantization_annotation"):
+        frame.graph.ClearField(field)
+    for info in frame.graph.output:
+        info.type.CopyFrom(extractor.type_of(info.name) or info.type)
+    before, _, after = onnx.printer.to_text(frame).partition("{\n}")
+    lines = [before.rstrip()]
+    lines += _block("<", _weights(model.graph), ">")
+    lines += ["{", *(_node(node, extractor) for node in model.graph.node), "}"]
+    return "\n".join(lines) + after.rstrip() + "\n"
+
+
+def executor_text(model: Model, executor: Executor, output_names: Sequence[str], depth: int | None = None) -> str:
+    """The same sub-model in the executor's own intermediate language, after the executor loaded it.
+
+    Raises ConfigError for an unknown name or an executor that shows none, ModelError for a graph it does not load.
+    """
+    show = getattr(executor, "ir_text", None)
+    if show is None:
+        raise ConfigError(f"the executor {executor.name} shows no intermediate language; print the ONNX graph instead")
+    extractor = Extractor(model.proto)
+    proto = extractor.extract(extractor.last_inputs(output_names, depth), output_names)
+    with executor:
+        executor.load_model(proto, folder=str(model.folder) if model.folder else None)
+        return str(show())
+
+
+def _block(opening: str, items: Sequence[str], closing: str) -> list[str]:
+    if not items:
+        return []
+    return [f"   {opening}", *(f"   {item}," for item in items[:-1]), f"   {items[-1]}", f"   {closing}"]
+
+
+def _weights(graph: onnx.GraphProto) -> list[str]:
+    import onnx
+
+    sparse = [
+        onnx.helper.make_tensor_value_info(t.values.name, t.values.data_type, t.dims) for t in graph.sparse_initializer
+    ]
+    return [_weight(tensor) for tensor in graph.initializer] + [_declaration(value_info=[info]) for info in sparse]
+
+
+def _weight(tensor: onnx.TensorProto) -> str:
+    import onnx
+
+    if _is_shown(tensor):
+        return _declaration(initializer=[tensor])
+    return _declaration(value_info=[onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)])
+
+
+def _is_shown(tensor: onnx.TensorProto) -> bool:
+    """Whether to print the values; half-precision ones never, which onnx prints as the integers of their bits."""
+    kinds = (tensor.FLOAT, tensor.DOUBLE, tensor.INT32, tensor.INT64)
+    return tensor.data_type in kinds and math.prod(tensor.dims) <= SHOWN_VALUES
+
+
+def _declaration(**fields: Any) -> str:
+    """``float[8,3] name`` or ``int64[2] name = {1,2}``, as onnx prints it in a graph."""
+    import onnx
+
+    text = onnx.printer.to_text(onnx.GraphProto(name="g", **fields))
+    return text[text.index("<") + 1 : text.rindex(">")].replace("=  ", "= ", 1)
+
+
+def _node(node: onnx.NodeProto, extractor: Extractor) -> str:
+    import onnx
+
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    _hide_values([copy])
+    comment = ", ".join(_typed(name, extractor.type_of(name)) for name in node.output if name)
+    return f"{onnx.printer.to_text(copy).rstrip()}  # {comment}"
+
+
+def _typed(name: str, kind: onnx.TypeProto | None) -> str:
+    import onnx
+
+    if kind is None:
+        return "the type is not known"
+    return _declaration(value_info=[onnx.ValueInfoProto(name=name, type=kind)])
+
+
+def _hide_values(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Empty the big tensors in the attributes of nodes and of their bodies, in place."""
+    for node in nodes:
+        for attribute in node.attribute:
+            for tensor in (attribute.t, *attribute.tensors):
+                if attribute.HasField("t") or attribute.tensors:
+                    _empty(tensor)
+            for body in (attribute.g, *attribute.graphs):
+                for tensor in body.initializer:
+                    _empty(tensor)
+                _hide_values(body.node)
+
+
+def _empty(tensor: onnx.TensorProto) -> None:
+    if not _is_shown(tensor):
+        for field, _ in tensor.ListFields():
+            if field.name.endswith("_data"):
+                tensor.ClearField(field.name)

@@ -1,0 +1,132 @@
+"""A part of a model as a test case that stands alone, in the layout of ONNX's own backend tests:
+
+    FOLDER/model.onnx                        the sub-model, its weights in it
+    FOLDER/test_data_set_0/input_0.pb …      a TensorProto for each of its inputs, in their order
+    FOLDER/test_data_set_0/output_0.pb …     what the executor made of them, for each of its outputs
+
+The layout is that of https://github.com/onnx/onnx/tree/main/onnx/backend/test/data and of the ONNX model zoo; onnx's
+backend test runner, onnxruntime's ``onnx_test_runner`` and accelerators' own test tools read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.base import Executor, Layer
+from sgsdump.files.atomic_write import replacing_folder
+from sgsdump.models.external_data import external_bytes, in_one_piece
+from sgsdump.models.feed_check import bfloat16_inputs, fitted
+from sgsdump.models.model import Model, graph_inputs, weight_names
+from sgsdump.models.passes.extract import Extractor
+from sgsdump.pipeline.attempt import ExecutorConfigs, opened
+from sgsdump.pipeline.run import run
+
+if TYPE_CHECKING:
+    import onnx
+
+DATA_SET = "test_data_set_0"
+FILE_LIMIT = 2**31 - 1
+# The first version in which weights need not be listed among the inputs; a test case's inputs are those with a file.
+FIRST_IR_WITH_OWN_WEIGHTS = 4
+
+
+def save_test_case(
+    model: Model,
+    executor: str | Executor,
+    feed: Mapping[str, np.ndarray],
+    output_names: Sequence[str],
+    folder: Path,
+    depth: int | None = None,
+    configs: ExecutorConfigs | None = None,
+) -> list[Layer]:
+    """Write what makes ``output_names`` as a test case, whole or not at all; gives the outputs it expects.
+
+    feed   array by input name of the whole model.
+    depth  only the last so many nodes, Constant nodes not counted; the inputs are then the values that a run of the
+           whole model has there. None keeps all that leads to the outputs.
+
+    Raises ConfigError for an unknown name, InputError for a feed that does not fit, ModelError where the model cannot
+    be cut, run or written as one file, OutputError.
+    """
+    configs = configs or ExecutorConfigs()
+    extractor = Extractor(model.proto)
+    cut = extractor.last_inputs(output_names, depth) or []
+    values = _values(model, executor, feed, cut, configs)
+    proto = extractor.extract(cut, output_names, {name: _type(name, values[name]) for name in cut if name not in feed})
+    # Told before gigabytes are read and run for nothing.
+    if external_bytes(proto) + proto.ByteSize() > FILE_LIMIT:
+        raise _too_large(folder)
+    proto = in_one_piece(proto, str(model.folder) if model.folder else None)
+    _own_weights(proto)
+    inputs = graph_inputs(proto)
+    fed = fitted({spec.name: values[spec.name] for spec in inputs}, inputs, bfloat16_inputs(proto))
+    names = [info.name for info in proto.graph.output]
+    with opened(executor, configs.init) as ready:
+        ready.load_model(proto, configs.load)
+        arrays = dict(zip(names, ready.execute(names, fed, configs.execute)))
+    for info in proto.graph.output:
+        info.type.CopyFrom(_type(info.name, arrays[info.name]))
+    _write(proto, [fed[spec.name] for spec in inputs], list(arrays.values()), folder)
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    return [Layer(n, makers[n].name, makers[n].op_type, a) for n, a in arrays.items() if n in makers]
+
+
+def _values(
+    model: Model, executor: str | Executor, feed: Mapping[str, np.ndarray], cut: Sequence[str], configs: ExecutorConfigs
+) -> dict[str, np.ndarray]:
+    """The feed, and what the tensors at the cut are in a run of the whole model."""
+    values = dict(feed)
+    inner = [name for name in cut if name not in feed]
+    for layer in run(model, executor, feed, inner, configs=configs) if inner else ():
+        if not isinstance(layer, Layer):
+            raise ModelError(f"cannot cut the model at {layer.name!r}: {layer.reason}; choose another depth")
+        values[layer.name] = layer.array
+    return values
+
+
+def _type(name: str, array: np.ndarray) -> onnx.TypeProto:
+    from onnx import helper
+
+    try:
+        return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+    except (KeyError, ValueError, TypeError):
+        raise ModelError(f"tensor {name!r} is {array.dtype}, which this version of onnx cannot write") from None
+
+
+def _own_weights(proto: onnx.ModelProto) -> None:
+    """Take the weights that older models list among their inputs off that list, in place."""
+    weights = weight_names(proto.graph)
+    kept = [info for info in proto.graph.input if info.name not in weights]
+    if len(kept) < len(proto.graph.input):
+        del proto.graph.input[:]
+        proto.graph.input.extend(kept)
+        proto.ir_version = max(proto.ir_version, FIRST_IR_WITH_OWN_WEIGHTS)
+
+
+def _write(proto: onnx.ModelProto, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], folder: Path) -> None:
+    from google.protobuf.message import EncodeError
+    from onnx import numpy_helper
+
+    with replacing_folder(folder) as new:
+        data = new / DATA_SET
+        data.mkdir()
+        try:
+            (new / "model.onnx").write_bytes(proto.SerializeToString())
+            for kind, infos, arrays in (("input", proto.graph.input, inputs), ("output", proto.graph.output, outputs)):
+                for index, (info, array) in enumerate(zip(infos, arrays)):
+                    tensor = numpy_helper.from_array(np.asarray(array, order="C"), info.name)
+                    (data / f"{kind}_{index}.pb").write_bytes(tensor.SerializeToString())
+        except (EncodeError, ValueError) as error:
+            raise _too_large(folder) from error
+
+
+def _too_large(folder: Path) -> ModelError:
+    return ModelError(
+        f"cannot write {folder}: the model or one of its tensors is over the 2 GiB of an ONNX file; "
+        f"keep fewer nodes of it"
+    )

@@ -1,0 +1,346 @@
+"""The dump pipeline: one model, one executor, its inputs, and the folder its tensors are dumped into.
+
+    pipeline = Pipeline("net.onnx", "ort", "ort_dump")
+    pipeline.set_input_data({"x": {"seed": 1, "low": -1, "high": 1}})
+    pipeline.dump_range("relu_1.tmp_0", step=10)
+    for lost in pipeline.failures:
+        ...
+
+The methods are those of the SDAA dump tool's pipeline. The model given is never changed; ``extract_subgraph`` makes the
+pipeline work on the part cut out from then on. The folder is that of one run: new inputs or another part of the model
+begin a new one, for which an earlier dump of the same folder is set aside (``pipeline/dump_folder.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.executors.base import Executor, Layer, Progress
+from sgsdump.executors.table import executors
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.extract import extract
+from sgsdump.pipeline import given_inputs
+from sgsdump.pipeline.attempt import Failed, attempt, opened
+from sgsdump.pipeline.console_lines import input_line, output_line
+from sgsdump.pipeline.dump_folder import DumpFolder
+from sgsdump.pipeline.given_inputs import Given, InputSource
+from sgsdump.pipeline.not_dumped import NotDumped, why_no_array
+from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults
+from sgsdump.pipeline.run import FAST, MODES, ExecutorConfigs, run
+from sgsdump.pipeline.selection import Place, by_name, select
+from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
+from sgsdump.registry import hint
+
+if TYPE_CHECKING:
+    import onnx
+
+Ranges = Mapping[str, Mapping[str, Any]]
+
+
+class Pipeline:
+    """A model, an executor and a dump folder.
+
+    model               a path, a Model, or a ModelProto.
+    executor            a name of ``executors()``, or an Executor.
+    dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
+    init_configs, load_model_configs, execute_configs
+                        options for the executor's calls.
+    mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``pipeline/run.py``).
+    defaults            seed and ranges of random inputs that have none of their own.
+    shapes              the shape of inputs with open sizes, by name.
+    model_dtype         a word for ``model_dtype`` in dump_info.json; the executor does not see it.
+    told                gets each line of the console, without a line end.
+    progress            called with (done, in all) while a dump runs.
+
+    not_dumped          what was not dumped so far, in the present run; ``failures`` those of it that are errors.
+
+    Raises ConfigError for an unknown mode or executor, ModelError for a model that cannot be read.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | Model | onnx.ModelProto,
+        executor: str | Executor = "ort",
+        dump_info: str | Path | None = None,
+        init_configs: Mapping[str, Any] | None = None,
+        load_model_configs: Mapping[str, Any] | None = None,
+        execute_configs: Mapping[str, Any] | None = None,
+        mode: str = FAST,
+        *,
+        defaults: InputDefaults = DEFAULTS,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        model_dtype: str = "",
+        told: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
+    ):
+        if mode not in MODES:
+            raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")
+        self.model = _model(model)
+        self.executor = executor
+        self.folder = Path(dump_info or f"{executor if isinstance(executor, str) else executor.name}_dump")
+        self.configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
+        self.mode = mode
+        self.defaults = defaults
+        self.model_dtype = model_dtype
+        self.not_dumped: list[NotDumped] = []
+        self._executor_name = _class_name(executor)
+        self._shapes = dict(shapes or {})
+        self._told = told or _nobody
+        self._progress = progress
+        self._source = InputSource()
+        self._extracted = False
+        self._marked: tuple[str, ...] | None = None
+        self._inputs: dict[str, Given] | None = None
+        self._dump: DumpFolder | None = None
+        self._look()
+
+    @property
+    def failures(self) -> list[NotDumped]:
+        """The tensors whose running failed: errors, unlike those that cannot be given at all."""
+        return [lost for lost in self.not_dumped if lost.failed]
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The arrays that the model is fed with, by input name. Raises InputError or ConfigError."""
+        return {name: given.array for name, given in self._given().items()}
+
+    def extract_subgraph(
+        self, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
+    ) -> None:
+        """Go on with the part of the model between these tensors; None stands for its own inputs or outputs.
+
+        Topological indices are those of the part. What was said about inputs that it still has is kept. Raises
+        ConfigError for an unknown name, ModelError where the model cannot be cut.
+        """
+        for names in (input_names, output_names):
+            _check_names(names or ())
+        outputs = output_names or [info.name for info in self.model.proto.graph.output]
+        self.model = replace(self.model, proto=extract(self.model.proto, input_names, outputs))
+        self._extracted = True
+        self._marked = None
+        self._look()
+        left = {spec.name for spec in self._specs}
+        source = self._source
+        self._shapes = {name: shape for name, shape in self._shapes.items() if name in left}
+        self._use(InputSource(*({n: v for n, v in p.items() if n in left} for p in vars(source).values())))
+
+    def get_node_output_names(self) -> list[str]:
+        """The names of every tensor that has a topological index, in that order."""
+        return [output.name for output in self._outputs]
+
+    def mark_outputs(self, output_names: Sequence[str] | None = None) -> None:
+        """What ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
+        _check_names(output_names or ())
+        chosen = self._outputs if output_names is None else by_name(self._outputs, output_names)
+        self._marked = tuple(output.name for output in chosen) if output_names is None else tuple(output_names)
+
+    def set_input_data(
+        self,
+        input_data_range: Ranges | None = None,
+        external_input_data: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Inputs from ranges ``{name: {"seed": 42, "low": 0, "high": 1}}`` (each key optional) and arrays, by name.
+
+        An input named in neither is random with the defaults. Raises ConfigError or InputError, one line.
+        """
+        arrays = external_input_data or {}
+        self._use(InputSource(given_inputs.ranges(input_data_range or {}), arrays))
+
+    def set_input_data_from_json(self, json: str | Path) -> None:
+        """The random inputs of an earlier run, drawn anew from what its dump_info.json says.
+
+        Raises FormatError for a damaged file, InputError where it lacks an input or was given an array for it.
+        """
+        self._use(given_inputs.from_json(json, [spec.name for spec in self._specs]))
+
+    def set_input_data_from_file(self, folder: str | Path) -> None:
+        """Every input from ``NAME.npy`` in a folder or below. Raises InputError when one is missing."""
+        self._use(given_inputs.from_folder(folder, [spec.name for spec in self._specs]))
+
+    def dump_once(self, topo_indexes: Sequence[int] | None = None) -> dict[str, np.ndarray]:
+        """Run the model once, for the marked outputs or its own, and dump them as ``NAME.npy``; gives them by name.
+
+        topo_indexes  one index for each output: they are dumped as ``topoidx_INDEX__NAME.npy``.
+
+        Only what the outputs need is run, in one go. When that fails they are run again the fast way, so that the node
+        at fault has a name and the others are dumped.
+        """
+        names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
+        places = self._places(names, topo_indexes)
+        feed = self.inputs
+        cut = extract(self.model.proto, None, names)
+        reads = {info.name for info in cut.graph.input}
+        with opened(self.executor, self.configs.init) as ready:
+            needed = {name: array for name, array in feed.items() if name in reads}
+            values = attempt(ready, cut, list(dict.fromkeys(names)), needed, self.configs, self.model.folder)
+        given = {} if isinstance(values, Failed) else dict(zip(dict.fromkeys(names), values))
+        outcomes: Iterable[Layer | NotDumped]
+        if isinstance(values, Failed):
+            outcomes = self._singly(names, feed, values)
+        else:
+            outcomes = [self._outcome(name, given[name]) for name in names]
+        return self._write(outcomes, places, topo_indexes is not None)
+
+    def dump_full(self, dump_with_index: bool = True) -> None:
+        """Dump every tensor that has a topological index."""
+        self.dump_range(dump_with_index=dump_with_index)
+
+    def dump_list(self, output_names: Sequence[str] | None = None, dump_with_index: bool = True) -> None:
+        """Dump the named tensors; None dumps all. Raises ConfigError for an unknown name."""
+        if output_names is None:
+            self.dump_full(dump_with_index)
+            return
+        _check_names(output_names)
+        self._dump_chosen(by_name(self._outputs, output_names), dump_with_index)
+
+    def dump_range(
+        self,
+        start_tensor: Place | None = None,
+        end_tensor: Place | None = None,
+        step: int = 1,
+        dump_with_index: bool = True,
+        *,
+        name_pattern: str | None = None,
+        op_types: Collection[str] = (),
+    ) -> None:
+        """Dump from one tensor to another, names or topological indices, every ``step``-th, both ends always.
+
+        See ``pipeline/selection.py`` for the filters. Raises ConfigError for an unknown name or index, a start after
+        the end, a step below 1.
+        """
+        chosen = select(self._outputs, start_tensor, end_tensor, step, name_pattern, op_types)
+        self._dump_chosen(chosen, dump_with_index)
+
+    def _dump_chosen(self, chosen: Sequence[NodeOutput], with_index: bool) -> None:
+        names = [output.name for output in chosen]
+        everything = None if len(chosen) == len(self._outputs) else names
+        layers = run(self.model, self.executor, self.inputs, everything, self.mode, self.configs, self._progress)
+        self._write(layers, {output.name: output for output in chosen}, with_index, keep=False)
+
+    def _write(
+        self,
+        layers: Iterable[Layer | NotDumped],
+        places: Mapping[str, NodeOutput],
+        with_index: bool,
+        keep: bool = True,
+    ) -> dict[str, np.ndarray]:
+        """Dump what comes and tell of it; the arrays by name, when they are to be kept."""
+        kept: dict[str, np.ndarray] = {}
+        rest = iter(layers)
+        # What is wrong from the start is so before an earlier dump is set aside.
+        first = list(islice(rest, 1))
+        dump = self._folder()
+        try:
+            for layer in chain(first, rest):
+                place = places.get(layer.name)
+                self.not_dumped = [lost for lost in self.not_dumped if lost.name != layer.name]
+                if isinstance(layer, NotDumped):
+                    self.not_dumped.append(layer)
+                    dump.put_lost(layer, place, with_index)
+                    continue
+                dump.put_output(layer, place, with_index)
+                index = place.index if with_index and place is not None else None
+                self._told(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
+                if keep:
+                    kept[layer.name] = layer.array
+        finally:
+            dump.flush()
+        return kept
+
+    def _singly(self, names: Sequence[str], feed: Mapping[str, np.ndarray], why: Failed) -> list[Layer | NotDumped]:
+        """The outputs by themselves, where they could not be had together."""
+        made = {name for node in self.model.proto.graph.node for name in node.output}
+        outcomes = list(run(self.model, self.executor, feed, [n for n in names if n in made], FAST, self.configs))
+        return [*outcomes, *(NotDumped(name, "", "", why.reason, True) for name in names if name not in made)]
+
+    def _outcome(self, name: str, value: Any) -> Layer | NotDumped:
+        maker = next((node for node in self.model.proto.graph.node if name in node.output), None)
+        node, op_type = (maker.name, maker.op_type) if maker is not None else ("", "")
+        reason = why_no_array(value)
+        return (
+            NotDumped(name, node, op_type, reason, False) if reason else Layer(name, node, op_type, np.asarray(value))
+        )
+
+    def _places(self, names: Sequence[str], indexes: Sequence[int] | None) -> dict[str, NodeOutput]:
+        known = {output.name: output for output in self._outputs}
+        if indexes is None:
+            return known
+        if len(indexes) != len(names):
+            raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
+        empty = NodeOutput(0, "", "", "", ())
+        return {n: replace(known.get(n, empty), name=n, index=index) for n, index in zip(names, indexes)}
+
+    def _look(self) -> None:
+        """Read the present model's inputs and tensors."""
+        self._specs = graph_inputs(self.model.proto)
+        self._outputs = node_outputs(self.model.proto.graph)
+
+    def _use(self, source: InputSource) -> None:
+        names = {spec.name: spec for spec in self._specs}
+        given_inputs.check_names((*source.ranges, *source.arrays), names)
+        self._source = source
+        self._inputs = None
+        self._dump = None
+        self.not_dumped = []
+
+    def _given(self) -> dict[str, Given]:
+        if self._inputs is None:
+            self._inputs = given_inputs.give(self._specs, self._source, self._shapes, self.defaults)
+        return self._inputs
+
+    def _folder(self) -> DumpFolder:
+        """The folder, with the inputs in it."""
+        if self._dump is not None:
+            return self._dump
+        given = self._given()
+        dump = DumpFolder(self.folder, self._meta(), self._told)
+        for name, each in given.items():
+            dump.put_input(name, each)
+            self._told(input_line(name, each.array.shape, each.array.dtype))
+        self._dump = dump
+        return dump
+
+    def _meta(self) -> dict[str, Any]:
+        graph = self.model.proto.graph
+        return {
+            "model_name": self.model.path.name,
+            "model_dtype": self.model_dtype,
+            **{f"default_{name}": value for name, value in vars(self.defaults).items()},
+            "executor": self._executor_name,
+            "extract_subgraph": self._extracted,
+            "input_names": [spec.name for spec in self._specs],
+            "output_names": [info.name for info in graph.output],
+            "node_output_names": self.get_node_output_names(),
+        }
+
+
+def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
+    if isinstance(given, Model):
+        return given
+    return open_model(given) if isinstance(given, str | Path) else Model(given, Path("model.onnx"))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raises ConfigError for what is no list of names; one text would be read letter by letter."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
+
+
+def _class_name(executor: str | Executor) -> str:
+    """The class name of an executor, which dump_info.json has. Raises ConfigError for an unknown executor."""
+    if isinstance(executor, Executor):
+        return type(executor).__name__
+    if executor not in executors():
+        raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
+    return getattr(executors()[executor], "__name__", executor)
+
+
+def _nobody(line: str) -> None:
+    """Told by a pipeline that has no console."""

@@ -1,0 +1,133 @@
+"""Doing a ``Job`` step by step, for the command that prints: its pipeline, its dump, its comparison, its bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sgsdump.comparison.golden import GoldenComparison
+from sgsdump.comparison.golden import Progress as Bar
+from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
+from sgsdump.executors.base import Progress
+from sgsdump.executors.table import executors, open_executor
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.fix_shapes import fix_shapes
+from sgsdump.pipeline.attempt import ExecutorConfigs
+from sgsdump.pipeline.bisection import Bisection, Tried, bisect_executors
+from sgsdump.pipeline.compared_files import compare_run
+from sgsdump.pipeline.given_inputs import array_of
+from sgsdump.pipeline.ir_text import executor_text, ir_text
+from sgsdump.pipeline.job import Job
+from sgsdump.pipeline.onnx_test_case import save_test_case
+from sgsdump.pipeline.option_values import input_files, ranges, shapes
+from sgsdump.pipeline.pipeline import Pipeline
+from sgsdump.pipeline.random_inputs import InputDefaults
+
+INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
+
+
+def pipeline(job: Job, told: Callable[[str], None], progress: Progress | None = None) -> Pipeline:
+    """The job's pipeline, its inputs set and nothing written yet; ``told`` gets its console lines.
+
+    Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
+    """
+    with open_executor(job.executor, job.init_configs):
+        pass  # before an older dump is moved aside, it should be known that the new one can begin
+    run = Pipeline(
+        _model(job),
+        job.executor,
+        job.folder,
+        job.init_configs,
+        mode=job.mode,
+        defaults=InputDefaults() if job.seed is None else InputDefaults(seed=job.seed),
+        model_dtype=job.model_type or "",
+        told=told,
+        progress=progress,
+    )
+    _set_inputs(job, run)
+    _ = run.inputs
+    return run
+
+
+def dump_chosen(job: Job, run: Pipeline) -> None:
+    """Dump what the job asks for."""
+    if job.kind == "once":
+        run.mark_outputs(job.names)
+        run.dump_once()
+    elif job.kind == "list":
+        run.dump_list(job.names)
+    else:
+        run.dump_range(*job.ends, job.step, name_pattern=job.name_pattern, op_types=job.op_type)
+
+
+def ir(job: Job, run: Pipeline) -> str:
+    """The graph that leads to the job's tensors: in the executor's own language where it has one, else as ONNX text."""
+    if not hasattr(executors()[job.executor], "ir_text"):
+        return ir_text(run.model.proto, job.names, job.depth)
+    with open_executor(job.executor, job.init_configs) as executor:
+        return executor_text(run.model, executor, job.names, job.depth)
+
+
+def save_case(job: Job, run: Pipeline) -> None:
+    """The job's tensors as a test case that stands alone; errors of ``save_test_case``."""
+    assert job.test_case is not None
+    configs = ExecutorConfigs(init=job.init_configs)
+    save_test_case(run.model, job.executor, run.inputs, job.names, job.test_case, job.depth, configs)
+
+
+def bisect(job: Job, run: Pipeline, on_tried: Callable[[Tried], None]) -> Bisection:
+    """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
+    assert job.bisect is not None
+    configs = ExecutorConfigs(init=job.init_configs)
+    return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, on_tried)
+
+
+def compare(job: Job, bar: Bar | None = None) -> GoldenComparison:
+    """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
+    assert job.compare_dir is not None
+    return compare_run(
+        job.folder / OUTPUTS,
+        job.compare_dir,
+        job.golden_dir,
+        tag=INPUT_TAG if job.input_tag is None else job.input_tag,
+        th1=TH1 if job.th1 is None else job.th1,
+        th2=TH2 if job.th2 is None else job.th2,
+        progress=bar,
+    )
+
+
+def holds(job: Job, found: GoldenComparison) -> bool:
+    """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
+    if any(row.reason for row in found.rows):
+        return False
+    if not job.judge:
+        return True
+    if (job.input_tag is not None or job.th1 is not None) and not found.passes:
+        return False
+    return job.th2 is None or not any(
+        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in found.rows
+    )
+
+
+def _model(job: Job) -> Model:
+    model = open_model(job.model, job.weight_file)
+    given = shapes(job.shape)
+    if given:
+        model = replace(model, proto=fix_shapes(model.proto, given))
+    if job.model_type == "float16":
+        from sgsdump.executors.onnx_runtime.float16 import to_float16
+
+        model = replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))
+    return model
+
+
+def _set_inputs(job: Job, run: Pipeline) -> None:
+    if job.inputs_from:
+        run.set_input_data_from_json(job.inputs_from)
+        return
+    if job.input_dir:
+        run.set_input_data_from_file(job.input_dir)
+        return
+    names = [spec.name for spec in graph_inputs(run.model.proto)]
+    files = input_files(job.input_file, names) if job.input_file else {}
+    run.set_input_data(ranges(job.range, names), {name: array_of(file) for name, file in files.items()})

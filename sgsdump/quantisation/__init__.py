@@ -1,0 +1,1 @@
+"""Ranges -> quant plan -> fixed model -> simulation; the levels L1 to L5."""

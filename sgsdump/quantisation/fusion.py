@@ -1,0 +1,114 @@
+"""Operators of the fixed model: which ONNX nodes the hardware computes as one, with one requantisation at the end.
+
+A Relu-like activation or an Add behind a convolution joins its quantisation domain, so the tensors between them are
+never stored. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its convolution, as in the
+SDK, and every other tensor stays visible. Source: formats reference §1.4, checked against the SDK's own dumps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgsdump.models.graph import Graph, attribute
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
+
+SDK_NAMES = {
+    "Conv": "CONV_2D",
+    "ConvTranspose": "TRANSPOSE_CONV",
+    "Gemm": "FULLY_CONNECTED",
+    "MatMul": "FULLY_CONNECTED",
+    "MaxPool": "MAX_POOL_2D",
+    "AveragePool": "AVERAGE_POOL_2D",
+    "GlobalAveragePool": "AVERAGE_POOL_2D",
+    "Concat": "CONCATENATION",
+    "Sigmoid": "LOGISTIC",
+    "Flatten": "RESHAPE",
+    "Unsqueeze": "RESHAPE",
+    "BatchNormalization": "BATCH_NORM",
+    "ReduceMean": "MEAN",
+    "LeakyRelu": "LEAKY_RELU",
+    "Clip": "RELU6",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""
+
+    nodes: tuple[NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def head(self) -> NodeProto:
+        return self.nodes[0]
+
+    @property
+    def last(self) -> NodeProto:
+        return self.nodes[-1]
+
+
+def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
+    """The model's operators in execution order; the nodes must be in topological order.
+
+    fuse None: every node is its own operator (the float model). False, True: see above.
+    """
+    order = {id(node): index for index, node in enumerate(graph.nodes)}
+    taken: set[int] = set()
+    found = []
+    for node in graph.nodes:
+        if id(node) in taken:
+            continue
+        chain = [node]
+        while fuse is not None and (following := _follower(graph, chain, order, fuse)) is not None:
+            chain.append(following)
+        taken.update(id(member) for member in chain)
+        found.append(_operator(graph, chain))
+    return sorted(found, key=lambda operator: order[id(operator.last)])
+
+
+def is_convolution(graph: Graph, node: NodeProto) -> bool:
+    """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
+    return node.op_type in CONVOLUTIONS and node.input[0] not in graph.constants and node.input[1] in graph.constants
+
+
+def is_depthwise(graph: Graph, node: NodeProto) -> bool:
+    """A Conv whose groups are its input channels."""
+    if node.op_type != "Conv" or not is_convolution(graph, node):
+        return False
+    return attribute(node, "group", 1) > 1 and graph.constants[node.input[1]].dims[1] == 1
+
+
+def sdk_name(graph: Graph, node: NodeProto) -> str:
+    """The operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
+    if is_depthwise(graph, node):
+        return "DEPTHWISE_CONV_2D"
+    return SDK_NAMES.get(node.op_type, node.op_type.upper())
+
+
+def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
+    last = chain[-1]
+    following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 else None
+    if following is None or len(following.output) != 1:
+        return None
+    if following.op_type in ACTIVATIONS and following.input[0] == last.output[0]:
+        before = (*CONVOLUTIONS, "Add", "BatchNormalization") if fuse else CONVOLUTIONS
+        return following if last.op_type in before and not graph.variables(following)[1:] else None
+    if fuse and following.op_type == "Add" and is_convolution(graph, last):
+        others = [name for name in graph.variables(following) if name != last.output[0]]
+        ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+        return following if ready else None
+    return None
+
+
+def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
+    inner = {name for node in chain[:-1] for name in node.output}
+    inputs = [name for node in chain for name in graph.variables(node) if name not in inner]
+    outputs = [name for name in chain[-1].output if name]
+    return Operator(tuple(chain), tuple(dict.fromkeys(inputs)), tuple(outputs))

@@ -1,0 +1,85 @@
+"""How far a quant plan's outputs lie from the float model's: what ``tune`` makes small.
+
+error = sum over the watched tensors of  Σ(fixed - float)² / Σ float²,  both sums over all pictures.
+
+The watched tensors are the network's outputs, but where a Softmax makes an output, its input (the logits): a softmax
+that is nearly one-hot hides every error until it flips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.metrics.base import Sums, ratio
+from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.models.graph import Graph
+from sgsdump.tensors.real_view import Values
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+# Operators that hand a Softmax's values on as they are.
+_HANDED_ON = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast")
+_SOFTMAX = ("Softmax", "LogSoftmax")
+
+
+def watched_tensors(proto: ModelProto) -> list[str]:
+    """The tensors the error is taken at, in the order of the outputs they stand for, each once."""
+    graph = Graph(proto)
+    return list(dict.fromkeys(_watched(graph, name) for name in graph.outputs))
+
+
+def _watched(graph: Graph, output: str) -> str:
+    name = output
+    while (node := graph.producer.get(name)) is not None:
+        if node.op_type in _SOFTMAX:
+            return node.input[0]
+        if node.op_type not in _HANDED_ON:
+            break
+        name = node.input[0]
+    return output
+
+
+@dataclass(frozen=True)
+class Score:
+    """A plan on some pictures: for each tensor the sums over all of them, and the sum of the user's metric."""
+
+    pictures: int
+    sums: Mapping[str, Sums]
+    metric: float = 0.0
+
+    def error(self, watched: Sequence[str]) -> float:
+        """See the module's formula; infinite when a plan gives NaN or infinity. Raises nothing."""
+        total = sum(ratio(self.sums[name].dd, self.sums[name].bb) if self.sums[name].dd else 0.0 for name in watched)
+        return total if np.isfinite(total) else float("inf")
+
+    def cos(self, name: str) -> float:
+        return cos(self.sums[name])
+
+    def rmse(self, name: str) -> float:
+        return rmse(self.sums[name])
+
+    @property
+    def mean_metric(self) -> float:
+        return self.metric / self.pictures
+
+
+def score(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray], metric: float = 0.0) -> Score:
+    """One picture's outputs against the float model's."""
+    return Score(1, {name: pair_sums(Values(outputs[name]), Values(floats[name])) for name in floats}, metric)
+
+
+def total(scores: Iterable[Score]) -> Score:
+    """All pictures together; at least one."""
+    scores = list(scores)
+    sums = {
+        name: Sums(*(sum(column) for column in zip(*(astuple(s.sums[name]) for s in scores))))
+        for name in scores[0].sums
+    }
+    return Score(sum(s.pictures for s in scores), sums, sum(s.metric for s in scores))

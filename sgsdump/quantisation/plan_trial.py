@@ -1,0 +1,143 @@
+"""Try quant plans without making models: one graph, one session, every plan a feed.
+
+trial = PlanTrial(model, ranges, config)
+outputs = trial.run(frozenset({"conv3"}), feed)      # conv3's domain at INT16, every other at 8 bits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.quantisation.calibration import deployed, pictures_of
+from sgsdump.quantisation.fixed_model import fake_weight, fixed_facts, quantise
+from sgsdump.quantisation.quant_plan import Analysis, Choice, QuantPlan, analyse, decide
+from sgsdump.quantisation.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, limits, parameter, parametrise
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.value_range import Range
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Convolutions that can only be raised to INT16 together, because their inputs share one domain.
+
+    name          the first of ``inputs``: what stands for the domain in a plan and in ``tensor_arrays``.
+    inputs        first input tensors of the convolutions.
+    convolutions  output tensors of the convolution nodes.
+    weights       number of weights: their bytes at 8 bits.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    convolutions: tuple[str, ...]
+    weights: int
+
+
+class PlanTrial:
+    """All plans of one float model.
+
+    domains      what can be raised, in execution order.
+    fixed_weights  weights that stay at 8 bits in every plan (the picture's convolution).
+    every_plan  the graph that ``parameters`` turn into the fixed model of a plan.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ranges: Mapping[str, Range],
+        config: InputConfig,
+        per_channel: bool = False,
+        threads: int = 0,
+    ):
+        self.model, self.ranges, self.config = model, ranges, config
+        self.proto = deployed(model)
+        pictures = pictures_of(model, config, ranges)
+        self.analysis: Analysis = analyse(self.proto, pictures)
+        self._choice = Choice(per_channel=per_channel)
+        widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
+        fixed = quantise(self.proto, widest, pictures)
+        facts = fixed_facts(fixed) or {}
+        self.every_plan = parametrise(fixed, facts, facts["convolutions"])
+        self.outputs = [output.name for output in self.proto.graph.output]
+        self._threads = threads
+        self._weights: dict[tuple[str, str], Any] = {}
+        self._picture_tensors = {name for name, entry in facts["tensors"].items() if entry["picture"]}
+        self.evaluations = 0
+
+    @cached_property
+    def _session(self) -> Any:
+        return WholeGraph(self.every_plan.SerializeToString(), self._threads)
+
+    @cached_property
+    def domains(self) -> tuple[Domain, ...]:
+        """What can be raised, in execution order; the picture's convolution cannot."""
+        return tuple(self._domain(names) for root, names in self._grouped() if root not in self._picture_roots)
+
+    @cached_property
+    def fixed_weights(self) -> int:
+        """Number of weights that stay at 8 bits in every plan."""
+        return sum(self._domain(names).weights for root, names in self._grouped() if root in self._picture_roots)
+
+    @property
+    def _picture_roots(self) -> set[str]:
+        return self.analysis.picture_domains
+
+    def rate(self, raised: Iterable[str]) -> float:
+        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16."""
+        total = self.fixed_weights + sum(d.weights for d in self.domains)
+        wide = sum(d.weights for d in self.domains if d.name in set(raised))
+        return (total + wide) / (2 * total) if total else 0.5
+
+    def plan(self, raised: Iterable[str]) -> QuantPlan:
+        """The quant plan with these domains at INT16 and every other at 8 bits."""
+        return decide(self.analysis, self.ranges, replace(self._choice, tensors=tuple(raised)))
+
+    def run(
+        self, raised: Iterable[str], feed: Mapping[str, np.ndarray], outputs: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """The model's outputs (or other stored tensors) under a plan, for raw bytes of a picture input."""
+        self.evaluations += 1
+        return self._session.run({**feed, **self.parameters(frozenset(raised))}, list(outputs or self.outputs))
+
+    def parameters(self, raised: frozenset[str]) -> dict[str, Any]:
+        """What feeds a plan into the graph."""
+        decided = self.plan(raised)
+        fed: dict[str, Any] = {}
+        for name, quant in decided.tensors.items():
+            if name in self._picture_tensors or quant.dtype is None:
+                continue
+            low, high = limits(quant.dtype, float(quant.scale), quant.zero_point)
+            fed[parameter(name, LOW)] = np.asarray(low)
+            fed[parameter(name, HIGH)] = np.asarray(high)
+            fed[parameter(name, SCALE)] = np.asarray(quant.scale, np.float32)
+            fed[parameter(name, ZERO_POINT)] = np.asarray(quant.zero_point, np.int16)
+        for name, quant in decided.weights.items():
+            fed[parameter(name, WEIGHT)] = self._weight(name, quant)
+        return fed
+
+    def _weight(self, convolution: str, quant: Quant) -> Any:
+        key = (convolution, str(quant.dtype))
+        if key not in self._weights:
+            node = self.analysis.graph.producer[convolution]
+            self._weights[key] = self._session.hold(fake_weight(self.analysis.graph.value(node.input[1]), quant))
+        return self._weights[key]
+
+    def _grouped(self) -> list[tuple[str, list[str]]]:
+        groups: dict[str, list[str]] = {}
+        for name in self.analysis.first_inputs:
+            groups.setdefault(self.analysis.domain[name], []).append(name)
+        return list(groups.items())
+
+    def _domain(self, names: list[str]) -> Domain:
+        graph: Graph = self.analysis.graph
+        nodes = [node for name in names for node in self.analysis.first_inputs[name]]
+        weights = sum(int(np.prod(graph.constants[node.input[1]].dims)) for node in nodes)
+        return Domain(names[0], tuple(names), tuple(node.output[0] for node in nodes), weights)

@@ -1,0 +1,155 @@
+"""Quant parameters of a file on top of what calibration finds: ranges, bits and weights that the user has decided.
+
+A range (one value, or one per channel: of a tensor its channels, of weights their output channels) takes the place of
+the calibrated one. Bit 16 of a convolution's first input or of its weights raises the convolution and what shares its
+domain; where the file and input_config.ini differ, or two tensors of a domain, the wider one holds. ``data`` takes
+the place of a convolution's weights, in the model's own layout, BatchNormalization folded in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.files.text_file import printable
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.quantisation.calibration import deployed
+from sgsdump.quantisation.quant_plan import Analysis, analyse, output_axis
+from sgsdump.registry import hint
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.tensors.value_range import Range
+
+BITS = (8, 16)
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """``model`` and ``config`` to calibrate with, ``ranges`` that go over the calibrated ones, ``unknown`` names of
+    the file that the model does not have, ``changed`` weights."""
+
+    model: Model
+    config: InputConfig
+    ranges: dict[str, Range]
+    unknown: tuple[str, ...]
+    changed: frozenset[str]
+
+
+def import_params(
+    model: Model, params: Sequence[QuantParam], config: InputConfig, fuse: bool = True, where: str = "quant file"
+) -> Imported:
+    """Hold a file's entries against a simplified float model; ``where`` begins the messages.
+
+    Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture
+    or 8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of
+    another shape or of what is no convolution's weights, and for two entries of a name that differ.
+    """
+    model = _with_data(model, params, fuse, where)
+    graph = Graph(deployed(model, fuse))
+    pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
+    analysis = analyse(graph.proto, pictures, fuse)
+    own = Graph(model.proto)
+    known = {*own.inputs, *own.producer, *own.constants, *graph.constants}
+    unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in known))
+    if params and len(unknown) == len({param.name for param in params}):
+        raise ConfigError(
+            f"{where} names no tensor of the model; its first name is {printable(unknown[0])}"
+            f"{hint(unknown[0], list(known))}; was it made for another model?"
+        )
+    if not params:
+        raise ConfigError(f"{where} holds no quant parameters")
+    channels = _channels(own, analysis)
+    ranges: dict[str, Range] = {}
+    raised: dict[str, None] = dict.fromkeys(config.tensor_arrays)
+    for param in params:
+        if param.name in unknown:
+            continue
+        what = f"{where}: {printable(param.name)}"
+        if param.range is not None:
+            _check_channels(param, channels, what)
+            if param.name in ranges and not ranges[param.name].same(param.range):
+                raise ConfigError(f"{what} stands in the file twice, with different ranges")
+            ranges[param.name] = param.range
+        raised.update(dict.fromkeys(_raised(analysis, param, what)))
+    changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
+    return Imported(model, replace(config, tensor_arrays=tuple(raised)), ranges, unknown, changed)
+
+
+def _raised(analysis: Analysis, param: QuantParam, what: str) -> list[str]:
+    """The convolutions' first inputs that an entry raises."""
+    if param.bit is not None and param.bit not in BITS:
+        raise ConfigError(f"{what} has bit {param.bit}; a tensor has 8 or 16")
+    inputs = [
+        name
+        for name, nodes in analysis.first_inputs.items()
+        if name == param.name or any(node.input[1] == param.name for node in nodes)
+    ]
+    domain = analysis.domain
+    if param.bit == 8:
+        stored = param.name in analysis.stored
+        if stored and domain[param.name] not in {domain[name] for name in analysis.first_inputs}:
+            raise ConfigError(f"{what} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16")
+        return []
+    if param.bit == 16 and (
+        param.name in analysis.pictures or any(domain[name] in analysis.picture_domains for name in inputs)
+    ):
+        raise ConfigError(f"{what} has bit 16, but the picture input and its convolution's weights are always 8 bits")
+    return inputs if param.bit == 16 else []
+
+
+def _channels(graph: Graph, analysis: Analysis) -> dict[str, int]:
+    """Channels of tensors whose shape is known: axis 1, output channels of convolutions' weights."""
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
+    except Exception:  # a model over 2 GB, or an operator it does not know: fewer tensors can be checked
+        inferred = graph.proto.graph
+    found: dict[str, int] = {}
+    for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) >= 2 and dims[1].HasField("dim_value"):
+            found[info.name] = dims[1].dim_value
+    for name, tensor in {**graph.constants, **analysis.graph.constants}.items():
+        found[name] = int(np.prod(tensor.dims))
+    for nodes in analysis.first_inputs.values():
+        for node in nodes:
+            found[node.input[1]] = analysis.graph.constants[node.input[1]].dims[output_axis(analysis.graph, node)]
+    return found
+
+
+def _check_channels(param: QuantParam, channels: Mapping[str, int], what: str) -> None:
+    assert param.range is not None
+    count = param.range.min.size
+    if count > 1 and channels.get(param.name, count) != count:
+        raise ConfigError(f"{what} has {count} values of min and max, the tensor has {channels[param.name]} channels")
+
+
+def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: str) -> Model:
+    """The model with new weights, BatchNormalization folded in when there are any."""
+    given = {param.name: param.data for param in params if param.data is not None}
+    if not given:
+        return model
+    from onnx import ModelProto, numpy_helper
+
+    proto = ModelProto()
+    proto.CopyFrom(deployed(model, fuse))
+    graph = Graph(proto)
+    weights = {node.input[1] for nodes in analyse(proto, (), fuse).first_inputs.values() for node in nodes}
+    for name, data in given.items():
+        if name not in graph.constants:
+            continue
+        tensor = graph.constants[name]
+        what = f"{where}: {printable(name)}"
+        if name not in weights:
+            raise ConfigError(f"{what} has data, but it is no convolution's weights")
+        if data.shape != tuple(tensor.dims):
+            raise ConfigError(f"{what} has data of shape {list(data.shape)}, the model's is {list(tensor.dims)}")
+        if not np.isfinite(data).all():
+            raise ConfigError(f"{what} has data with NaN or infinity")
+        tensor.CopyFrom(numpy_helper.from_array(data.astype(graph.value(name).dtype), name))
+    return replace(model, proto=proto)

@@ -1,0 +1,287 @@
+"""The quant plan: for every tensor of the fixed model its type, scale and zero point; for every convolution its bits.
+
+The rules are those of the SDK's fixed simulator (formats reference §1.4, checked against its dumps):
+
+* a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
+* operators that only move values (max pooling, reshape, transpose, concat …) share one domain with their operands:
+  one type, one range (the union; the inputs of a Concat take its output's);
+* the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
+* weights have as many bits as the convolution's input, one scale per tensor or per output channel;
+* UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
+  INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
+* sigmoid puts out INT16 with scale 1/32767, softmax with 1/32768, a softmax input's range includes -10;
+* average pooling that stays INT16 keeps its input's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.quantisation.fusion import Operator, is_convolution, is_depthwise, operators
+from sgsdump.registry import hint
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.value_range import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+MOVERS = (
+    *("MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"),
+    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+)
+AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
+UINT8 = np.dtype(np.uint8)
+INT8 = np.dtype(np.int8)
+INT16 = np.dtype(np.int16)
+SOFTMAX_INPUT_MIN = -10.0
+# Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
+TINIEST_SCALE = float(np.finfo(np.float32).tiny)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which convolutions get INT16 inputs and weights: the words of ``[CONV_CONFIG]``.
+
+    input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
+    further convolutions to raise. per_channel gives weights whose range is not per channel already one scale per
+    output channel (levels above L1).
+    """
+
+    input_format: str = "ALL_UINT8"
+    tensors: tuple[str, ...] = ()
+    per_channel: bool = False
+
+
+@dataclass(frozen=True)
+class QuantPlan:
+    """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
+
+    Tensors without a calibrated range (integers, and what the ranges leave out) are in neither and stay as they are.
+    ``weights`` goes by the name of the convolution node's output.
+    """
+
+    operators: tuple[Operator, ...]
+    tensors: dict[str, Quant]
+    weights: dict[str, Quant]
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What of a plan depends on the graph alone: made once, decided on many times.
+
+    domain        tensor name -> its domain's representative.
+    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
+    pictures      graph inputs that are pictures (always UINT8).
+    """
+
+    graph: Graph
+    operators: tuple[Operator, ...]
+    domain: Mapping[str, str]
+    first_inputs: Mapping[str, tuple[NodeProto, ...]]
+    pictures: frozenset[str]
+
+    @property
+    def stored(self) -> list[str]:
+        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
+        return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
+
+    @property
+    def picture_domains(self) -> set[str]:
+        return {self.domain[name] for name in self.pictures}
+
+
+def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order."""
+    graph = Graph(proto)
+    ops = tuple(operators(graph, fuse))
+    first_inputs: dict[str, tuple[NodeProto, ...]] = {}
+    for node in graph.nodes:
+        if is_convolution(graph, node):
+            first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
+    return Analysis(graph, ops, _domains(ops), first_inputs, frozenset(pictures))
+
+
+def plan(
+    proto: ModelProto,
+    ranges: Mapping[str, Range],
+    choice: Choice = Choice(),
+    pictures: Iterable[str] = (),
+    fuse: bool = True,
+) -> QuantPlan:
+    """``decide`` on a model that is analysed for this one plan."""
+    return decide(analyse(proto, pictures, fuse), ranges, choice)
+
+
+def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Choice()) -> QuantPlan:
+    """Types, scales and zero points of a float model.
+
+    ranges  calibrated range of every float tensor and, where they shall not be plain max|w|, of the weights: one
+            value or one per output channel.
+    Raises ConfigError when ``choice`` names a tensor that is no convolution's first input.
+    """
+    graph, domain = analysis.graph, analysis.domain
+    wide = _int16_domains(analysis, choice)
+    bounds = _domain_bounds(analysis, ranges, wide)
+    tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
+    _apply_fixed_scales(analysis, bounds, tensors)
+    weights = {
+        node.output[0]: weight_quant(
+            graph, node, INT16 if tensors[name].dtype == INT16 else INT8, ranges.get(node.input[1]), choice.per_channel
+        )
+        for name, nodes in analysis.first_inputs.items()
+        if name in tensors
+        for node in nodes
+    }
+    return QuantPlan(analysis.operators, tensors, weights)
+
+
+def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, found: Range | None, per_channel: bool) -> Quant:
+    """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
+
+    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it.
+    """
+    limit = np.iinfo(dtype).max
+    found = found.at(dtype) if found is not None else None
+    axis = output_axis(graph, node)
+    channels = graph.constants[node.input[1]].dims[axis]
+    if found is not None and found.min.size == channels and (per_channel or channels > 1):
+        top = np.maximum(np.abs(found.min), np.abs(found.max))
+    elif found is not None and not per_channel:
+        top = np.array([max(abs(found.low), abs(found.high))])
+    else:
+        weight = np.abs(graph.value(node.input[1]).astype(np.float64))
+        other = tuple(i for i in range(weight.ndim) if i != axis)
+        top = weight.max(axis=other) if per_channel else weight.max().reshape(1)
+    scale = top / limit
+    scale = np.where(scale >= TINIEST_SCALE, scale, 1.0)
+    if scale.size == 1 and not per_channel:
+        return Quant(dtype, float(scale[0]), 0, exact=True)
+    return Quant(dtype, scale.astype(np.float32), 0, axis, exact=True)
+
+
+def output_axis(graph: Graph, node: NodeProto) -> int:
+    """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
+    if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
+        return 0
+    return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
+
+
+class _Domains(dict):
+    """Union-find over tensor names; ``self[name]`` is the domain's representative."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+    def join(self, names: list[str]) -> None:
+        roots = {self[name] for name in names}
+        root = self[names[0]]
+        for name in [*self, *names]:
+            if self[name] in roots:
+                self[name] = root
+
+
+def _domains(ops: Iterable[Operator]) -> _Domains:
+    domain = _Domains()
+    for op in ops:
+        if op.head.op_type == "Concat":
+            domain.join([*op.outputs, *op.inputs])
+        elif op.head.op_type in MOVERS and op.inputs[:1] == tuple(op.head.input[:1]):
+            # Second outputs are indices or masks, but a Split's are further pieces.
+            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
+    return domain
+
+
+def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
+    """Domains of type INT16: those no convolution reads, and the raised ones."""
+    domain, first_inputs = analysis.domain, analysis.first_inputs
+    for name in choice.tensors:
+        if name not in first_inputs:
+            raise ConfigError(
+                f"tensor_arrays names {name!r}, which is no convolution's first input{hint(name, first_inputs)}"
+            )
+        if domain[name] in analysis.picture_domains:
+            raise ConfigError(f"tensor_arrays names {name!r}: the picture input cannot be raised to INT16")
+    raised = {domain[name] for name in choice.tensors}
+    for name, readers in first_inputs.items():
+        depthwise = [is_depthwise(analysis.graph, node) for node in readers]
+        if (
+            choice.input_format == "ALL_INT16"
+            or (choice.input_format == "CONV2D_INT16" and not all(depthwise))
+            or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
+        ):
+            raised.add(domain[name])
+    raised -= analysis.picture_domains
+    narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
+    every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
+    return every - narrow
+
+
+def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
+    """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
+    ops, domain = analysis.operators, analysis.domain
+    given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in ranges}
+    bounds: dict[str, tuple[float, float]] = {}
+    for name in analysis.stored:
+        if name in given or name not in ranges:
+            continue
+        found = ranges[name].at(INT16 if domain[name] in wide else UINT8)
+        lo, hi = found.low, found.high
+        low, high = bounds.get(domain[name], (lo, hi))
+        bounds[domain[name]] = (min(lo, low), max(hi, high))
+    for op in ops:
+        if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in bounds:
+            low, high = bounds[domain[op.inputs[0]]]
+            bounds[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
+    return bounds
+
+
+def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
+    return int16_quant(*bounds) if wide else uint8_quant(*bounds)
+
+
+def uint8_quant(lo: float, hi: float) -> Quant:
+    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
+    lo, hi = min(lo, 0.0), max(hi, 0.0)
+    scale = (hi - lo) / 255
+    if scale < TINIEST_SCALE:
+        return Quant(UINT8, 1.0, 0, exact=True)
+    return Quant(UINT8, scale, round(-lo / scale), exact=True)
+
+
+def int16_quant(lo: float, hi: float) -> Quant:
+    """Symmetric: scale = max(|lo|, |hi|) / 32767."""
+    scale = max(abs(lo), abs(hi)) / 32767
+    return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
+
+
+def _apply_fixed_scales(
+    analysis: Analysis, bounds: Mapping[str, tuple[float, float]], tensors: dict[str, Quant]
+) -> None:
+    """Operators whose INT16 scale does not come from the range, in execution order (average pools inherit)."""
+    domain = analysis.domain
+
+    def give(name: str, scale: float) -> None:
+        for member in tensors:
+            if domain[member] == domain[name]:
+                tensors[member] = Quant(INT16, scale, 0, exact=True)
+
+    for op in analysis.operators:
+        name = op.outputs[0] if op.outputs else ""
+        if name not in tensors or tensors[name].dtype != INT16:
+            continue
+        lo, hi = bounds[domain[name]]
+        unit = max(abs(lo), abs(hi)) <= 1.0
+        if op.last.op_type == "Sigmoid" and unit:
+            give(name, 1 / 32767)
+        elif op.last.op_type == "Softmax" and unit:
+            give(name, 1 / 32768)
+        elif op.last.op_type in AVERAGE_POOLS and op.inputs and op.inputs[0] in tensors:
+            source = tensors[op.inputs[0]]
+            if source.dtype == INT16:
+                give(name, float(source.scale))

@@ -1,0 +1,205 @@
+"""Simulate: run one input through a float or fixed model and give its tensors as the SDK's simulators dump them.
+
+Per operator, in execution order, first all inputs (constants included), then all outputs; 4-D tensors as NHWC. A
+tensor stands once as an output and again as the input of each consumer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sgsdump.dumps.dump import Record
+from sgsdump.executors.base import Layer
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.quantisation.fixed_model import fixed_facts
+from sgsdump.quantisation.fusion import operators, sdk_name
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.layout import NHWC, to_nhwc
+from sgsdump.tensors.sdk_padding import pad_channels, pad_picture
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+
+Facts = Mapping[str, Any]
+
+
+@dataclass
+class Simulation:
+    """``records`` streams while the model runs; ``outputs`` and ``skipped`` are filled by the time it ends."""
+
+    records: Iterator[Record]
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def is_fixed(model: Model) -> bool:
+    """Whether a model was made by ``calibrate``."""
+    return fixed_facts(model.proto) is not None
+
+
+def fixed_config(model: Model) -> InputConfig | None:
+    """What the fixed model remembers of the input_config.ini it was made with; None when it has no such inputs."""
+    facts = fixed_facts(model.proto) or {}
+    entries = [
+        ModelInput(**{**entry, "mean": tuple(entry["mean"]), "std": tuple(entry["std"])})
+        for entry in facts.get("inputs", [])
+    ]
+    return InputConfig(tuple(entries)) if entries else None
+
+
+def simulate(
+    model: Model,
+    feed: Mapping[str, np.ndarray],
+    dequantise: bool = True,
+    strip: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Simulation:
+    """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for a fixed model's picture).
+
+    dequantise  fixed model: variables as float32 (dequantFixed); False: the stored integers.
+    strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
+    """
+    facts = fixed_facts(model.proto)
+    view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
+    simulation = Simulation(iter(()))
+    simulation.records = _records(model, view, feed, simulation, progress)
+    return simulation
+
+
+class _FloatView:
+    """What a float model dumps: every node its own operator, every tensor as float32."""
+
+    def __init__(self, model: Model):
+        self.graph = Graph(model.proto)
+        self.operators = [
+            {
+                "in": sdk_name(self.graph, op.head),
+                "out": sdk_name(self.graph, op.head),
+                "inputs": op.inputs,
+                "constants": [n for n in op.head.input if n in self.graph.constants],
+                "outputs": op.outputs,
+            }
+            for op in operators(self.graph, fuse=None)
+        ]
+
+    def source(self, name: str) -> str:
+        return name
+
+    def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
+        return _tensor(name, op_type, to_nhwc(array).astype(np.float32, copy=False))
+
+    def constant(self, name: str, op_type: str) -> Tensor:
+        quant = None if self.graph.value(name).dtype.kind == "f" else Quant(np.dtype(np.int32))
+        return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), quant)
+
+
+class _FixedView:
+    """What a fixed model dumps: fused operators, stored integers or the float32 they mean."""
+
+    def __init__(self, model: Model, facts: Facts, dequantise: bool, strip: bool):
+        self.graph = Graph(model.proto)
+        self.operators = facts["operators"]
+        self.tensors: Mapping[str, Facts] = facts["tensors"]
+        self.weights: Mapping[str, Facts] = facts["weights"]
+        self.dequantise = dequantise
+        self.strip = strip
+
+    def source(self, name: str) -> str:
+        facts = self.tensors.get(name)
+        return name if facts is None else facts["real" if self.dequantise else "stored"]
+
+    def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
+        array = to_nhwc(array)
+        facts = self.tensors.get(name)
+        if facts is None:
+            return _tensor(name, op_type, array.astype(np.float32, copy=False))
+        quant = Quant(np.dtype(facts["dtype"]), facts["scale"], facts["zero_point"], exact=True)
+        if self.dequantise or self.strip:
+            return _tensor(name, op_type, array, quant)
+        padded = pad_picture(array) if facts["picture"] else pad_channels(array)
+        return Tensor(_info(name, op_type, array, quant), lambda: padded)
+
+    def constant(self, name: str, op_type: str) -> Tensor:
+        facts = self.weights.get(name)
+        if facts is None:
+            return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
+        dtype = np.dtype(facts["dtype"])
+        quant = Quant(dtype, np.asarray(facts["scale"], np.float32), 0, facts["axis"], exact=True)
+        return _lazy(self.graph, name, facts["name"], op_type, dtype, quant)
+
+
+def _records(
+    model: Model,
+    view: _FloatView | _FixedView,
+    feed: Mapping[str, np.ndarray],
+    simulation: Simulation,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[Record]:
+    variables = {name for op in view.operators for name in (*op["inputs"], *op["outputs"])}
+    sources = {view.source(name): name for name in variables}
+    readers = Counter(name for op in view.operators for name in dict.fromkeys(op["inputs"]))
+    live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
+    runner = SegmentRunner(model)
+    wanted = {*sources, *view.graph.outputs}
+    layers = runner.run(feed, only=wanted, progress=progress)
+    for index, op in enumerate(view.operators):
+        _advance(layers, sources, live, {*op["inputs"], *op["outputs"]}, view.graph.outputs, simulation)
+        tensors = [(n, view.variable(n, op["in"], live[n])) for n in op["inputs"] if n in live]
+        tensors += [(n, view.constant(n, op["in"])) for n in op["constants"]]
+        constants = set(op["constants"])
+        for slot, (name, tensor) in enumerate(tensors):
+            yield Record("in", slot, index, op["in"], tensor, name in constants)
+        for slot, name in enumerate(op["outputs"]):
+            if name in live:
+                yield Record("out", slot, index, op["out"], view.variable(name, op["out"], live[name]))
+            else:
+                simulation.skipped[name] = runner.skipped[name].reason if name in runner.skipped else "not computed"
+        for name in dict.fromkeys([*op["inputs"], *op["outputs"]]):
+            readers[name] -= name in op["inputs"]
+            if readers[name] <= 0:
+                live.pop(name, None)
+    _advance(layers, sources, live, None, view.graph.outputs, simulation)
+
+
+def _advance(
+    layers: Iterator[Layer],
+    sources: Mapping[str, str],
+    live: dict[str, np.ndarray],
+    needed: set[str] | None,
+    outputs: list[str],
+    simulation: Simulation,
+) -> None:
+    """Run on until every needed tensor is live, or to the end (None). Tensors nobody can give end the run early."""
+    missing = None if needed is None else needed - set(live)
+    while missing is None or missing:
+        layer = next(layers, None)
+        if layer is None:
+            return
+        if layer.name in outputs:
+            simulation.outputs[layer.name] = layer.array
+        name = sources.get(layer.name)
+        if name is not None:
+            live[name] = layer.array
+            if missing is not None:
+                missing.discard(name)
+
+
+def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None) -> TensorInfo:
+    return TensorInfo(name, array.shape, array.dtype, NHWC if array.ndim == 4 else None, quant, op_type)
+
+
+def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = None) -> Tensor:
+    return Tensor(_info(name, op_type, array, quant), lambda: array)
+
+
+def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dtype, quant: Quant | None) -> Tensor:
+    """A constant of the model: 4-D weights as O, H, W, I."""
+    dims = tuple(graph.constants[initializer].dims)
+    shape = tuple(dims[i] for i in (0, 2, 3, 1)) if len(dims) == 4 else dims
+    info = TensorInfo(name, shape, dtype, NHWC if len(dims) == 4 else None, quant, op_type)
+    return Tensor(info, lambda: to_nhwc(graph.value(initializer)).astype(dtype, copy=False))

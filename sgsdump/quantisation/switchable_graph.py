@@ -1,0 +1,100 @@
+"""One fake-quantised graph for every quant plan: scales, zero points and limits are inputs, and so are the weights.
+
+Where a fixed model holds constants this graph reads inputs, so that trying another plan is another feed and no new
+model. Every stored tensor ``X`` is held to [``X#low``, ``X#high``], the limits of its type, and then rounded in int16
+with ``X#scale`` and ``X#zero_point``: what UINT8 can hold, int16 holds too. A convolution's weights come in already
+fake-quantised, as ``CONV#weight`` by the name of the convolution's output.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.models.graph import drop_unused_constants
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+LOW, HIGH, SCALE, ZERO_POINT, WEIGHT = "low", "high", "scale", "zero_point", "weight"
+
+
+def parameter(name: str, what: str) -> str:
+    """The input that sets ``what`` of a tensor or convolution."""
+    return f"{name}#{what}"
+
+
+def parametrise(fixed: ModelProto, facts: dict[str, Any], weights: dict[str, str]) -> ModelProto:
+    """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
+
+    facts    what ``fixed_facts`` reads from it; picture inputs keep their constants, as their type never changes.
+    weights  convolution's output -> the stored weight's name in ``facts``.
+    """
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(fixed)
+    stored = {entry["stored"]: name for name, entry in facts["tensors"].items() if not entry["picture"]}
+    fed = {f"{weight}#real": conv for conv, weight in weights.items()}
+    nodes: list[NodeProto] = []
+    for node in fixed.graph.node:
+        output = node.output[0]
+        if output in fed:
+            continue
+        copy = type(node)()
+        copy.CopyFrom(node)
+        for index, name in enumerate(copy.input):
+            if name in fed and index == 1:
+                copy.input[index] = parameter(_made_by(node, weights), WEIGHT)
+        if node.op_type == "QuantizeLinear" and output in stored:
+            nodes += _held(copy, stored[output])
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and (output in stored or node.input[0] in stored):
+            tensor = stored.get(output) or stored[node.input[0]]
+            copy.input[1:] = [parameter(tensor, SCALE), parameter(tensor, ZERO_POINT)]
+        nodes.append(copy)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    _add_inputs(result, list(stored.values()), list(weights))
+    drop_unused_constants(result)
+    return result
+
+
+def _made_by(node: NodeProto, weights: dict[str, str]) -> str:
+    """The convolution a node is: its output's own name, or without the mark of what is stored afterwards."""
+    output = node.output[0].removesuffix("#float")
+    return output if output in weights else node.output[0]
+
+
+def _held(quantise: NodeProto, name: str) -> list[NodeProto]:
+    """Max and Min before a QuantizeLinear (Clip takes its limits as inputs in newer opsets only)."""
+    from onnx import helper
+
+    source, above, within = quantise.input[0], f"{name}#above", f"{name}#within"
+    quantise.input[0] = within
+    return [
+        helper.make_node("Max", [source, parameter(name, LOW)], [above], name=above),
+        helper.make_node("Min", [above, parameter(name, HIGH)], [within], name=within),
+    ]
+
+
+def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str]) -> None:
+    from onnx import TensorProto, helper
+
+    def add(name: str, kind: int, shape: tuple | None) -> None:
+        proto.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+
+    for name in tensors:
+        for what in (LOW, HIGH, SCALE):
+            add(parameter(name, what), TensorProto.FLOAT, ())
+        add(parameter(name, ZERO_POINT), TensorProto.INT16, ())
+    for name in convolutions:
+        add(parameter(name, WEIGHT), TensorProto.FLOAT, None)
+
+
+def limits(dtype: np.dtype, scale: float, zero_point: int) -> tuple[np.float32, np.float32]:
+    """The real values that a type's smallest and largest integers mean."""
+    info = np.iinfo(dtype)
+    return np.float32((info.min - zero_point) * np.float32(scale)), np.float32(
+        (info.max - zero_point) * np.float32(scale)
+    )

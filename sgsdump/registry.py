@@ -1,0 +1,52 @@
+"""A registry: a table from a short name to the ``module`` or ``module:attribute`` behind it, imported when asked for.
+
+The table is plain data, so listing it imports nothing heavy, and there is no registration by import.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgsdump.errors import ConfigError
+
+
+class Registry(Mapping[str, Any]):
+    """``Family("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
+
+    Raises ConfigError for an unknown name, with the nearest known ones.
+    """
+
+    def __init__(self, kind: str, members: Mapping[str, str]):
+        self.kind = kind
+        self._members = dict(members)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._members:
+            raise ConfigError(f"unknown {self.kind} {name!r}{hint(name, self._members)}")
+        module, _, attribute = self._members[name].partition(":")
+        found = importlib.import_module(module)
+        return getattr(found, attribute) if attribute else found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+LONGEST = 200
+
+
+def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
+    # difflib takes the product of both lengths
+    near = difflib.get_close_matches(name[:LONGEST], [n for n in known if len(n) <= LONGEST], n=3, cutoff=0.6)
+    if near:
+        return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
+    return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""

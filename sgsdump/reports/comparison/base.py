@@ -1,0 +1,60 @@
+"""The contract of a comparison's report, a text made of a ``Comparison``; ``reports/`` holds the family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.alignment import NAME_WAYS
+from sgsdump.files.safe_names import normalised
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.row import Row
+    from sgsdump.comparison.thresholds import Thresholds
+
+Report = Callable[["Comparison", "Thresholds"], str]
+
+
+def layer_name(row: Row) -> str:
+    """A row as the SDK's script calls it, ``3.conv1_xx.xx.output0``: the benchmark's index, normalised name, slot."""
+    return f"{row.op_index}.{normalised(row.name)}.xx.{row.io}put{row.slot}"
+
+
+def remark(row: Row) -> str:
+    """What a line must say beside the numbers: non-finite values, another tensor, how the pair was made."""
+    said = []
+    if not row.finite:
+        said.append(
+            f"NaN: {row.sample_nan} in sample, {row.benchmark_nan} in benchmark; "
+            f"Inf: {row.sample_inf} in sample, {row.benchmark_inf} in benchmark"
+        )
+    if row.twin:
+        said.append(str(row.twin))
+    if row.sample_name != row.name and row.paired != "cut name":
+        by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
+        said.append(f"paired{by} with {row.sample_name!r} of the sample")
+    if row.note:
+        said.append(row.note)
+    if row.extra or row.vendor:
+        said += filter(None, [row.dtype_note, left_out(row), row.vendor_message])
+    return "; ".join(said)
+
+
+def left_out(row: Row) -> str:
+    """How many values the extra metrics left out, "" for none."""
+    names: dict[int, list[str]] = {}
+    for name, count in row.left_out.items():
+        names.setdefault(count, []).append(name)
+    return "; ".join(
+        f"{count} values where only the benchmark is 0 left out of {', '.join(those)}" for count, those in names.items()
+    )
+
+
+def further(row: Row) -> list[tuple[str, str]]:
+    """Name and value of the metrics that were asked for beyond the three, as a table shows them.
+
+    A vendor's values are as it prints them; a name that is among ours too is called the vendor's.
+    """
+    ours = [(name, f"{value:.6g}") for name, value in row.extra.items()]
+    return ours + [(f"vendor {name}" if name in row.extra else name, text) for name, text in row.vendor.items()]

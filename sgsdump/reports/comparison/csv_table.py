@@ -1,0 +1,56 @@
+"""The comparison as CSV: one line per layer of either dump, numbers in full precision, ``nan`` and ``inf`` as such.
+
+``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
+``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics stand behind the
+remark, each with how many values it left out where there are any; a vendor's as it prints them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Record
+from sgsdump.reports.comparison.base import remark
+
+_PLACE = ["op_index", "name", "io", "slot", "op_type"]
+_NUMBERS = ["count", "mse", "cos", "rmse", "rise"]
+_NOT_FINITE = ["sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"]
+_PAIR = ["sample_name", "paired"]
+_TYPES = ["sample_dtype", "benchmark_dtype"]
+_SIGNS = ["sample_minus_inf", "benchmark_minus_inf", "odd_apart"]
+COLUMNS = ["status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS]
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    text = io.StringIO()
+    more = dict.fromkeys(name for row in comparison.rows for name in _further(row))
+    table = csv.DictWriter(text, [*COLUMNS, *more], lineterminator="\n")
+    table.writeheader()
+    for row in comparison.rows:
+        own = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR, *_TYPES, *_SIGNS]}
+        own |= _further(row) | {"verdict": row.verdict(thresholds)}
+        within = "yes" if row.passes(thresholds) else "no"
+        table.writerow(own | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)})
+    for failed in comparison.failed:
+        sample = {"sample_name": failed.pair.sample.name, "paired": failed.pair.how}
+        table.writerow(_facts(failed.pair.benchmark, "failed", failed.reason) | sample)
+    for unpaired in comparison.only_in_benchmark:
+        table.writerow(_facts(unpaired.record, "only in benchmark", unpaired.reason))
+    for unpaired in comparison.only_in_sample:
+        table.writerow(_facts(unpaired.record, "only in sample", unpaired.reason))
+    return text.getvalue()
+
+
+def _facts(record: Record, status: str, reason: str) -> dict[str, object]:
+    facts = {name: getattr(record, name) for name in _PLACE}
+    return facts | {"status": status, "remark": reason, "verdict": "not comparable"}
+
+
+def _further(row: Row) -> dict[str, object]:
+    """What was asked for beyond the three metrics; a vendor's columns may bear names that ours bear too."""
+    left_out = {f"{name} left out": count for name, count in row.left_out.items()}
+    return {**row.extra, **left_out, **{f"vendor {name}": value for name, value in row.vendor.items()}}

@@ -1,0 +1,55 @@
+"""The comparison as JSON: ``rows`` (numbers in full precision), ``failed``, ``only_in_sample``, ``only_in_benchmark``,
+the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``, ``warn`` or
+``fail``; what failed to be compared is not comparable.
+
+JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Record
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    worst = comparison.worst
+    document = {
+        "thresholds": asdict(thresholds),
+        "verdict": {
+            "worst": worst.name if worst else None,
+            "past_thresholds": [row.name for row in comparison.past(thresholds)],
+            "rises_most": [row.name for row in comparison.jumps],
+            "other_tensors": [row.name for row in comparison.suspects],
+        },
+        "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
+        "rows": [
+            asdict(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
+            for row in comparison.rows
+        ],
+        "failed": [
+            _facts(failed.pair.benchmark)
+            | {"sample_name": failed.pair.sample.name, "paired": failed.pair.how, "reason": failed.reason}
+            for failed in comparison.failed
+        ],
+        "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],
+        "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
+    }
+    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("name", "io", "slot", "op_index", "op_type")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

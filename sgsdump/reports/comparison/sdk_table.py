@@ -1,0 +1,34 @@
+"""The table of the SDK's manual, one line per layer, in aligned columns that widen for what does not fit:
+
+::
+
+    3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000046    COS:0.999898    RMSE:0.014310
+"""
+
+from __future__ import annotations
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.reports.comparison.base import further, layer_name, remark
+
+_WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them included
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    """The table; behind RMSE stand further metrics, and, where there is one, what must be said about the layer."""
+    lines = [
+        (
+            layer_name(row),
+            f"OP_TYPE:{row.op_type}",
+            f"MSE:{row.mse:f}",
+            f"COS:{row.cos:f}",
+            f"RMSE:{row.rmse:f}",
+            *(f"{name}:{value}" for name, value in further(row)),
+            remark(row),
+        )
+        for row in comparison.rows
+    ]
+    widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
+    last = len(lines[0]) - 1 if lines else 0
+    widths += [max(len(line[i]) for line in lines) + 2 for i in range(len(_WIDTHS), last)]
+    return "".join("".join(f"{c:{w}}" for c, w in zip(line, [*widths, 0])).rstrip() + "\n" for line in lines)

@@ -1,0 +1,91 @@
+"""The short verdict under the table: which layer to look at, and every layer that was not compared."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+
+from sgsdump.comparison.alignment import NAME_WAYS
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.reports.comparison.base import remark
+
+MOST_JUMPS = 3
+WIDTH = 110
+
+
+def render(comparison: Comparison, thresholds: Thresholds) -> str:
+    return "".join(f"{line}\n" for line in _lines(comparison, thresholds))
+
+
+def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
+    rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
+    yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
+    ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
+    if ways.keys() - set(NAME_WAYS):
+        yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
+    worst = comparison.worst
+    if worst is not None:
+        by = " by RMSE" if worst.extra or worst.vendor else ""
+        yield f"Worst layer{by}: {_numbers(worst)}" if worst.error else "Worst layer: none, all values are equal."
+    past = comparison.past(thresholds)
+    if rows and not past:
+        yield f"Past {thresholds}: none."
+    elif past:
+        yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+    if any(row.extra or row.vendor for row in rows):
+        verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": apart})
+        yield f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}."
+    jumps = comparison.jumps[:MOST_JUMPS]
+    if jumps:
+        yield "RMSE rises most at:"
+    yield from (f"  {_label(row)}, {_rise(row, comparison)}" for row in jumps)
+    yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite])
+    yield from _list("Same name, another tensor (left out of the lines above)", list(comparison.suspects))
+    missing = [(f.pair.benchmark.name, f.reason) for f in comparison.failed]
+    missing += [(u.record.name, u.reason) for u in comparison.only_in_benchmark + comparison.only_in_sample]
+    if missing:
+        yield f"Not compared: {len(missing)}"
+    yield from _by_reason(missing)
+
+
+def _by_reason(missing: list[tuple[str, str]]) -> Iterator[str]:
+    """Every name under its reason; a reason that many share is said once."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in missing:
+        groups.setdefault(reason, []).append(name)
+    for reason, names in groups.items():
+        if len(names) == 1:
+            yield f"  {names[0]}: {reason}"
+            continue
+        yield f"  {reason} ({len(names)}):"
+        yield from textwrap.wrap(
+            ", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+
+def _list(title: str, rows: list[Row]) -> Iterator[str]:
+    if rows:
+        yield f"{title}: {len(rows)}"
+    yield from (f"  {_label(row)}: {remark(row)}" for row in rows)
+
+
+def _label(row: Row) -> str:
+    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def _numbers(row: Row) -> str:
+    if row.figures:
+        return f"{_label(row)}, statistics apart by {row.error:.3g}."
+    return f"{_label(row)}, COS {row.cos:f}, RMSE {row.rmse:f}."
+
+
+def _rise(row: Row, comparison: Comparison) -> str:
+    before = {r.name: r for r in comparison.alike}
+    feeding = max((before[name] for name in row.sources if name in before), key=lambda r: r.error, default=None)
+    if feeding is None:
+        return f"from the input to {row.error:f}"
+    return f"from {feeding.error:f} at {_label(feeding)} to {row.error:f}"

@@ -1,0 +1,1 @@
+"""A dump as a list, or one tensor as text."""

@@ -1,0 +1,1 @@
+"""The three-way comparison with golden, as text, CSV and JSON."""

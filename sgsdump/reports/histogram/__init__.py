@@ -1,0 +1,1 @@
+"""Pictures of each layer's values against its calibrated range."""

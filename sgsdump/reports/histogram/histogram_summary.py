@@ -1,0 +1,81 @@
+"""What the histograms of a network say, as lines of text a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
+
+MOST_NAMES = 8
+MOST_LINES = 20
+
+
+def summary_lines(
+    layers: Sequence[Distribution], undrawn: Sequence[Undrawn], constants: Sequence[str], unused_ranges: int
+) -> Iterator[str]:
+    """Layers in trouble one to a line, worst first; the rest by name. ``unused_ranges`` counts ranges of no layer."""
+    wasteful = sorted((layer for layer in layers if layer.wasteful), key=lambda layer: layer.levels or 0)
+    clipped = sorted(
+        (layer for layer in layers if layer.clipped), key=lambda layer: -layer.outside / layer.stats.finite
+    )
+    broken = [layer for layer in layers if layer.broken]
+    yield from _section(
+        f"Range wider than {WIDE:g}, 99 % of the values in less than a quarter of it "
+        "(INT16 input for the convolution that reads the layer?)",
+        wasteful,
+        lambda layer: f"{layer.levels} of {LEVELS} levels, 99 % in {_span(layer.central)}, range {_limits(layer)}",
+    )
+    yield from _section(
+        "Clipped: more than 1 % of the values outside the range, or one far outside (calibrate on such pictures too?)",
+        clipped,
+        lambda layer: (
+            f"{layer.outside:,} of {layer.stats.finite:,} outside, "
+            f"values {_span((layer.stats.min, layer.stats.max))}, range {_limits(layer)}"
+        ),
+    )
+    yield from _section(
+        "NaN, Inf or empty",
+        broken,
+        lambda layer: f"{layer.stats.nan:,} NaN and {layer.stats.inf:,} Inf of {layer.stats.count:,} values",
+    )
+    if not (wasteful or clipped or broken):
+        yield "No layer is clipped, wasteful of its range, or holds NaN or Inf."
+    slightly = [layer.name for layer in layers if layer.outside and not layer.clipped]
+    yield from _names("A few values outside the range, as other pictures than the calibrated ones have", slightly)
+    yield from _names("Without a range, drawn without red lines", [la.name for la in layers if la.limits is None])
+    for layer in undrawn:
+        yield f"Not drawn: {layer.reason}"
+    yield from _names("Constants, skipped", constants)
+    if unused_ranges:
+        yield f"Ranges of no layer in this dump: {unused_ranges}"
+
+
+def _section(title: str, layers: Sequence[Distribution], tell: Callable[[Distribution], str]) -> Iterator[str]:
+    if not layers:
+        return
+    yield f"{title} ({len(layers)}):"
+    names = [f"{layer.index}. {_readable(layer.name)}" for layer in layers]
+    width = min(max(map(len, names)), 48)
+    for name, layer in zip(names[:MOST_LINES], layers):
+        yield f"  {name:<{width}}  {tell(layer)}"
+    if len(layers) > MOST_LINES:
+        yield f"  and {len(layers) - MOST_LINES} more, see the overview"
+
+
+def _names(title: str, names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        return
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    yield f"{title} ({len(names)}): {', '.join(map(_readable, names[:MOST_NAMES]))}{more}"
+
+
+def _readable(name: str) -> str:
+    return name if name.isprintable() else repr(name)
+
+
+def _limits(layer: Distribution) -> str:
+    return _span(layer.limits) if layer.limits else "unknown"
+
+
+def _span(span: tuple[float, float]) -> str:
+    return f"{span[0]:.4g} to {span[1]:.4g}"

@@ -1,0 +1,1 @@
+"""What advise, repair and tune say: text, CSV, JSON and the trade-off plot."""

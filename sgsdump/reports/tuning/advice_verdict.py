@@ -1,0 +1,95 @@
+"""The end of an advice: what the outputs lose, what to raise and what that gives, or that nothing is to be raised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.tuning.advice import MAYBE, Advice, holds
+from sgsdump.tuning.blame import Measurement, Totals, error_of, output_error
+
+MOST_NAMES = 8
+# input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.
+_WRITABLE = re.compile(r"[^\s,;'\"]([^,;'\"\r\n]*[^\s,;'\"])?")
+
+
+def render(
+    advice: Sequence[Advice],
+    names: Sequence[str],
+    limits: Thresholds,
+    measurement: Measurement | None = None,
+    tried: Totals | None = None,
+) -> str:
+    """names: first inputs to raise. tried: the outputs' sums against float with these raised."""
+    return "".join(f"{line}\n" for line in _lines(advice, names, limits, measurement, tried))
+
+
+def conv_config(names: Sequence[str]) -> str:
+    """The section of input_config.ini that raises these inputs."""
+    return f"[CONV_CONFIG]\ntensor_arrays='{','.join(names)}';"
+
+
+def _lines(
+    advice: Sequence[Advice],
+    names: Sequence[str],
+    limits: Thresholds,
+    measurement: Measurement | None,
+    tried: Totals | None,
+) -> Iterator[str]:
+    bad = False
+    if measurement:
+        bad = not holds(measurement.all_8, limits)
+        pictures = f"{measurement.pictures} picture{'s' if measurement.pictures > 1 else ''}"
+        yield f"Output error against float (RMSE), {pictures}, {measurement.runs} runs; past limits is {limits}:"
+        yield from _errors(measurement, tried)
+        if not holds(measurement.all_16, limits):
+            yield (
+                f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look "
+                f"at the ranges and the calibration pictures."
+            )
+    unknown = list(dict.fromkeys(a.convolution.input for a in advice if not a.signs.limits))
+    if unknown:
+        yield f"Not judged, as the ranges file has no range for them: {_list(unknown)}."
+    maybe = list(dict.fromkeys(a.convolution.input for a in advice if a.verdict == MAYBE))
+    if names:
+        if tried:
+            state = "the outputs are within limits" if holds(tried, limits) else f"still {limits}: raise the maybes too"
+            yield f"With {_list(names)} raised {state}."
+        yield f"Raise {len(names)}: put this into input_config.ini and calibrate again."
+        yield conv_config(names)
+        for name in names:
+            if not _WRITABLE.fullmatch(name):
+                yield f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model."
+        return
+    if not maybe:
+        yield (
+            "Nothing to raise: no convolution needs INT16 inputs."
+            if not unknown
+            else "Nothing to raise among the rest."
+        )
+    elif not measurement:
+        yield f"Nothing is sure. Measure on pictures (-i) to know whether to raise {_list(maybe)}."
+    elif bad:
+        yield f"No convolution stands out: the error adds up from many. What would help most: {_list(maybe)}."
+    else:
+        yield f"Nothing to raise. What would help most, if you want less error still: {_list(maybe)}."
+
+
+def _errors(measurement: Measurement, tried: Totals | None) -> Iterator[str]:
+    """A line for each judged tensor, and the mean where there are several."""
+    plans = [("all 8 bits", measurement.all_8), ("these raised", tried), ("all 16 bits", measurement.all_16)]
+    given = [(title, totals) for title, totals in plans if totals is not None]
+    labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in measurement.all_8}
+    width = max(map(len, [*labels.values(), "mean"]))
+    yield f"  {'':{width}}" + "".join(f"  {title:>12}" for title, _ in given)
+    for name in measurement.all_8:
+        cells = "".join(f"  {error_of(totals[name]):12.4f}" for _, totals in given)
+        yield f"  {labels[name]:<{width}}{cells}"
+    if len(measurement.all_8) > 1:
+        yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in given)
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -1,0 +1,118 @@
+"""Quant parameters: what the SDK's tools hand each other about tensors, a list of {name, min, max, bit[, data]}.
+
+JSON, or a pickle (protocol 2 up) that is read as plain data only, nothing in it is run. ``min`` and ``max`` are lists
+of one number per tensor or C per channel (the SDK's Python API writes plain numbers, both are read), ``bit`` an int,
+``data`` an array of new weights (pickle only). Entries with empty min and max say nothing about the range.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.errors import FormatError
+from sgsdump.files import restricted_pickle
+from sgsdump.files.text_file import printable
+from sgsdump.tensors.value_range import Range
+
+# pickles may carry the weights as arrays
+PICKLE_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class QuantParam:
+    """One entry; ``range`` carries the bit too, ``data`` is the new weight."""
+
+    name: str
+    range: Range | None
+    bit: int | None = None
+    data: np.ndarray | None = None
+
+
+def is_pickle(data: bytes) -> bool:
+    return data.startswith(b"\x80")
+
+
+def parse_pickle(data: bytes, path: Path) -> list[QuantParam]:
+    """Raises FormatError for a damaged pickle, one with more than plain data, and what ``_parse`` refuses."""
+    return _parse(restricted_pickle.loads(data, str(path)), path)
+
+
+def parse_json(text: str, path: Path) -> list[QuantParam]:
+    """Raises FormatError for what is no JSON, and what ``_parse`` refuses."""
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+    except (RecursionError, ValueError) as error:
+        raise FormatError(f"{path}: not valid JSON: {str(error)[:100]}") from error
+    return _parse(entries, path)
+
+
+def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
+    """The list as the SDK writes it: plain Python types, keys in its order."""
+    entries = []
+    for param in params:
+        assert param.range is not None
+        entry: OrderedDict[str, Any] = OrderedDict(
+            name=param.name, min=param.range.min.tolist(), max=param.range.max.tolist()
+        )
+        if param.bit is not None:
+            entry["bit"] = param.bit
+        entries.append(entry)
+    return entries
+
+
+def check_range(name: str, found: Range, where: str) -> None:
+    """Raises FormatError for NaN, infinity, and a min above its max."""
+    if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
+        raise FormatError(f"{where}: the range of {printable(name)} is NaN or infinite; calibrate again")
+    if (found.min > found.max).any():
+        raise FormatError(f"{where}: the range of {printable(name)} has its min above its max")
+
+
+def _parse(entries: Any, path: Path) -> list[QuantParam]:
+    """The checks are those of the SDK's check_quant_param, in its words."""
+    if not isinstance(entries, list):
+        raise FormatError(f"{path}: quant_param must be a `list`, this is a {type(entries).__name__}")
+    params = []
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise FormatError(f"{path}: quant_param[{index}] must be a `dict`, this is a {type(entry).__name__}")
+        name = entry.get("name")
+        if not isinstance(name, str):
+            raise FormatError(f"{path}: name of each quant_param[{index}] must be `str`")
+        where = f"quant_param[{index}]: {name[:80]}"
+        bit, data = entry.get("bit"), entry.get("data")
+        if bit is not None and type(bit) is not int:
+            raise FormatError(f"{path}: bit of {where} must be `int`")
+        if not isinstance(data, (restricted_pickle.PlainArray, type(None))):
+            raise FormatError(f"{path}: data of {where} must be `numpy.ndarray`")
+        low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
+        if low.size != high.size:
+            raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
+        found = Range(low, high, bit) if low.size else None
+        if found is not None:
+            check_range(name, found, f"{path}: {where}")
+        params.append(QuantParam(name, found, bit, None if data is None else data.array))
+    return params
+
+
+def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
+    """A list, an array or one number, as float64."""
+    value = entry.get(key)
+    if isinstance(value, restricted_pickle.PlainArray):
+        return np.atleast_1d(value.array.astype(np.float64)).reshape(-1)
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in values):
+        raise FormatError(f"{where} must be a `list` of numbers")
+    try:
+        return np.array(values, np.float64)
+    except OverflowError as error:
+        raise FormatError(f"{where} holds a number out of range") from error

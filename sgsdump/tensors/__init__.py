@@ -1,0 +1,1 @@
+"""What a tensor is: metadata, element types, layouts, statistics. numpy only."""

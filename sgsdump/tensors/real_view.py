@@ -1,0 +1,42 @@
+"""Stored values and the way to real ones: a chunk is converted when it is read, never the whole tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.tensors.dtypes import is_complex, is_float, is_number
+from sgsdump.tensors.tensor import Quant, Tensor, dequantise
+
+
+@dataclass(frozen=True)
+class Values:
+    """Stored values and how a chunk of them becomes real ones (None: they are real as they lie).
+
+    array may be memory-mapped, unaligned or a transposed view; it is never written to.
+    """
+
+    array: np.ndarray
+    to_real: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def of(self, array: np.ndarray) -> Values:
+        """The same meaning on another view of the values."""
+        return Values(array, self.to_real)
+
+
+def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
+    """A tensor's stored values and the way from a chunk of them to real ones; ``quant`` replaces the header's.
+
+    Raises ValuesError for integers whose true scale is not known.
+    """
+    stored = tensor.stored()
+    info = tensor.info if quant is None else replace(tensor.info, quant=quant)
+    if is_complex(stored.dtype) or not is_number(stored.dtype):
+        return Values(tensor.real())
+    if is_float(stored.dtype) or info.quant is None:
+        return Values(stored)
+    if not info.quant.exact or info.quant.axis is not None:
+        return Values(dequantise(stored, info))
+    return Values(stored, lambda chunk: dequantise(chunk, info))

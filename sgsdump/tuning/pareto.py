@@ -1,0 +1,159 @@
+"""The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.tuning.plan_scores import PlanScores
+from sgsdump.tuning.sizes import Found, Proposed, Sizes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class Row:
+    """One plan.
+
+    label      INT8, INT16, smallest, or the compression rate asked for.
+    asked      that rate; None for the others.
+    rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
+    raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
+    macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
+    predicted  the error the model of the search predicted; ``error`` the one measured (see ``objective``).
+    way        how far from INT8's error to INT16's, 1 = all the way.
+    """
+
+    label: str
+    asked: float | None
+    rate: float
+    bytes: int
+    raised: tuple[str, ...]
+    tensors: tuple[str, ...]
+    macs16: float | None
+    predicted: float
+    error: float
+    way: float
+    cos: Mapping[str, float]
+    rmse: Mapping[str, float]
+    metric: float | None
+
+
+@dataclass(frozen=True)
+class Pareto:
+    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take."""
+
+    rows: tuple[Row, ...]
+    cloud: tuple[tuple[float, float], ...]
+    taken: Row
+    outputs: tuple[str, ...]
+    watched: tuple[str, ...]
+    pictures: int
+    plans_tried: int
+    runs: int
+    exhaustive: bool
+    complete: bool
+
+
+def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
+    """Lay the search's result out; every plan's score is in the pool."""
+    macs = macs_of(trial)
+    low, high = (pool.error(end.plan) for end in found.ends)
+
+    def row(label: str, asked: float | None, proposed: Proposed) -> Row:
+        plan = proposed.plan
+        score, chosen = pool.scores[plan], [d for d in trial.domains if d.name in plan]
+        error = pool.error(plan)
+        return Row(
+            label=label,
+            asked=asked,
+            rate=sizes.rate(plan),
+            bytes=sizes.total + sizes.wide(plan),
+            raised=tuple(name for domain in chosen for name in domain.convolutions),
+            tensors=tuple(name for domain in chosen for name in domain.inputs),
+            macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
+            predicted=proposed.predicted,
+            error=error,
+            way=(low - error) / (low - high) if low > high else math.nan,
+            cos={name: score.cos(name) for name in pool.outputs},
+            rmse={name: score.rmse(name) for name in pool.outputs},
+            metric=score.mean_metric if with_metric else None,
+        )
+
+    plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in found.plans]
+    known = next((r for each, r in zip(found.plans, plans) if each.plan == found.smallest.plan), None)
+    smallest = [] if known else [row("smallest", None, found.smallest)]
+    rows = (row("INT8", None, found.ends[0]), *smallest, *plans, row("INT16", None, found.ends[1]))
+    return Pareto(
+        rows=rows,
+        cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
+        taken=known or smallest[0],
+        outputs=tuple(pool.outputs),
+        watched=tuple(pool.watched),
+        pictures=len(pool.pictures),
+        plans_tried=len(pool.scores),
+        runs=pool.runs,
+        exhaustive=found.exhaustive,
+        complete=found.complete,
+    )
+
+
+def macs_of(trial: PlanTrial) -> dict[str, int]:
+    """Multiplications of each convolution by its output's name; convolutions of unknown shape are missing."""
+    graph = trial.analysis.graph
+    shapes = _shapes(graph.proto)
+    found = {}
+    for nodes in trial.analysis.first_inputs.values():
+        for node in nodes:
+            dims = list(graph.constants[node.input[1]].dims)
+            # A transposed convolution reads each of its weights once per input position, others per output position.
+            turned = node.op_type == "ConvTranspose"
+            shape = shapes.get(node.input[0] if turned else node.output[0])
+            if not shape:
+                continue
+            channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
+            found[node.output[0]] = int(np.prod(dims)) * int(np.prod(shape)) // max(channels, 1)
+    return found
+
+
+def _shapes(proto: ModelProto) -> dict[str, list[int]]:
+    import onnx
+
+    try:
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+    except Exception:  # shapes only serve a column of the table
+        graph = proto.graph
+    known = {}
+    for info in (*graph.input, *graph.value_info, *graph.output):
+        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        if dims and all(size > 0 for size in dims[1:]):
+            known[info.name] = [dims[0] or 1, *dims[1:]]
+    return known
+
+
+def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
+    every = sum(macs.values())
+    if not every or not chosen <= macs.keys():
+        return None
+    return sum(macs[name] for name in chosen) / every
+
+
+def as_document(result: Pareto) -> Any:
+    """Plain Python for JSON; NaN as null."""
+    rows = [{**vars(row), "taken": row is result.taken} for row in result.rows]
+    names = ("outputs", "watched", "pictures", "plans_tried", "runs", "exhaustive", "complete")
+    return _plain({**{name: getattr(result, name) for name in names}, "rows": rows, "cloud": result.cloud})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

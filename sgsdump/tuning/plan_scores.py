@@ -1,0 +1,206 @@
+"""Plans tried on all pictures: scores by plan, kept, on disk too, and never measured twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.comparison.metrics.base import Sums
+from sgsdump.files.atomic_write import replacing
+from sgsdump.quantisation.objective import Score, total
+from sgsdump.tuning.plan_judge import Judge, Judged, Picture, Question
+from sgsdump.tuning.plan_model import PlanModel
+from sgsdump.tuning.plan_walk import Plan, PlanWalk
+from sgsdump.tuning.user_metric import UserMetric
+
+SAVE_SECONDS = 1.0
+
+
+Run = Callable[[Iterable[Question]], Iterator[Judged]]
+
+
+class PlanScores:
+    """Scores of plans, made as they are asked for.
+
+    domains   names, in execution order: bit i of a plan's key in the file is domain i.
+    watched   tensors whose error counts; ``outputs`` the network's.
+    metric    the user's function, or None.
+    best      what a reader of the file may want to know at once.
+    file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
+    ran       called with (runs done so far) as the network is run.
+    elsewhere  entered until ``close``, runs the questions in place of threads here; with outputs for a metric.
+    """
+
+    def __init__(
+        self,
+        walk: PlanWalk,
+        domains: Sequence[str],
+        pictures: Sequence[Picture],
+        watched: Sequence[str],
+        outputs: Sequence[str],
+        metric: UserMetric | None = None,
+        file: Path | None = None,
+        fingerprint: str = "",
+        ran: Callable[[int], None] | None = None,
+        elsewhere: AbstractContextManager[Run] | None = None,
+    ):
+        self.domains, self.watched, self.outputs = list(domains), list(watched), list(outputs)
+        self.pictures = list(pictures)
+        self.scores: dict[Plan, Score] = {}
+        self.runs = 0
+        self.resumed = 0
+        self.best: dict[str, Any] = {}
+        self._metric, self._ran = metric, ran
+        self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
+        self._sensitivities: dict[int, Judged] = {}
+        self._judge = Judge(walk, domains, pictures, watched, outputs, metric)
+        self._stack = ExitStack()
+        self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None
+        self._threads = max(1, min(os.cpu_count() or 1, len(self.pictures)))
+        self._pool = ThreadPoolExecutor(self._threads)
+        self._load()
+
+    def error(self, plan: Plan) -> float:
+        """The error of a plan whose score is known; see ``objective``."""
+        return self.scores[plan].error(self.watched)
+
+    def measure(self, plans: Iterable[Plan]) -> None:
+        """Make the scores of these plans known."""
+        new = [plan for plan in dict.fromkeys(plans) if plan not in self.scores]
+        if not new:
+            return
+        found = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
+        self.scores |= {plan: total(scores[plan] for scores in found) for plan in new}
+        self.save(SAVE_SECONDS)
+
+    def plan_model(self, left: Callable[[], float] = lambda: float("inf")) -> PlanModel:
+        """Each domain alone at 8 bits among INT16, and at INT16 among 8 bits: 2 n + 2 plans, picture by picture.
+
+        left  seconds left: with none the pictures measured so far, at least one, must do.
+        """
+        every = frozenset(self.domains)
+        plans = [every, frozenset(), *(every - {d} for d in self.domains), *(frozenset({d}) for d in self.domains)]
+        missing = [index for index in range(len(self.pictures)) if index not in self._sensitivities]
+
+        def timely() -> Iterator[int]:
+            for count, index in enumerate(missing):
+                if (count or self._sensitivities) and left() <= 0:
+                    return
+                yield index
+
+        for judged in self._judged(timely(), plans, gram=True):
+            self._sensitivities[judged.index] = judged
+            self.save(SAVE_SECONDS)
+        parts = list(self._sensitivities.values())
+        if len(parts) == len(self.pictures):
+            self.scores |= {plan: total(part.scores[plan] for part in parts) for plan in plans}
+        errors = {plan: total(part.scores[plan] for part in parts).error(self.watched) for plan in plans}
+        # Each picture's vectors are relative to all pictures' energy; scaled up where some are missing.
+        grams = [np.asarray(part.gram) for part in parts]
+        seen = sum(gram[0, 0] for gram in grams)
+        gram = np.sum(grams, axis=0) * (errors[every] / seen if seen > 0 else 1.0)
+        return PlanModel(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
+
+    def save(self, seconds: float = 0.0) -> None:
+        """Write what is known, unless that was done less than so many seconds ago. Raises OutputError."""
+        if self._file is None or time.monotonic() - self._saved < seconds:
+            return
+        document = {
+            "fingerprint": self._fingerprint,
+            "domains": self.domains,
+            "best": self.best,
+            "plans": {self._key(plan): _plain(found) for plan, found in self.scores.items()},
+            "sensitivities": {
+                index: {
+                    "gram": np.asarray(part.gram).tolist(),
+                    "plans": {self._key(plan): _plain(found) for plan, found in part.scores.items()},
+                }
+                for index, part in self._sensitivities.items()
+            },
+        }
+        with replacing(self._file) as file:
+            file.write(json.dumps(document).encode())
+        self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """Save, and let the threads or workers go."""
+        self._stack.close()
+        self._pool.shutdown(cancel_futures=True)
+        self.save()
+
+    def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], gram: bool = False) -> Iterator[Judged]:
+        """Picture by picture, which are taken as they are needed."""
+        asked = tuple(dict.fromkeys(plans))
+        questions = (Question(index, asked, gram) for index in pictures)
+        if self._elsewhere is not None:
+            answers: Iterator[Judged] = map(self._with_metric, self._elsewhere(questions))
+        else:
+            prepared = self._judge.walk.ordered(asked)
+            answers = self._threaded(lambda question: self._judge.answer(question, prepared), questions)
+        for judged in answers:
+            self.runs += len(judged.scores)
+            if self._ran:
+                self._ran(self.runs)
+            yield judged
+
+    def _threaded(self, answer: Callable[[Question], Judged], questions: Iterator[Question]) -> Iterator[Judged]:
+        waiting: deque[Future[Judged]] = deque()
+        while True:
+            some = islice(questions, self._threads - len(waiting))
+            waiting.extend(self._pool.submit(answer, question) for question in some)
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+
+    def _with_metric(self, judged: Judged) -> Judged:
+        if self._metric is None:
+            return judged
+        floats = self.pictures[judged.index].floats
+        golden = {name: floats[name] for name in self.outputs}
+        kept = judged.outputs or {}
+        scores = {plan: replace(s, metric=self._metric(kept[plan], golden)) for plan, s in judged.scores.items()}
+        return replace(judged, scores=scores, outputs=None)
+
+    def _key(self, plan: Plan) -> str:
+        return "".join("1" if name in plan else "0" for name in self.domains)
+
+    def _plan(self, key: str) -> Plan:
+        return frozenset(name for name, bit in zip(self.domains, key) if bit == "1")
+
+    def _load(self) -> None:
+        document = _read(self._file) if self._file else {}
+        if document.get("fingerprint") != self._fingerprint or document.get("domains") != self.domains:
+            return
+        self.scores = {self._plan(key): _score(found) for key, found in document["plans"].items()}
+        for index, part in document["sensitivities"].items():
+            scores = {self._plan(key): _score(found) for key, found in part["plans"].items()}
+            self._sensitivities[int(index)] = Judged(int(index), scores, np.array(part["gram"]))
+        self.resumed = len(self.scores)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A progress file; {} for one that is absent or damaged, whose work is then done again."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(found: Score) -> dict[str, Any]:
+    return {**asdict(found), "sums": {name: list(asdict(sums).values()) for name, sums in found.sums.items()}}
+
+
+def _score(plain: Mapping[str, Any]) -> Score:
+    return Score(plain["pictures"], {name: Sums(*sums) for name, sums in plain["sums"].items()}, plain["metric"])

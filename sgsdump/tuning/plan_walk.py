@@ -1,0 +1,113 @@
+"""Run many quant plans on one picture: in an order in which neighbours agree as long as possible, and each plan only
+from the first stage on where it differs from the one before. Same values as running each plan alone, to the last bit.
+
+walk = PlanWalk(trial, ["boxes", "logits"])
+for plan, outputs in walk.run(walk.ordered(plans), feed):
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
+from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, parameter
+
+Plan = frozenset[str]
+"""Names of the domains at INT16; all others are at 8 bits."""
+
+# Each stage costs some 0.1 ms of its own; more of them save less and less.
+MAX_STAGES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan, what it feeds, and for each stage the identities of what that stage reads of it."""
+
+    plan: Plan
+    fed: Mapping[str, Any]
+    marks: tuple[tuple[int, ...], ...]
+
+
+class PlanWalk:
+    """Plans of one ``PlanTrial``; ``outputs`` are names of real tensors of the fixed model.
+
+    Several threads may run feeds side by side; ``ordered`` is for one thread.
+    """
+
+    def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
+        self._trial = trial
+        self._known: dict[tuple[str, bytes], Any] = {}
+        fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
+        self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
+
+    def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
+        """The plans, each once, as a walk over the tree of their common beginnings."""
+        return sorted((self._prepared(plan) for plan in dict.fromkeys(plans)), key=lambda prepared: prepared.marks)
+
+    def run(
+        self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs on one feed (raw bytes of a picture)."""
+        graph = self._graph
+        picture = {name: graph.hold(array) for name, array in feed.items()}
+        entered: list[dict[str, Any]] = []  # what earlier stages left, as each stage began
+        before: Prepared | None = None
+        for now in prepared:
+            start = 0 if before is None else _agreeing(before.marks, now.marks)
+            if start == len(now.marks):
+                start -= 1
+            del entered[start + 1 :]
+            carried = entered[start] if entered else {}
+            for stage in range(start, len(now.marks)):
+                if stage == len(entered):
+                    entered.append(carried)
+                reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
+                made = graph.run(stage, {**carried, **reads, **picture})
+                onwards = graph.carries[stage + 1] if stage + 1 < len(now.marks) else None
+                carried = {n: v for n, v in {**carried, **made}.items() if onwards is None or n in onwards}
+            yield now.plan, graph.arrays(carried)
+            before = now
+
+    def _prepared(self, plan: Plan) -> Prepared:
+        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan).items()}
+        marks = tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
+        return Prepared(plan, fed, marks)
+
+    def _held(self, name: str, value: Any) -> Any:
+        """One object for each value of a parameter, so that equal values are the same object."""
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return value
+        key = (name, value.tobytes())
+        if key not in self._known:
+            self._known[key] = self._graph.hold(value)
+        return self._known[key]
+
+
+def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
+    """The first stage at which two plans differ."""
+    return next((stage for stage, (mine, other) in enumerate(zip(a, b)) if mine != other), len(b))
+
+
+def _cuts(trial: PlanTrial) -> list[int]:
+    """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
+    domain = trial.analysis.domain
+    owner: dict[str, str] = {}
+    for found in trial.domains:
+        root = domain[found.name]
+        members = [name for name in trial.analysis.stored if domain[name] == root]
+        owner |= {parameter(n, what): found.name for n in members for what in (LOW, HIGH, SCALE, ZERO_POINT)}
+        owner |= {parameter(name, WEIGHT): found.name for name in found.convolutions}
+    first: dict[str, int] = {}
+    for index, node in enumerate(trial.every_plan.graph.node):
+        for name in node.input:
+            if name in owner:
+                first.setdefault(owner[name], index)
+    places = sorted(set(first.values()) - {0})
+    step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
+    return places[::step]

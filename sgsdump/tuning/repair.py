@@ -1,0 +1,278 @@
+"""Repair: raise convolution inputs to INT16, round by round, until the model's outputs hold their thresholds.
+
+Round 0 is the model as its input_config.ini says. Each further round raises what ``advise`` says on the error that is
+left, the worst first, makes the fixed model, dumps it and compares; what does not improve the outputs is undone. When
+the thresholds hold, raised tensors that turn out unneeded are lowered again, and that is verified like any round.
+
+A convolution's blame (``blame``) is measured once: with it alone at 8 bits, which no other choice changes. Its share
+of the error that is left is what grows from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.errors import ConfigError
+from sgsdump.files.atomic_write import make_folder
+from sgsdump.models.model import Model
+from sgsdump.quantisation.calibration import deployed, pictures_of
+from sgsdump.quantisation.quant_plan import analyse
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+from sgsdump.tensors.value_range import Range
+from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
+from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed, output_error
+from sgsdump.tuning.dump_trial import DumpRun, DumpTrial, Watch
+from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
+
+# A round that takes less off the output error is not worth its bytes.
+WORTH_KEEPING = 0.01
+# Rounds in a row that bring nothing before the repair ends.
+PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """A tensor raised to INT16 or lowered again, the convolutions that read its domain, and why."""
+
+    tensor: str
+    convolutions: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn.
+
+    tensor_arrays  all names in tensor_arrays in this round.
+    wide           convolutions with INT16 inputs in this round, in execution order.
+    error          mean RMSE of the judged outputs, over all pictures.
+    kept           whether the next round builds on it; ``verdict`` says why.
+    """
+
+    number: int
+    raised: tuple[Change, ...]
+    lowered: tuple[Change, ...]
+    tensor_arrays: tuple[str, ...]
+    wide: tuple[str, ...]
+    run: DumpRun
+    error: float
+    holds: bool
+    kept: bool
+    verdict: str
+
+
+class Repair:
+    """The repair of one simplified float model.
+
+    ranges    of every tensor, measured once: bits do not change them.
+    pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
+    best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
+    measured  blame, once it was measured.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ranges: Mapping[str, Range],
+        config: InputConfig,
+        pictures: Sequence[PictureFeed],
+        limits: Thresholds,
+        folder: Path,
+        watch: Watch,
+    ):
+        float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
+        self._ranges = {name: found for name, found in ranges.items() if name not in float_inputs}
+        self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
+        self._folder, self._watch = folder, watch
+        self._analysis = analyse(deployed(model), pictures_of(model, config, self._ranges))
+        self.convolutions = convolutions(self._analysis)
+        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", watch)
+        self.measured: Measurement | None = None
+        self.ended = ""
+
+    @property
+    def logits(self) -> frozenset[str]:
+        """Judged tensors that stand for a Softmax behind them."""
+        return frozenset(self._dumps.judged) - set(self._analysis.graph.outputs)
+
+    def rounds(self, most: int) -> Iterator[Round]:
+        """Every round as it ends, at most ``most`` that raise something."""
+        self.best = self._turn(0, self._config.tensor_arrays)
+        yield self.best
+        if self.best.holds:
+            self.ended = "the thresholds hold: nothing to repair"
+            return
+        if not self._open(self.best, set()):
+            self.ended = "no convolution is left that could be raised to INT16"
+            return
+        trial = BlameTrial(self._model, self._ranges, self._config)
+        self.measured = self._measure(trial)
+        yield from self._raise(most)
+        if self.best.holds:
+            yield from self._lower(trial)
+        elif not holds(self.measured.all_16, self._limits):
+            self.ended += (
+                "; even with every convolution at INT16 the thresholds do not hold, so look at the ranges and the "
+                "calibration pictures"
+            )
+
+    def _measure(self, trial: BlameTrial) -> Measurement:
+        runs = trial.runs * len(self._pictures)
+        with self._watch("advise", "plan") as progress:
+            return trial.measure(self._pictures, lambda done: progress(done, runs))
+
+    def _raise(self, most: int) -> Iterator[Round]:
+        in_vain: set[str] = set()
+        idle = 0
+        for number in range(1, most + 1):
+            proposed = self._proposed(in_vain)
+            if not proposed:
+                self.ended = "nothing is left to raise that brings a noticeable part of the error"
+                return
+            arrays = self._ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
+            made = self._turn(number, arrays, raised=proposed)
+            yield made
+            if made.kept:
+                idle = 0
+            else:
+                in_vain |= {change.tensor for change in proposed}
+                idle += 1
+            if made.holds:
+                self.ended = "the thresholds hold"
+                return
+            if idle == PATIENCE:
+                self.ended = f"{idle} rounds in a row improved nothing"
+                return
+        self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
+
+    def _proposed(self, in_vain: set[str]) -> tuple[Change, ...]:
+        """What advise is sure of; else what it thinks likely; else, where all at INT16 would do, the worse half."""
+        assert self.measured is not None
+        left = self._open(self.best, in_vain)
+        if not left:
+            return ()
+        signs = read_signs(self._analysis, left, self._ranges, self._dumps.float_dump, self.best.run.layers)
+        measured = replace(self.measured, all_8=self.best.run.outputs)
+        found: dict[str, Advice] = {}
+        for entry in advise(left, signs, measured, self._limits):
+            if entry.measured and entry.signs.limits:
+                found.setdefault(entry.convolution.domain, entry)
+        for verdict in (YES, MAYBE):
+            chosen = [entry for entry in found.values() if entry.verdict == verdict]
+            if chosen:
+                return self._changes(chosen)
+        rest = sorted(
+            (entry for entry in found.values() if entry.verdict == NO),
+            key=lambda entry: -entry.measured.brings,  # type: ignore[union-attr]
+        )
+        return self._changes(rest[: -(-len(rest) // 2)]) if holds(self.measured.all_16, self._limits) else ()
+
+    def _changes(self, chosen: Sequence[Advice]) -> tuple[Change, ...]:
+        return tuple(
+            Change(self._name_of(entry.convolution.domain), self._readers(entry.convolution.domain), _why(entry))
+            for entry in chosen
+        )
+
+    def _lower(self, trial: BlameTrial) -> Iterator[Round]:
+        """Lower what rounds raised, the least blamed first, as long as the thresholds hold; one round verifies it."""
+        assert self.measured is not None
+        brings = {self._domain(blame.domain.name): blame.brings for blame in self.measured.blames}
+        ours = [name for name in self.best.tensor_arrays if name not in self._config.tensor_arrays]
+        if len(ours) < 2:
+            return
+        wide = {conv.domain for conv in self.convolutions if self.best.run.is_wide(conv.input)}
+        lowered: list[str] = []
+        with self._watch("lower again", "plan") as progress:
+            for done, name in enumerate(sorted(ours, key=lambda name: brings[self._domain(name)]), 1):
+                fewer = wide - {self._domain(name)}
+                plan = [domain.name for domain in trial.trial.domains if self._domain(domain.name) in fewer]
+                if holds(trial.try_plan(plan, self._pictures), self._limits):
+                    wide = fewer
+                    lowered.append(name)
+                progress(done, len(ours))
+        if not lowered:
+            self.ended += ", and every tensor raised is needed for that"
+            return
+        why = "the thresholds hold without it"
+        changes = tuple(Change(name, self._readers(self._domain(name)), why) for name in self._ordered(lowered))
+        arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
+        made = self._turn(self.best.number + 1, arrays, lowered=changes)
+        if made.kept:
+            self.ended += f" with {len(ours) - len(lowered)} of the {len(ours)} tensors raised"
+        yield made
+
+    def _turn(
+        self, number: int, arrays: tuple[str, ...], raised: tuple[Change, ...] = (), lowered: tuple[Change, ...] = ()
+    ) -> Round:
+        """Make, dump, compare and decide; what is kept becomes fixed.onnx and fixed.bin."""
+        tried = make_folder(self._folder / "tried")
+        run = self._dumps.run(arrays, tried, f"round {number}")
+        error, good = output_error(run.outputs), holds(run.outputs, self._limits)
+        wide = tuple(conv.name for conv in self.convolutions if run.is_wide(conv.input))
+        if not raised and not lowered:
+            kept, verdict = True, f"output error {error:.6f}"
+        elif lowered:
+            kept, verdict = good, "the thresholds still hold" if good else "the thresholds do not hold any more"
+        else:
+            before = self.best.error
+            kept = good or error <= (1 - WORTH_KEEPING) * before
+            way = "falls" if error < before else "rises"
+            verdict = f"output error {way} from {before:.6f} to {error:.6f}"
+            verdict += "" if kept or error >= before else f", less than {100 * WORTH_KEEPING:g} %"
+        made = Round(number, raised, lowered, arrays, wide, run, error, good, kept, verdict)
+        if kept:
+            for path in tried.iterdir():
+                path.replace(self._folder / path.name)
+            self.best = made
+        rmtree(tried)
+        return made
+
+    def _open(self, best: Round, in_vain: set[str]) -> list[Convolution]:
+        """Convolutions that can still be raised."""
+        barred = {self._domain(name) for name in in_vain}
+        return [
+            conv
+            for conv in self.convolutions
+            if not conv.reads_picture
+            and conv.domain not in barred
+            and conv.input in best.run.plan.tensors
+            and not best.run.is_wide(conv.input)
+            and self._name_of(conv.domain)
+        ]
+
+    def _domain(self, name: str) -> str:
+        return self._analysis.domain[name]
+
+    def _name_of(self, domain: str) -> str:
+        """The first name of a domain that input_config.ini can hold; "" without one."""
+        return next((c.input for c in self.convolutions if c.domain == domain and _nameable(c.input)), "")
+
+    def _readers(self, domain: str) -> tuple[str, ...]:
+        return tuple(conv.name for conv in self.convolutions if conv.domain == domain)
+
+    def _ordered(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The user's own names first, the others in execution order."""
+        own = [name for name in self._config.tensor_arrays if name in names]
+        order = dict.fromkeys(conv.input for conv in self.convolutions if conv.input in names)
+        return tuple(dict.fromkeys([*own, *order]))
+
+
+def _why(entry: Advice) -> str:
+    """The evidence for raising a convolution, measured first."""
+    assert entry.measured is not None
+    share = f"its 8 bits alone bring {100 * entry.measured.brings_share:.0f} % of the error that was left"
+    return ", ".join(filter(None, [share, rules_text(entry.signs)]))
+
+
+def _nameable(name: str) -> bool:
+    """Whether input_config.ini can hold the name."""
+    try:
+        with_tensor_arrays(b"", [name])
+    except ConfigError:
+        return False
+    return True

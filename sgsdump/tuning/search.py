@@ -1,0 +1,212 @@
+"""Search for the best quant plans, each verified by running it.
+
+1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``plan_model``).
+2. For each compression rate integer programs and a descent on the model propose plans; all are verified.
+3. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
+   more, the verified best of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
+
+All plans ever verified are one pool; a rate gets the best of the pool that fits, so a higher rate is never worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.tuning.plan_model import PlanModel
+from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
+from sgsdump.tuning.plan_search import best_by_model, every_plan, neighbours, proposals
+from sgsdump.tuning.plan_walk import Plan
+from sgsdump.tuning.sizes import Found, Proposed, Sizes
+from sgsdump.tuning.target import Target
+
+EXHAUSTIVE = 12
+AT_ONCE = 8  # neighbours verified together
+PATIENCE = 2  # such groups without gain before a rate is left
+GROUPS = 8  # such groups for a rate at most
+PROPOSALS = 6  # plans proposed for a rate at most
+HALVINGS = 10  # rates tried on the way to a target at most
+SHRINKS = 24  # groups of smaller neighbours of a plan that reaches a target at most
+# The smallest plan that goes this part of the way from INT8's error to INT16's is the one to take.
+ENOUGH = 0.95
+RATES = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+
+Left = Callable[[], float]
+
+
+def most_evaluations(domains: int, rates: int) -> int:
+    """No search evaluates more plans than this; ``rates`` 0 for a target."""
+    searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
+    searched += HALVINGS * PROPOSALS + SHRINKS * (AT_ONCE + 1)
+    return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
+
+
+def check_rates(rates: Sequence[float]) -> None:
+    """Raises ConfigError for a rate outside (0.5, 1]."""
+    for rate in rates:
+        if not 0.5 < rate <= 1:
+            raise ConfigError(f"compression rate {rate:g} is not above 0.5 (all 8 bits) and at most 1 (all 16 bits)")
+
+
+def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = lambda: float("inf")) -> Found:
+    """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
+    check_rates(rates)
+    model = pool.plan_model(_half(left))
+    rates = sorted(set(rates))
+    pool.measure([frozenset(), frozenset(sizes.domains)])
+    proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
+    pool.measure(map(sizes.plan, proposed))
+    _note(pool, sizes, rates)
+    small = len(sizes.domains) <= EXHAUSTIVE
+    if small:
+        complete = _try_all(pool, sizes, sizes.limit(rates[-1]), left)
+    else:
+        complete = all(_improve(pool, sizes, model, rate, rates, left) for rate in rates)
+    target = _enough(pool, sizes)
+    if not small:
+        complete = complete and _halve(pool, sizes, model, target, left) and _shrink(pool, sizes, model, target, left)
+    plans = [_best(pool, sizes, sizes.limit(rate)) for rate in rates]
+    found = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
+    smallest = _reaching(pool, sizes, target)[0]
+    smallest_row = _proposed(sizes, model, sizes.rate(smallest), smallest)
+    return Found(found, smallest_row, _ends(sizes, model), small and complete, complete)
+
+
+def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
+    """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
+    model = pool.plan_model(_half(left))
+    pool.measure([frozenset(), frozenset(sizes.domains)])
+    small = len(sizes.domains) <= EXHAUSTIVE
+    complete = _halve(pool, sizes, model, target, left)
+    if small:
+        complete = _try_all(pool, sizes, sizes.total, left)
+    elif _reaching(pool, sizes, target):
+        complete = _shrink(pool, sizes, model, target, left) and complete
+    reaching = _reaching(pool, sizes, target)
+    if not reaching:
+        raise ConfigError(_unreached(pool, target, small and complete))
+    plan = reaching[0]
+    found = (_proposed(sizes, model, sizes.rate(plan), plan),)
+    return Found(found, found[0], _ends(sizes, model), small and complete, complete)
+
+
+def _half(left: Left) -> Left:
+    """The first half of the time left: what is measured must be put to use."""
+    reserved = left() / 2
+    return left if reserved == float("inf") else lambda: left() - reserved
+
+
+def _enough(pool: PlanScores, sizes: Sizes) -> Target:
+    low, high = pool.error(frozenset()), pool.error(frozenset(sizes.domains))
+    return Target("error", False, low - ENOUGH * max(low - high, 0.0))
+
+
+def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> bool:
+    plans = [sizes.plan(mask) for mask in every_plan(sizes.weights, limit)]
+    for start in range(0, len(plans), 64):
+        if left() <= 0:
+            return False
+        pool.measure(plans[start : start + 64])
+    return True
+
+
+def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, rate: float, rates: Sequence[float], left: Left) -> bool:
+    """Verify the neighbours of the best plan that the model ranks first, until they bring no more."""
+    idle, limit = 0, sizes.limit(rate)
+    for _ in range(GROUPS):
+        best = _best(pool, sizes, limit)
+        near = neighbours(sizes.mask(best), sizes.weights, limit)
+        ranked = near[np.argsort(model.predict(near), kind="stable")] if len(near) else near
+        new = [plan for plan in map(sizes.plan, ranked[: AT_ONCE * GROUPS]) if plan not in pool.scores][:AT_ONCE]
+        if not new:
+            return True
+        if left() <= 0:
+            return False
+        pool.measure(new)
+        _note(pool, sizes, rates)
+        idle = 0 if _best(pool, sizes, limit) != best else idle + 1
+        if idle == PATIENCE:
+            return True
+    return True
+
+
+def _halve(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, left: Left) -> bool:
+    """Proposals at rates between the last that failed and the smallest that reached the target."""
+    low, high = 0.0, float(sizes.weights.sum())
+    for _ in range(HALVINGS):
+        if high - low < sizes.weights.min(initial=sizes.total):
+            return True
+        if left() <= 0:
+            return False
+        limit = (low + high) / 2
+        plans = [sizes.plan(mask) for mask in proposals(model, sizes.weights, limit)]
+        pool.measure(plans)
+        reached = [sizes.wide(p) for p in plans if target.reached(pool.scores[p], pool.outputs, pool.watched)]
+        low, high = (low, float(min(reached))) if reached else (limit, high)
+    return True
+
+
+def _shrink(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, left: Left) -> bool:
+    """Smaller neighbours of the smallest plan that reaches the target, while one of them reaches it too."""
+    idle = 0
+    for _ in range(SHRINKS):
+        best = _reaching(pool, sizes, target)[0]
+        size = sizes.wide(best)
+        mask = sizes.mask(best)
+        near = neighbours(mask, sizes.weights, size)
+        near = near[near @ sizes.weights < size]
+        ranked = near[np.argsort(model.predict(near), kind="stable")] if len(near) else near
+        new = [plan for plan in map(sizes.plan, ranked) if plan not in pool.scores][:AT_ONCE]
+        if not new:
+            return True
+        if left() <= 0:
+            return False
+        downhill = best_by_model(model, sizes.weights, size - 1, sizes.mask(new[0]))
+        pool.measure([*new, sizes.plan(downhill)])
+        idle = 0 if _reaching(pool, sizes, target)[0] != best else idle + 1
+        if idle == PATIENCE:
+            return True
+    return True
+
+
+def _note(pool: PlanScores, sizes: Sizes, rates: Sequence[float]) -> None:
+    """The best plans so far, for the progress file."""
+    best = {f"{rate:g}": _best(pool, sizes, sizes.limit(rate)) for rate in rates}
+    pool.best = {
+        rate: {"tensor_arrays": [name for name in sizes.domains if name in plan], "error": pool.error(plan)}
+        for rate, plan in best.items()
+    }
+    pool.save(SAVE_SECONDS)
+
+
+def _best(pool: PlanScores, sizes: Sizes, limit: float) -> Plan:
+    """The smallest error of the pool within a limit; of equals the fewest weights at INT16."""
+    fitting = [(pool.error(plan), sizes.wide(plan), sorted(plan), plan) for plan in pool.scores]
+    return min(entry for entry in fitting if entry[1] <= limit)[3]
+
+
+def _reaching(pool: PlanScores, sizes: Sizes, target: Target) -> list[Plan]:
+    """Plans of the pool that reach the target, the fewest weights first, then the smallest error."""
+    plans = [plan for plan, found in pool.scores.items() if target.reached(found, pool.outputs, pool.watched)]
+    return sorted(plans, key=lambda plan: (sizes.wide(plan), pool.error(plan), sorted(plan)))
+
+
+def _unreached(pool: PlanScores, target: Target, exhaustive: bool) -> str:
+    found = [target.of(score, pool.outputs, pool.watched) for score in pool.scores.values()]
+    best = max(found) if target.at_least else min(found)
+    which = "none of all" if exhaustive else "none of the"
+    return (
+        f"--target {target}: {which} {len(found)} plans tried reaches it, the best gives {best:.6g}; set it lower"
+        + ("" if target.at_least else " demands, that is a higher number")
+    )
+
+
+def _proposed(sizes: Sizes, model: PlanModel, rate: float, plan: Plan) -> Proposed:
+    return Proposed(rate, plan, float(model.predict(sizes.mask(plan)[None])[0]))
+
+
+def _ends(sizes: Sizes, model: PlanModel) -> tuple[Proposed, Proposed]:
+    every = frozenset(sizes.domains)
+    return _proposed(sizes, model, 0.5, frozenset()), _proposed(sizes, model, sizes.rate(every), every)

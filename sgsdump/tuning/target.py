@@ -1,0 +1,52 @@
+"""What a tuned plan must reach: ``output-cos>=0.999`` and the like."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sgsdump.errors import ConfigError
+from sgsdump.quantisation.objective import Score
+
+NAMES = ("output-cos", "output-rmse", "error", "metric")
+
+
+@dataclass(frozen=True)
+class Target:
+    """``name`` is one of NAMES; output-cos is the lowest COS of any output, output-rmse the highest RMSE."""
+
+    name: str
+    at_least: bool
+    value: float
+
+    def of(self, score: Score, outputs: Sequence[str], watched: Sequence[str]) -> float:
+        """What a score is held against ``value``."""
+        if self.name == "output-cos":
+            return min((score.cos(name) for name in outputs), default=math.nan)
+        if self.name == "output-rmse":
+            return max((score.rmse(name) for name in outputs), default=math.nan)
+        return score.error(watched) if self.name == "error" else score.mean_metric
+
+    def reached(self, score: Score, outputs: Sequence[str], watched: Sequence[str]) -> bool:
+        found = self.of(score, outputs, watched)
+        return found >= self.value if self.at_least else found <= self.value
+
+    def __str__(self) -> str:
+        return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
+
+
+def parse_target(text: str) -> Target:
+    """Raises ConfigError for anything but NAME>=NUMBER or NAME<=NUMBER, in the direction that is better."""
+    found = re.fullmatch(r"\s*([a-z-]+)\s*(>=|<=)\s*(\S+)\s*", text)
+    try:
+        value = float(found[3]) if found else math.nan
+    except ValueError:
+        value = math.nan
+    if not found or not math.isfinite(value) or found[1] not in NAMES:
+        raise ConfigError(f"--target {text!r} is not NAME>=NUMBER or NAME<=NUMBER; names are {', '.join(NAMES)}")
+    at_least = found[1] in ("output-cos", "metric")
+    if at_least != (found[2] == ">="):
+        raise ConfigError(f"--target {text!r}: {found[1]} is better when {'higher' if at_least else 'lower'}")
+    return Target(found[1], at_least, value)

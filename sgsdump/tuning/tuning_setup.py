@@ -1,0 +1,117 @@
+"""From a model, its ranges and some pictures to what a search works on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
+from sgsdump.models.model import Model
+from sgsdump.quantisation.calibration import serialise
+from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.value_range import Range
+from sgsdump.tuning.plan_judge import Picture, Subject, make_answer
+from sgsdump.tuning.plan_scores import PlanScores
+from sgsdump.tuning.plan_walk import PlanWalk
+from sgsdump.tuning.sizes import Sizes
+from sgsdump.tuning.user_metric import UserMetric
+
+# Of the calibration pictures so many, evenly chosen, judge the plans.
+PICTURES = 10
+Item = TypeVar("Item")
+PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+"""(feed of the float model, the same with pictures as raw bytes)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    trial: PlanTrial
+    pool: PlanScores
+    sizes: Sizes
+
+
+def evenly(items: Sequence[Item], most: int = PICTURES) -> list[Item]:
+    """At most ``most`` of them, evenly spaced, the first and last among them."""
+    places = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
+    return [items[place] for place in places]
+
+
+def set_up(
+    model: Model,
+    ranges: Mapping[str, Range],
+    config: InputConfig,
+    feeds: Iterable[PictureFeed],
+    metric: UserMetric | None = None,
+    file: Path | None = None,
+    metric_text: bytes = b"",
+    ran: Callable[[int], None] | None = None,
+    workers: Workers = ALONE,
+) -> Setup:
+    """The plans of a simplified float model, to be judged on ``feeds``.
+
+    file         the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
+    workers      a cluster among them runs the plans, with the same results; threads here do else. The metric runs here.
+    Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
+    """
+    if config.conv_format not in (None, "ALL_UINT8"):
+        raise ConfigError(
+            f"input_config: input_format = {config.conv_format} decides the bits of all convolutions; remove it from "
+            f"[CONV_CONFIG] and let tune decide"
+        )
+    trial = PlanTrial(model, ranges, config)
+    if not trial.domains:
+        raise ConfigError(
+            "there is no convolution to tune: none has weights to quantise and an input other than the picture"
+        )
+    watched = watched_tensors(trial.proto)
+    names = list(dict.fromkeys([*watched, *trial.outputs]))
+    walk = PlanWalk(trial, names)
+    runner = SegmentRunner(model, keep_sessions=True)
+    pictures = []
+    digest = hashlib.sha256(trial.every_plan.SerializeToString(deterministic=True) + metric_text)
+    for name, found in sorted(ranges.items()):
+        digest.update(repr((name, found.min.tolist(), found.max.tolist())).encode())
+    for feed, raw in feeds:
+        floats = {layer.name: layer.array.copy() for layer in runner.run(feed, only=set(names))}
+        pictures.append(Picture(raw, floats))
+        for array in raw.values():
+            digest.update(np.ascontiguousarray(array).tobytes())
+    _check_outputs(walk, pictures, names)
+    sizes = Sizes(
+        tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
+    )
+    elsewhere = None
+    if workers.scheduler is not None:
+        subject = Subject(serialise(model.proto), model.path, ranges, config)
+        judge = (sizes.domains, pictures, watched, trial.outputs, None, metric is not None)
+        elsewhere = task_pool(make_answer, (subject, names, *judge), workers)
+    pool = PlanScores(
+        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), ran, elsewhere
+    )  # fmt: skip
+    return Setup(trial, pool, sizes)
+
+
+def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[str]) -> None:
+    if not pictures:
+        raise InputError("there is no picture to judge the plans with")
+    floats = pictures[0].floats
+    ((_, outputs),) = walk.run(walk.ordered([frozenset()]), pictures[0].raw)
+    for name in names:
+        if outputs[name].shape != floats[name].shape:
+            raise InputError(
+                f"output {name!r} has the shape {list(floats[name].shape)} in float and {list(outputs[name].shape)} in "
+                f"8 bits: its size depends on values (post-processing in the model?); tune the model without that part"
+            )
+        if not np.isfinite(floats[name]).all():
+            raise InputError(
+                f"output {name!r} of the float model holds NaN or infinity, so no plan can be judged by it"
+            )

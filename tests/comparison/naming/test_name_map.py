@@ -1,0 +1,46 @@
+"""The name map file: written and read back, and what it must not be."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sgsdump.comparison.naming.name_map import read, write
+from sgsdump.errors import FormatError
+
+name = st.text() | st.binary().map(lambda b: b.decode("utf-8", "surrogateescape"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(names=st.dictionaries(name, name, max_size=5))
+def test_round_trip(tmp_path_factory, names):
+    names = {key: value for value, key in {value: key for key, value in names.items()}.items()}
+    path = tmp_path_factory.mktemp("x") / "names.json"
+    write(names, path)
+    assert read(path) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not valid JSON"),
+        ("a b\n", "not valid JSON"),
+        ("[]", "not a list"),
+        ('{"a": ["b"]}', "'a' must map to one name"),
+        ('{"a": null}', "'a' must map to one name"),
+        ('{"a": "b", "a": "c"}', "'a' stands twice in one object"),
+        ('{"a": "x", "b": "x"}', "'x' is given to 'a' and to 'b'"),
+        ("[" * 100000, "not valid JSON"),
+    ],
+)
+def test_anything_else_is_one_line(tmp_path, text, said):
+    path = tmp_path / "names.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=said) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_without_names_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text(";\n")
+    with pytest.raises(FormatError, match="no row has a name"):
+        read(tmp_path / "x.csv")

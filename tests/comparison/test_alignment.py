@@ -1,0 +1,89 @@
+"""Pairing by name and slot; what has no partner says why."""
+
+import numpy as np
+
+from sgsdump.comparison.alignment import align
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.files.safe_names import normalised
+from sgsdump.tensors.tensor import Tensor
+
+
+def dump(*items, **facts) -> Dump:
+    """Records of (name, slot) or name, all outputs unless said otherwise."""
+    records = []
+    for index, item in enumerate(items):
+        name, slot = item if isinstance(item, tuple) else (item, 0)
+        records.append(Record(facts.get("io", "out"), slot, index, "OP", Tensor.of(name, np.zeros(1, np.float32))))
+    return Dump(records)
+
+
+def cut(name: str) -> Record:
+    return Record("out", 0, 9, "", Tensor.of(name, np.zeros(1, np.float32)), cut=True)
+
+
+def pairs(found):
+    return [(p.sample.name, p.benchmark.name, p.how) for p in found.pairs]
+
+
+def reasons(unpaired):
+    return {u.record.name: u.reason for u in unpaired}
+
+
+def test_normalised_is_the_scripts_folder_name():
+    assert normalised("a/b:0") == "a_b0"
+    assert normalised("cat two") == "cat"
+    assert normalised("x\ty") == "x" and normalised("") == ""
+
+
+def test_exact_names_go_first():
+    found = align(dump("a_b", "a/b"), dump("a/b", "a_b"))
+    assert pairs(found) == [("a/b", "a/b", "name"), ("a_b", "a_b", "name")]
+
+
+def test_normalised_names_pair_in_the_benchmarks_order():
+    found = align(dump("cat", "c_d"), dump("c/d:", "cat two"))
+    assert pairs(found) == [("c_d", "c/d:", "normalised name"), ("cat", "cat two", "normalised name")]
+
+
+def test_names_that_read_alike_are_refused_not_guessed():
+    found = align(dump("cat"), dump("cat one", "cat two"))
+    assert not found.pairs
+    assert "ambiguous" in reasons(found.only_in_benchmark)["cat one"]
+    assert "ambiguous" in reasons(found.only_in_sample)["cat"]
+
+
+def test_duplicates_pair_in_order_and_the_surplus_is_reported():
+    found = align(dump("dup", "dup"), dump("dup"))
+    assert pairs(found) == [("dup", "dup", "name")] and "number 1" in found.pairs[0].note
+    assert found.pairs[0].sample.op_index == 0
+    assert "further" in reasons(found.only_in_sample)["dup"]
+
+
+def test_slots_must_agree_and_a_wrong_one_is_said():
+    found = align(dump(("split", 1)), dump(("split", 0)))
+    assert not found.pairs
+    assert reasons(found.only_in_benchmark)["split"] == "the sample has it only as output 1, not 0"
+
+
+def test_a_cut_name_pairs_with_the_only_one_that_begins_so():
+    long = "block/" * 40 + "conv"
+    found = align(Dump([cut(long[:212])]), dump(long, "other"))
+    assert pairs(found) == [(long[:212], long, "cut name")] and "cut" in found.pairs[0].note
+    found = align(Dump([cut(long[:212])]), dump(long, long + "2"))
+    assert not found.pairs and "cut" in reasons(found.only_in_benchmark)[long]
+
+
+def test_constants_are_never_paired_and_inputs_only_when_asked():
+    value = Tensor.of("w", np.zeros(1, np.float32))
+    picture = Tensor.of("data", np.zeros(1, np.float32))
+    d = Dump([Record("in", 0, 0, "CONV", picture), Record("in", 1, 0, "CONV", value, constant=True)])
+    assert not align(d, d).pairs
+    assert pairs(align(d, d, inputs=True)) == [("data", "data", "name")]
+
+
+def test_every_record_ends_up_somewhere():
+    a = dump("x", "y", "y", ("s", 1), "cat one", "q")
+    b = dump("y", "x", "s", "cat two", "cat three", "r")
+    found = align(a, b)
+    assert len(found.pairs) + len(found.only_in_sample) == len(a.records)
+    assert len(found.pairs) + len(found.only_in_benchmark) == len(b.records)

@@ -1,0 +1,113 @@
+"""How a layer's values lie in its range: figures computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.value_range import Range
+
+
+def record(name, values, io="out", constant=False, op_index=0):
+    array = np.asarray(values, np.float32)
+    return Record(io, 0, op_index, "CONV_2D", Tensor.of(name, array), constant)
+
+
+def only(values, low=None, high=None):
+    ranges = {} if low is None else {"a": Range.of(low, high)}
+    (found,) = distributions(Dump([record("a", values)]), ranges)
+    assert isinstance(found, Distribution)
+    return found
+
+
+def test_layers_are_inputs_and_outputs_in_file_order_once():
+    records = [
+        record("picture", [1], "in"),
+        record("filter", [1], "in", constant=True),
+        record("conv", [1]),
+        record("conv", [1], "in"),
+        record("picture", [1], "in"),
+        record("relu", [1]),
+    ]
+    assert [r.name for r in layers(Dump(records))] == ["picture", "conv", "relu"]
+
+
+def test_ranges_pair_by_name_first_and_by_the_sdk_spelling_second():
+    ranges = {"block/dw": 1, "block_dw": 2, "block_pw": 3, "x1": 4, "cat": 5, "p/q": 6, "p_q": 7}
+    pairs = pair_ranges(["block/dw", "block/pw", "x:1", "cat two", "p/q:", "other"], ranges)
+    assert pairs == {"block/dw": "block/dw", "block/pw": "block_pw", "x:1": "x1", "cat two": "cat"}
+
+
+@pytest.mark.parametrize(
+    ("central", "limits", "levels"),
+    [
+        ((0.0, 1.0), (0.0, 1.0), 256),
+        ((0.25, 0.5), (0.0, 1.0), 64),
+        ((-9.0, 9.0), (0.0, 1.0), 256),
+        ((2.0, 3.0), (0.0, 1.0), 1),
+        ((0.5, 0.5), (0.0, 1.0), 1),
+        ((0.0, 1.0), (1.0, 1.0), None),
+    ],
+)
+def test_used_levels(central, limits, levels):
+    assert used_levels(central, limits) == levels
+
+
+def test_narrow_inside_a_wide_range():
+    values = np.concatenate([np.random.default_rng(0).uniform(-1, 1, 9998), [-25, 40]])
+    wide = only(values, -25, 40)
+    assert wide.wasteful and not wide.clipped and wide.troubled
+    assert wide.levels == pytest.approx(2 / 65 * 256, abs=2)
+    assert not only(values / 10, -2.5, 4).wasteful
+
+
+def test_outside_is_counted_exactly_and_rounding_of_the_text_form_forgiven():
+    found = only([-2, -1, 0, 1, 3, np.nan, np.inf], -1, 1)
+    assert (found.outside, found.stats.finite, found.clipped, found.broken) == (2, 5, True, True)
+    assert found.overshoot == pytest.approx(1.0)
+    assert only([-1.0000004, 1.0000004], -1, 1).outside == 0
+
+
+def test_a_few_values_slightly_outside_are_not_called_clipped():
+    found = only([1.05] + [0.0] * 999, -1, 1)
+    assert found.outside == 1 and not found.clipped
+    assert only([1.3] + [0.0] * 999, -1, 1).clipped
+    assert not only([-1.001] * 5 + [0.0] * 5, -1, 1).clipped, "within half a level"
+
+
+def test_per_channel_ranges_count_as_one():
+    (found,) = distributions(Dump([record("a", [0, 1])]), {"a": Range(np.array([-1.0, -5.0]), np.array([2.0, 1.0]))})
+    assert found.limits == (-5.0, 2.0)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan] * 3, [math.inf, -math.inf]])
+def test_no_finite_value(values):
+    found = only(values, -1, 1)
+    assert found.broken and found.levels is None and found.counts.sum() == 0
+
+
+def integers(scale):
+    quant = Quant(np.dtype("u1"), scale, 0)
+    return Record("out", 0, 0, "CONV_2D", Tensor.of("a", np.array([0, 100, 255], np.uint8), quant=quant))
+
+
+def test_integers_take_their_scale_from_the_range():
+    (found,) = distributions(Dump([integers(0.1)]), {"a": Range.of(0, 25.5)})
+    assert found.stats.max == pytest.approx(25.5)
+
+
+def test_integers_of_unknown_scale_are_named_not_drawn():
+    damaged = Tensor(integers(0.1).tensor.info, _raise)
+    wrong = Record("out", 0, 1, "ADD", damaged)
+    found = list(distributions(Dump([integers(0.1)]), {"a": Range.of(0, 99)}))
+    found += distributions(Dump([wrong]), {"a": Range.of(0, 25.5)})
+    assert [type(f) for f in found] == [Undrawn, Undrawn]
+    assert "'a'" in found[0].reason and "left out" in found[1].reason
+
+
+def _raise():
+    raise ValuesError("tensor 'a' was left out")

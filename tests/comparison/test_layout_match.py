@@ -1,0 +1,85 @@
+"""NHWC against NCHW both ways, shapes unknown, cubes, and what does not fit."""
+
+import numpy as np
+import pytest
+
+from sgsdump.comparison.layout_match import measure, without_overallocation
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.layout import to_nchw, to_nhwc
+from sgsdump.tensors.real_view import Values
+
+RNG = np.random.default_rng(1)
+
+
+def noise(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def equal(a: np.ndarray, b: np.ndarray) -> str:
+    """Asserts that the pair is found equal; gives the note."""
+    found = measure(Values(a), Values(b))
+    assert found.sums.dd == 0
+    return found.note
+
+
+def test_as_is_says_nothing():
+    a = noise(1, 4, 5, 6)
+    assert equal(a, a.copy()) == ""
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5, 6), (2, 7, 7, 3), (1, 64, 48, 40)])
+def test_transposed_both_ways(shape):
+    a = noise(*shape)
+    assert "NHWC to NCHW" in equal(np.ascontiguousarray(to_nchw(a)), a)
+    assert "NCHW to NHWC" in equal(np.ascontiguousarray(to_nhwc(a)), a)
+
+
+def test_one_pixel_or_one_channel_is_not_called_transposed():
+    a = noise(1, 1, 1, 24)
+    assert equal(a.reshape(1, 24, 1, 1), a) == ""
+    b = noise(1, 5, 6, 1)
+    assert equal(b.reshape(1, 1, 5, 6), b) == ""
+
+
+def test_unknown_shape_is_compared_flat_and_turned_when_that_is_better():
+    a = noise(1, 4, 5, 6)
+    assert equal(a.reshape(-1), a) == ""
+    assert "benchmark transposed NHWC to NCHW" in equal(to_nchw(a).reshape(-1), a)
+    assert "benchmark transposed NCHW to NHWC" in equal(to_nhwc(a).reshape(-1), a)
+    assert "sample transposed" in equal(a, to_nchw(a).reshape(-1))
+    assert equal(a.reshape(-1), a.reshape(1, 2, 2, 5, 6)) == ""
+
+
+def test_cube_is_turned_only_when_better():
+    a = noise(1, 6, 6, 6)
+    assert "COS" in equal(np.ascontiguousarray(to_nchw(a)), a)
+    other = noise(1, 6, 6, 6)
+    sums = measure(Values(a), Values(other)).sums
+    assert sums.count == 216  # no better either way: whichever is kept, its sums are of one orientation
+    candidates = [np.sum((a.astype(float) - turn(other)) ** 2) for turn in (lambda x: x, to_nchw, to_nhwc)]
+    assert any(sums.dd == pytest.approx(each) for each in candidates)
+
+
+def test_shapes_that_differ_by_ones_are_flat():
+    a = noise(1, 1, 1, 24)
+    assert equal(a.reshape(1, 24), a) == "compared flat"
+    assert equal(a, a.reshape(1, 24)) == "compared flat"
+    assert equal(a.reshape(4, 6), a.reshape(1, 4, 6)) == "compared flat"
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 4, 6), (2, 2, 5, 6)])
+def test_other_shapes_of_equal_size_are_refused(shape):
+    with pytest.raises(ValuesError, match=r"shapes differ.*\[1, 4, 5, 6\]"):
+        measure(Values(noise(1, 4, 5, 6)), Values(noise(*shape)))
+
+
+def test_sizes_that_differ_are_refused_with_both_shapes():
+    with pytest.raises(ValuesError, match=r"15 values \[1, 15\].*16 values \[1, 16\]"):
+        measure(Values(noise(1, 15)), Values(noise(1, 16)))
+
+
+def test_pictures_of_four_values_a_pixel_are_cropped():
+    a, b = noise(16), noise(1, 2, 2, 3)
+    x, y, note = without_overallocation(Values(a), Values(b))
+    assert x.array.shape == y.array.shape == (1, 2, 2, 3) and "12 of 16" in note
+    assert without_overallocation(Values(noise(15)), Values(b))[2] == ""

@@ -1,0 +1,182 @@
+"""Folders of operator dumps: pairs by name, duplicates, long names, damage, statistics, several runs."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
+
+from sgsdump import Dump, compare, open_dump, save_dump
+from sgsdump.errors import FormatError
+
+STATS = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count\n"
+STATS += "Output,0,16,DT_FLOAT,ND,4,4,1,2.5,4\n"
+
+
+def data(values: list[float], name: bytes = b"") -> bytes:
+    return operator_file([], [Item(np.array(values, "<f4").tobytes(), FLOAT, (len(values),))], name)
+
+
+def opened(folder: Path, files: dict[str, bytes]) -> Dump:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return open_dump(folder)
+
+
+def test_records_come_in_order_of_time_and_task(tmp_path: Path) -> None:
+    dump = opened(
+        tmp_path,
+        {
+            "Add.c.3.2.1700000000000300": data([3]),
+            "Mul.b.2.2.1700000000000200": data([2]),
+            "Mul.a.1.2.1700000000000200": data([1]),
+        },
+    )
+    assert dump.format == "ascend_dir" and not dump.notes
+    assert [(r.name, r.op_index, r.op_type) for r in dump.records] == [
+        ("a:output:0", 0, "Mul"),
+        ("b:output:0", 1, "Mul"),
+        ("c:output:0", 2, "Add"),
+    ]
+
+
+def test_of_several_files_of_an_operator_the_newest_is_taken(tmp_path: Path) -> None:
+    files = {f"Add.a.1.2.1700000000000{i}00": data([i]) for i in (1, 3, 2)}
+    dump = opened(tmp_path, files)
+    assert dump["a:output:0"].stored().tolist() == [3]
+    assert len(dump.records) == 1 and dump.notes == (
+        "2 older files of the same operators are left out: Add.a.1.2.1700000000000100, Add.a.1.2.1700000000000200",
+    )
+
+
+def test_the_genuine_duplicate_is_told_and_the_vendors_is_taken(shared: Path) -> None:
+    dump = open_dump(shared / "ascend/ge_dump/compare/my")
+    newest = open_dump(shared / "ascend/ge_dump/compare/my/Sub.twice.8.1.1700000000000900")
+    assert np.array_equal(dump["twice:output:0"].stored(), newest["twice:output:0"].stored())
+    assert len(dump.notes) == 1 and "1700000000000800" in dump.notes[0]
+
+
+def test_two_genuine_runs_pair_by_name(shared: Path) -> None:
+    dumps = [open_dump(shared / "ascend/ge_dump/compare" / side) for side in ("my", "golden")]
+    assert set(dumps[0]) ^ set(dumps[1]) == {"only_my:output:0", "only_golden:output:0"}
+    rows = compare(*dumps).rows
+    assert len(rows) >= 10
+
+
+def test_names_are_those_of_the_vendors_comparison(shared: Path) -> None:
+    folder = shared / "ascend/ge_dump/compare"
+    with open(folder / "result_npu_vs_npu/result_20261121033238.csv", newline="") as file:
+        compared = {row["TensorIndex"] for row in csv.DictReader(file)} - {"NaN"}
+    names = [{record.name for record in open_dump(folder / side).records} for side in ("my", "golden")]
+    assert len(compared) == 14 and compared < names[0] & names[1]
+
+
+def test_damaged_files_cost_only_their_tensors(shared: Path) -> None:
+    dump = open_dump(shared / "ascend/ge_dump/schema_written/dump")
+    left_out = [note for note in dump.notes if note.startswith("left out")]
+    assert len(left_out) == 6 and all("Bad." in note for note in left_out)
+    assert len(dump.records) == 46
+    assert {"MatMulV2.encoder/layer_0/matmul:output:0", "Bad.encoder/layer_0/matmul:output:0"} < set(dump)
+
+
+def test_a_folder_of_damaged_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"no operator dump in .* can be read"):
+        opened(tmp_path, {"Add.a.1.2.1700000000000100": b"123456789", "Add.b.1.2.1700000000000100": b""})
+
+
+def test_long_names_are_found_in_the_mapping(tmp_path: Path) -> None:
+    name = f"Add.{'block_' * 60}add.7.2.1700000000000100"
+    files = {
+        "90817263541": data([1]),
+        "mapping.csv": f"90817263541,{name}\n55,Mul.gone.1.1.1700000000000100\n".encode(),
+    }
+    dump = opened(tmp_path, files)
+    assert list(dump) == [f"{'block_' * 60}add:output:0"]
+    assert (dump.records[0].op_type, dump.notes) == ("Add", ("1 files of mapping.csv are missing: 55",))
+
+
+def test_slices_are_tensors_of_their_own(shared: Path, tmp_path: Path) -> None:
+    dump = open_dump(shared / "ascend/ge_dump/schema_written/dump")
+    assert [name for name in dump if "ffts" in name] == ["ffts_relu.7.0:output:0", "ffts_relu.7.1:output:0"]
+
+
+def test_overflow_statuses_are_all_taken_and_told(shared: Path) -> None:
+    dump = open_dump(shared / "ascend/ge_dump/overflow/dump")
+    statuses = [name for name in dump if "OpDebug" in name]
+    assert statuses == [f"Node_OpDebug.{task}.9:output:0" for task in range(1, 7)]
+    assert dump.notes[4].endswith("overflow on AI Core: model 1, stream 2, task 21, status 32") and len(dump.notes) == 6
+
+
+def test_nano_dumps_and_operator_dumps_may_be_together(tmp_path: Path) -> None:
+    nano = nano_file([], [nano_item(False, 0, (2,), 8)], np.array([1, 2], "<f4").tobytes())
+    dump = opened(tmp_path, {"Add.n.0.0.550288648": nano, "Add.a.1.2.1700000000000100": data([1])})
+    assert list(dump) == ["n:output:0", "a:output:0"] and dump["n:output:0"].stored().tolist() == [1, 2]
+
+
+def test_statistics_stand_where_no_values_are(tmp_path: Path) -> None:
+    files = {
+        "Add.a.1.2.1700000000000100.csv": STATS.encode(),
+        "Add.b.2.2.1700000000000200.csv": STATS.encode(),
+        "Add.b.2.2.1700000000000200": data([1, 2, 3, 4]),
+        "Add.c.3.2.1700000000000300.csv": b"nothing\n",
+    }
+    dump = opened(tmp_path, files)
+    assert [tensor.figures is not None for tensor in dump.values()] == [True, False]
+    assert [record.name for record in dump.records] == ["a:output:0", "b:output:0"]
+    assert len(dump.notes) == 1 and "Add.c.3.2" in dump.notes[0]
+
+
+def test_a_folder_above_the_dump_will_do_unless_there_are_several(tmp_path: Path) -> None:
+    path = "20240101/0/model/1/0/Add.a.1.2.1700000000000100"
+    dump = opened(tmp_path, {path: data([1]), "20240101/readme.txt": b"x"})
+    assert list(dump) == ["a:output:0"]
+    with pytest.raises(FormatError, match=r"holds 2 dumps \(20240101/0/model/1/0, 20240101/0/model/1/1 …\)"):
+        opened(tmp_path, {path.replace("/0/Add", "/1/Add"): data([1])})
+
+
+def test_a_folder_of_npy_files_above_a_dump_is_its_own(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float32([1]))
+    assert opened(tmp_path, {"below/Add.a.1.2.1700000000000100": data([1])}).format == "npy_dir"
+
+
+def test_other_folders_are_not_taken_for_it(tmp_path: Path) -> None:
+    for name in ("statistic.csv", "mapping.csv", "a.npy", "Add.a.1.2.17000", "intensor0.bin"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(FormatError) as caught:
+        open_dump(tmp_path)
+    assert "operator dump in" not in str(caught.value)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(data([1]))
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "Add.a.1.2.1700000000000100").symlink_to(tmp_path / "secret")
+    dump = opened(folder, {"Add.b.1.2.1700000000000100": data([2])})
+    assert list(dump) == ["b:output:0"]
+
+
+def test_no_file_is_kept_open(tmp_path: Path) -> None:
+    files = {f"Add.a{i}.{i}.2.1700000000000100": data([i]) for i in range(50)}
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None
+    dump = opened(tmp_path, files)
+    values = [tensor.stored().tolist() for tensor in dump.values()]
+    assert values == [[i] for i in range(50)]
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
+def test_a_genuine_folder_becomes_npz_and_comes_back(shared: Path, tmp_path: Path) -> None:
+    dump = open_dump(shared / "ascend/ge_dump/schema_written/dump")
+    save_dump(dump, tmp_path / "x.npz", "npz")
+    again = open_dump(tmp_path / "x.npz")
+    assert len(again.records) == len(dump.records)
+    for one, other in zip(dump.records, again.records):
+        assert (one.name, one.io, one.slot, one.constant) == (other.name, other.io, other.slot, other.constant)
+        assert one.tensor.stored().dtype == other.tensor.stored().dtype
+        assert one.tensor.stored().tobytes() == other.tensor.stored().tobytes()

@@ -1,0 +1,398 @@
+"""Trees of ATB tensors: the vendor's own, with aliases, statistics and files written twice, and crafted ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dumps.formats.conformance import Conformance
+
+from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
+from sgsdump.dumps.formats.ascend.acl_types import number_of
+from sgsdump.dumps.formats.atb.header import header_bytes
+from sgsdump.dumps.losses import losses
+from sgsdump.errors import FormatError, ValuesError
+from sgsdump.tensors.tensor import Figures
+
+LAYER, LINEAR = "1_DecoderLayer", "1_DecoderLayer/1_LinearOperation"
+NOT_IN_THE_CSV = [f"{LAYER}/2_ElewiseOperation/output.0", f"{LAYER}/output.0"]
+
+
+class TestConformance(Conformance):
+    format = "atb_tree"
+    listing = "sgsdump.json"
+
+
+@pytest.fixture
+def trees(shared: Path) -> Path:
+    return shared / "ascend/atb_dump_tree"
+
+
+def put(root: Path, path: str, value: float = 0.0, shape: tuple[int, ...] = (2,)) -> Path:
+    """A float32 tensor at a path."""
+    array = np.full(shape, value, np.float32)
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    number = number_of(array.dtype)
+    assert number is not None
+    file.write_bytes(header_bytes(2, number, shape, array.nbytes) + array.tobytes())
+    return file
+
+
+def put_alias(root: Path, path: str, target: str, dims: str = "2") -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    text = f"$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=0\ndims={dims}\ndata={target}\n$End=1\n"
+    (root / path).write_text(text)
+
+
+def tensors(dump: Dump) -> dict[str, Tensor]:
+    """Every tensor by name, inputs too."""
+    found = {record.name: record.tensor for record in dump.records}
+    assert len(found) == len(dump.records)
+    return found
+
+
+def first_values(dump: Dump) -> dict[str, float]:
+    return {name: float(tensor.stored().reshape(-1)[0]) for name, tensor in tensors(dump).items()}
+
+
+def test_a_genuine_tree_in_the_order_it_ran(trees: Path) -> None:
+    dump = open_dump(trees / "all_f0/atb_dump_data/data/0_4711/0")
+    assert dump.format == "atb_tree"
+    rows = [(r.io, r.slot, r.op_index, r.op_type, r.name.rpartition("/")[0]) for r in dump.records]
+    assert rows[:5] == [
+        ("in", 0, 0, "WordEmbedding", "0_WordEmbedding"),
+        ("in", 1, 0, "WordEmbedding", "0_WordEmbedding"),
+        ("in", 2, 0, "WordEmbedding", "0_WordEmbedding"),
+        ("out", 0, 0, "WordEmbedding", "0_WordEmbedding"),
+        ("in", 0, 1, "DecoderLayer", LAYER),
+    ]
+    assert rows[13:17] == [
+        ("in", 0, 4, "MatMulF32Kernel", f"{LINEAR}/0_MatMulF32Kernel"),
+        ("in", 1, 4, "MatMulF32Kernel", f"{LINEAR}/0_MatMulF32Kernel"),
+        ("out", 0, 4, "MatMulF32Kernel", f"{LINEAR}/0_MatMulF32Kernel"),
+        ("out", 0, 3, "LinearOperation", LINEAR),
+    ]
+    assert rows[-1] == ("out", 0, 1, "DecoderLayer", LAYER)
+    assert dump[f"{LAYER}/output.0"].info == TensorInfo(
+        f"{LAYER}/output.0", (4, 4), np.dtype(np.float32), "FRACTAL_NZ", op_type="DecoderLayer"
+    )
+    assert [note for note in dump.notes if "without a row in statistic.csv" in note] == list(dump.notes)
+    assert dump.notes[0].startswith("2 files (1_DecoderLayer/2_ElewiseOperation/after/outtensor0.bin")
+
+
+def test_all_21_tensors_compare_where_the_vendor_reports_17(trees: Path) -> None:
+    """The vendor's tool follows its CSV, which has neither the two tensors with -inf nor, for it, the complex ones."""
+    folder = trees / "all_f0/atb_dump_data/data/0_4711/0"
+    comparison = compare(open_dump(folder), open_dump(folder))
+    assert len(comparison.rows) == 21
+    assert not (comparison.failed or comparison.only_in_sample or comparison.only_in_benchmark)
+    rows = {row.name: row for row in comparison.rows}
+    for name in NOT_IN_THE_CSV:
+        assert (rows[name].benchmark_nan, rows[name].benchmark_inf, rows[name].count) == (1, 1, 16)
+    for name in (f"{LAYER}/input.3", f"{LAYER}/2_ElewiseOperation/input.1"):
+        assert (rows[name].type_name, rows[name].count, rows[name].mse) == ("complex64", 8, 0.0)
+
+
+def test_both_executions_at_once(trees: Path) -> None:
+    dump = open_dump(trees / "all_f0")
+    names = list(tensors(dump))
+    assert len(names) == 42 and names[0] == "0/0_WordEmbedding/input.0" and names[21] == "1/0_WordEmbedding/input.0"
+    assert len(compare(dump, dump).rows) == 42
+    first, second = (open_dump(trees / f"all_f0/atb_dump_data/data/0_4711/{i}") for i in range(2))
+    assert len(compare(first, second).rows) == 21
+    changed = first["0_WordEmbedding/output.0"].real() != second["0_WordEmbedding/output.0"].real()
+    assert changed.all()
+
+
+def test_aliases_have_the_values_that_a_dump_without_them_has(trees: Path) -> None:
+    """No vendor's reader follows an alias; all_f0 is the same run with every tensor written out."""
+    plain = tensors(open_dump(trees / "all_f0/atb_dump_data/data/0_4711/0"))
+    dump = open_dump(trees / "tensor_f1")
+    aliases = [path for path in (trees / "tensor_f1").rglob("*.bin") if b"\ndata=" in path.read_bytes()]
+    assert len(aliases) == 7 and dump.notes == ()
+    found = tensors(dump)
+    assert list(found) == list(plain)
+    for name, tensor in found.items():
+        assert tensor.info == plain[name].info
+        assert tensor.stored().tobytes() == plain[name].stored().tobytes(), name
+    assert len(compare(dump, open_dump(trees / "all_f0/atb_dump_data/data/0_4711/0")).rows) == 21
+
+
+def test_files_written_twice(trees: Path) -> None:
+    dump, plain = open_dump(trees / "append"), open_dump(trees / "all_f0/atb_dump_data/data/0_4711/0")
+    assert len(dump.records) == 4
+    assert len(dump.notes) == 1 and dump.notes[0].startswith("4 files: each was written more than once")
+    for name, tensor in tensors(dump).items():
+        np.testing.assert_array_equal(tensor.stored(), tensors(plain)[name].stored())
+
+
+def test_a_run_that_kept_statistics_only(trees: Path) -> None:
+    dump = open_dump(trees / "stats")
+    plain = tensors(open_dump(trees / "all_f0"))
+    assert len(dump.records) == 38
+    assert dump.notes == (
+        "2 tensors (0_WordEmbedding/input.2, 0_WordEmbedding/input.2) are in statistic.csv, but without statistics",
+    )
+    for name, tensor in tensors(dump).items():
+        info, figures = plain[name].info, tensor.figures
+        assert tensor.info == info and figures is not None
+        with pytest.raises(ValuesError, match="has no values"):
+            tensor.real()
+        if info.dtype == np.bool_:
+            assert figures == Figures()
+            continue
+        if info.dtype.kind == "c":
+            assert figures.min is figures.max is figures.mean is None
+            continue
+        values = plain[name].stored().astype(np.float64)
+        expected = [values.min(), values.max(), values.mean(), np.linalg.norm(values)]
+        np.testing.assert_allclose([figures.min, figures.max, figures.mean, figures.l2norm], expected, atol=2e-6)
+    assert tensors(dump)["0/0_WordEmbedding/input.0"].figures == Figures(-4.0, 3.875, -0.0625, 18.479719)
+
+
+def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
+    folder = trees / "all_f0/atb_dump_data/data/0_4711/0" / LINEAR
+    assert list(tensors(open_dump(folder))) == [
+        "input.0", "input.1", "0_MatMulF32Kernel/input.0", "0_MatMulF32Kernel/input.1", "0_MatMulF32Kernel/output.0",
+        "output.0",
+    ]  # fmt: skip
+    assert list(tensors(open_dump(folder / "before"))) == ["input.0", "input.1"]
+    tests = shared / "ascend/atb_bin_from_tests"
+    assert list(tensors(open_dump(tests / "st_compare"))) == ["foo/input.0"]
+    linear = [f"0_LinearOperation/{slot}" for slot in ("input.0", "input.1", "output.0")]
+    assert list(tensors(open_dump(tests / "st_opcheck"))) == linear
+    everything = open_dump(tests)
+    assert len(everything.records) == 6
+    assert sum(note.startswith("left out: ") for note in everything.notes) == 2
+
+
+def test_a_genuine_tree_saved_again_has_the_same_files(trees: Path, tmp_path: Path) -> None:
+    root = trees / "all_f0"
+    save_dump(open_dump(root), tmp_path / "again")
+    files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.bin")}
+    again = {str(p.relative_to(tmp_path / "again")): p.read_bytes() for p in (tmp_path / "again").rglob("*.bin")}
+    assert len(files) == 42 and again == files
+    assert {path.name for path in (tmp_path / "again").rglob("*") if path.is_file()} == {
+        *(Path(name).name for name in files),
+        "sgsdump.json",
+    }
+    assert len(compare(open_dump(tmp_path / "again"), open_dump(root)).rows) == 42
+
+
+def test_dumps_of_other_processes_pair_by_name(tmp_path: Path) -> None:
+    for root, value in (("a/msit_dump_1/tensors/0_11/0", 1), ("b/atb_dump_data/data/1_22/7", 2)):
+        put(tmp_path, f"{root}/0_Add/before/intensor0.bin", value)
+        put(tmp_path, f"{root}/0_Add/after/outtensor0.bin", value)
+    assert {row.name for row in compare(open_dump(tmp_path / "a"), open_dump(tmp_path / "b")).rows} == {
+        "0_Add/input.0",
+        "0_Add/output.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        (["0_11/0", "1_12/0"], ["0/0_Add/output.0", "1/0_Add/output.0"]),
+        (["0_11/0", "0_12/0"], ["0_11/0_Add/output.0", "0_12/0_Add/output.0"]),
+        (["0_11/2", "0_11/10"], ["2/0_Add/output.0", "10/0_Add/output.0"]),
+        (["0_11/0", "1_12/1"], ["0/0/0_Add/output.0", "1/1/0_Add/output.0"]),
+        (["x/tensors/0_1/0", "y/tensors/0_1/0"], ["x/tensors/0_Add/output.0", "y/tensors/0_Add/output.0"]),
+    ],
+)
+def test_what_varies_stands_in_the_name(tmp_path: Path, runs: list[str], names: list[str]) -> None:
+    for run in runs:
+        put(tmp_path, f"{run}/0_Add/after/outtensor0.bin")
+    assert list(tensors(open_dump(tmp_path))) == names
+
+
+def test_operators_and_slots_are_in_order_of_their_numbers(tmp_path: Path) -> None:
+    for path in (
+        "10_B/after/outtensor0",
+        "2_A/after/outtensor10_y",
+        "2_A/after/outtensor2_x",
+        "2_A/before/intensor0_q",
+    ):
+        put(tmp_path, f"0_1/0/{path}.bin")
+    dump = open_dump(tmp_path)
+    assert list(tensors(dump)) == ["2_A/input.0_q", "2_A/output.2_x", "2_A/output.10_y", "10_B/output.0"]
+    assert [(r.op_index, r.slot) for r in dump.records] == [(0, 0), (0, 2), (0, 10), (1, 0)]
+
+
+def test_dumped_before_and_after_the_copy_that_counts_is_taken(tmp_path: Path) -> None:
+    for when, value in (("before", 1), ("after", 2)):
+        put(tmp_path, f"0_1/0/0_Add/{when}/intensor0.bin", value)
+        put(tmp_path, f"0_1/0/0_Add/{when}/outtensor0.bin", value)
+    put(tmp_path, "0_1/0/1_Sub/after/intensor0.bin", 3)
+    put(tmp_path, "0_1/0/1_Sub/before/outtensor0.bin", 4)
+    dump = open_dump(tmp_path)
+    assert first_values(dump) == {
+        "0_Add/input.0": 1, "0_Add/output.0": 2, "1_Sub/input.0": 3, "1_Sub/output.0": 4
+    }  # fmt: skip
+    assert dump.notes == (
+        "2 tensors were dumped before and after their operator ran: "
+        "inputs are taken as they were before, outputs as they are after",
+        "1 output (0_1/0/1_Sub/before/outtensor0.bin) is dumped only before the operator ran: "
+        "what it computed is not in them",
+    )
+    assert first_values(open_dump(tmp_path / "0_1/0/0_Add/after")) == {"input.0": 2, "output.0": 2}
+
+
+def test_aliases_lead_on_or_nowhere(tmp_path: Path) -> None:
+    run = "0_1/0/1_Layer"
+    put(tmp_path, f"{run}/9_Last/after/outtensor0.bin", 7)
+    put_alias(tmp_path, f"{run}/0_A/before/intensor0.bin", "1_1_intensor3.bin")
+    put_alias(tmp_path, f"{run}/1_B/before/intensor3.bin", "1_9_outtensor0.bin", "1,2")
+    put_alias(tmp_path, f"{run}/2_C/before/intensor0.bin", "1_3_intensor0.bin")
+    put_alias(tmp_path, f"{run}/3_D/before/intensor0.bin", "1_2_intensor0.bin")
+    put_alias(tmp_path, f"{run}/4_E/before/intensor0.bin", "1_8_outtensor0.bin")
+    put_alias(tmp_path, f"{run}/5_F/before/intensor0.bin", "1_9_outtensor0.bin", "3")
+    put_alias(tmp_path, f"{run}/6_G/before/intensor0.bin", "../../x.bin")
+    dump = open_dump(tmp_path)
+    found = tensors(dump)
+    assert found["1_Layer/0_A/input.0"].stored().tolist() == [7, 7]
+    assert found["1_Layer/1_B/input.3"].stored().tolist() == [[7, 7]]
+    reasons = {
+        "2_C": "circle", "3_D": "circle", "4_E": "not in the dump", "5_F": "another size", "6_G": "is no alias",
+    }  # fmt: skip
+    for operator, why in reasons.items():
+        with pytest.raises(ValuesError, match=why):
+            found[f"1_Layer/{operator}/input.0"].stored()
+        assert any(f"{run}/{operator}/before/intensor0.bin" in note and why in note for note in dump.notes), operator
+    failed = compare(dump, dump).failed
+    assert len(failed) == 5 and all("has no values" in one.reason for one in failed)
+
+
+def test_an_alias_stays_in_its_layer_and_execution(tmp_path: Path) -> None:
+    put_alias(tmp_path, "0_1/0/1_A/0_X/before/intensor0.bin", "1_intensor0.bin")
+    put(tmp_path, "0_1/0/1_A/before/intensor0.bin", 1)
+    put(tmp_path, "0_1/0/1_B/before/intensor0.bin", 2)
+    put(tmp_path, "0_1/1/1_A/before/intensor0.bin", 3)
+    put_alias(tmp_path, "0_1/0/2_C/before/intensor0.bin", "1_intensor0.bin")
+    dump = open_dump(tmp_path)
+    assert tensors(dump)["0/1_A/0_X/input.0"].stored().tolist() == [1, 1]
+    with pytest.raises(ValuesError, match="of which there are 2"):
+        tensors(dump)["0/2_C/input.0"].stored()
+
+
+def test_rows_and_files_that_lack_each_other(trees: Path, tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    shutil.copytree(trees / "all_f0/atb_dump_data/data/0_4711/0", root)
+    for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
+    (root / "0_WordEmbedding/after/outtensor0.bin").unlink()
+    csv = root / "statistic.csv"
+    csv.chmod(0o644)
+    header = csv.read_text().splitlines()[0]
+    csv.write_text(csv.read_text() + header + "\nsome,broken,row\n")
+    dump = open_dump(root)
+    assert len(dump.records) == 21
+    assert tensors(dump)["0_WordEmbedding/output.0"].figures == Figures(-1.75, 2.0, 0.125, 4.636809)
+    assert dump.notes[:2] == (
+        "statistic.csv has 1 rows that are not understood",
+        "1 tensor (0_WordEmbedding/output.0) is in statistic.csv, but the file is missing",
+    )
+
+
+def test_links_are_followed_only_inside(tmp_path: Path) -> None:
+    outside = put(tmp_path, "elsewhere/outtensor0.bin", 9)
+    root = tmp_path / "tree"
+    inside = put(root, "0_1/0/0_A/after/outtensor0.bin", 1)
+    (root / "0_1/0/1_B/after").mkdir(parents=True)
+    (root / "0_1/0/1_B/after/outtensor0.bin").symlink_to(inside)
+    (root / "0_1/0/1_B/after/outtensor1.bin").symlink_to(outside)
+    (root / "0_1/0/2_C").symlink_to(root / "0_1/0")
+    dump = open_dump(root)
+    assert first_values(dump) == {"0_A/output.0": 1, "1_B/output.0": 1}
+    assert len([note for note in dump.notes if "link" in note]) == 2
+
+
+def test_damaged_files_cost_themselves_only(tmp_path: Path) -> None:
+    put(tmp_path, "0_A/after/outtensor0.bin", 1)
+    for number in range(25):
+        path = put(tmp_path, f"1_B/after/outtensor{number}.bin")
+        os.truncate(path, path.stat().st_size - 1)
+    (tmp_path / "1_B/kernel_tilingdata.bin").write_bytes(b"\0" * 8)
+    dump = open_dump(tmp_path)
+    assert list(dump) == ["0_A/output.0"]
+    assert len(dump.notes) == 21 and dump.notes[-1] == "left out: 5 more files that cannot be read"
+    shutil.rmtree(tmp_path / "0_A")
+    with pytest.raises(FormatError, match=r"no file in .* is an ATB tensor"):
+        open_dump(tmp_path)
+
+
+def test_a_folder_of_other_bin_files_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/weights.bin").write_bytes(b"key=value\n" * 9)
+    (tmp_path / "statistic.csv").write_text("name,value\n")
+    with pytest.raises(FormatError, match=r"is a folder, not a dump \(looked for: .*ATB \.bin files"):
+        open_dump(tmp_path)
+    put(tmp_path, "a/0_A/after/outtensor0.bin")
+    dump = open_dump(tmp_path)
+    assert list(dump) == ["a/0_A/output.0"] and len(dump.notes) == 2
+
+
+def test_names_of_a_tree_become_its_paths(tmp_path: Path) -> None:
+    names = [("in", f"{LINEAR}/input.1_x"), ("out", f"{LINEAR}/output.0"), ("out", "conv1/Relu:0"), ("out", "../../x")]
+    names += [("out", "0_A/../0_B/output.0"), ("in", "0_A/output.0"), ("out", "a" * 300), ("out", "a" * 300)]
+    records = [Record(io, 0, 3, "X", Tensor.of(name, np.float32([i]))) for i, (io, name) in enumerate(names)]  # type: ignore[arg-type]
+    save_dump(records, tmp_path / "tree", "atb_tree")
+    assert sorted(os.listdir(tmp_path)) == ["tree"]
+    assert (tmp_path / f"tree/0_0/0/{LINEAR}/before/intensor1_x.bin").is_file()
+    assert (tmp_path / f"tree/0_0/0/{LINEAR}/after/outtensor0.bin").is_file()
+    assert (tmp_path / "tree/0_0/0/3_conv1_Relu_0/after/outtensor0.bin").is_file()
+    dump = open_dump(tmp_path / "tree")
+    assert [(r.io, r.name, r.tensor.stored().tolist()) for r in dump.records] == [
+        (io, name, [i]) for i, (io, name) in enumerate(names)
+    ]
+    (tmp_path / "tree/sgsdump.json").unlink()
+    assert len(open_dump(tmp_path / "tree").records) == len(names)
+
+
+def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
+    put(tmp_path, "secret.bin", 5)
+    save_dump([Tensor.of("x", np.float32([1, 2]))], tmp_path / "tree", "atb_tree")
+    listing = tmp_path / "tree/sgsdump.json"
+    document = json.loads(listing.read_text())
+    for values in ("../secret.bin", str(tmp_path / "secret.bin"), "0_0/0/../../../secret.bin", ""):
+        document["records"][0]["values"] = values
+        listing.write_text(json.dumps(document))
+        with pytest.raises(FormatError, match="missing"):
+            open_dump(tmp_path / "tree")
+    document["records"][0] |= {"values": "0_0/0/0_x/after/outtensor0.bin", "dtype": "int32"}
+    listing.write_text(json.dumps(document))
+    with pytest.raises(FormatError, match="does not hold the int32"):
+        open_dump(tmp_path / "tree")
+
+
+def test_statistics_come_back(trees: Path, tmp_path: Path) -> None:
+    dump = open_dump(trees / "stats")
+    assert losses(dump.records, "atb_tree") == [
+        "2 tensors have no values: writing is refused: '0/0_WordEmbedding/input.2', '1/0_WordEmbedding/input.2'"
+    ]
+    with pytest.raises(ValuesError, match="has no values"):
+        save_dump(dump, tmp_path / "again")
+    records = [record for record in dump.records if record.tensor.figures != Figures()]
+    assert losses(records, "atb_tree") == []
+    save_dump(records, tmp_path / "again", "atb_tree")
+    again = open_dump(tmp_path / "again")
+    assert [(r.name, r.tensor.info, r.tensor.figures) for r in again.records] == [
+        (r.name, r.tensor.info, r.tensor.figures) for r in records
+    ]
+
+
+def test_the_table_of_statistics_may_be_opened_alone(trees: Path, tmp_path: Path) -> None:
+    folder = trees / "stats/atb_dump_data/data/0_4711/0"
+    table = Path(shutil.copy(folder / "statistic.csv", tmp_path / "renamed.csv"))
+    alone, whole = open_dump(table), open_dump(folder)
+    assert alone.format == "atb_tree" and len(alone.records) == 19
+    assert [(r.name, r.io, r.tensor.figures) for r in alone.records] == [
+        (r.name, r.io, r.tensor.figures) for r in whole.records
+    ]
+    table.write_bytes(table.read_bytes()[:170])
+    with pytest.raises(FormatError, match="1 rows that are not understood"):
+        open_dump(table)

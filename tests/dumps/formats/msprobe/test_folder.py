@@ -1,0 +1,212 @@
+"""msprobe's dump.json: the vendor's own files, values beside it, and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dumps.formats.read_only import ReadOnly
+
+from sgsdump import Dump, compare, open_dump
+from sgsdump.errors import FormatError, ValuesError
+from sgsdump.tensors.tensor import Figures
+
+API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"
+
+
+def facts(shape: tuple[int, ...] = (2, 3), dtype: str = "torch.float32", **more: Any) -> dict[str, Any]:
+    figures = {"Max": 3.0, "Min": 1.0, "Mean": 2.0, "Norm": 9.5}
+    return {"type": "torch.Tensor", "dtype": dtype, "shape": list(shape), **figures, "requires_grad": False, **more}
+
+
+def text_of(data: dict[str, Any], task: str = "tensor") -> str:
+    head = {"task": task, "level": "mix", "framework": "pytorch", "dump_data_dir": "/there/dump_tensor_data"}
+    return json.dumps({**head, "data": data})
+
+
+def opened(folder: Path, data: dict[str, Any], **arrays: np.ndarray) -> Dump:
+    """The dump of a folder with ``arrays`` beside the JSON; ``__`` in their names is a dot."""
+    values = folder / "dump_tensor_data"
+    values.mkdir(exist_ok=True, parents=True)
+    for name, array in arrays.items():
+        np.save(values / f"{name.replace('__', '.')}.npy", array)
+    (folder / "dump.json").write_text(text_of(data))
+    return open_dump(folder)
+
+
+def in_out(**more: Any) -> dict[str, Any]:
+    return {API: {"input_args": [facts(**more)], "input_kwargs": {}, "output": []}}
+
+
+class TestReadOnly(ReadOnly):
+    format = "msprobe_dir"
+    file_name = "dump.json"
+    data = text_of({API: {"input_args": [facts(), None], "output": [facts((1,), "torch.bool")]}}, "statistics").encode()
+
+
+def test_statistics_are_the_vendors(shared: Path) -> None:
+    folder = shared / "ascend" / "msprobe_dump" / "layer_mapping_pair" / "pytorch_data"
+    dump = open_dump(folder)
+    assert dump.format == "msprobe_dir"
+    document = json.loads((folder / "dump.json").read_text())["data"]
+
+    def leaves(value: Any) -> int:
+        if isinstance(value, list):
+            return sum(map(leaves, value))
+        if isinstance(value, dict):
+            return 1 if "shape" in value else sum(map(leaves, value.values()))
+        return 0
+
+    assert len(dump.records) == leaves(document) > 30
+    assert dump["Distributed.all_reduce.0.forward.output.0"].info.dtype.name == "bfloat16"
+    tensor = dump["NPU.npu_rms_norm.0.forward.output.1"]
+    assert tensor.info.shape == (1024, 1, 1) and tensor.info.op_type == "npu_rms_norm"
+    assert tensor.figures == Figures(1.9447283744812012, 2.0491626262664795, 1.9983034133911133, 63.948543548583984)
+    inputs = [record.name for record in dump.records if record.io == "in"]
+    assert "NPU.npu_fusion_attention.0.forward.input.atten_mask" in inputs
+    assert "Torch.cos.0.forward.input.0" in inputs
+    with pytest.raises(ValuesError, match="only statistics were dumped"):
+        tensor.stored()
+    mindspore = open_dump(folder.parent / "mindspore_data")
+    assert mindspore["Tensor.__add__.0.forward.output.0"].info.dtype == np.int64
+    assert mindspore.records[0].tensor.figures == Figures(0.0, 3430.0, 926.5, 4977.4384765625)
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_values_beside_a_json_of_another_name(shared: Path, task: str) -> None:
+    folder = shared / "ascend" / "msprobe_dump"
+    dump = open_dump(folder / f"api_info_{task}.json")
+    name = "MintFunctional.relu.0.forward.output.0"
+    assert [record.name for record in dump.records] == [name.replace("output", "input"), name]
+    np.testing.assert_array_equal(dump[name].stored(), np.load(folder / "2_3_input.npy"))
+
+
+def test_names_places_and_constants(tmp_path: Path) -> None:
+    nested = {"a": [facts(), 5], "b": {"c": facts()}}
+    grad = {"weight": [facts()], "bias": [None]}
+    dump = opened(
+        tmp_path,
+        {
+            API: {"input_args": [1, facts(), [facts(), facts()]], "input_kwargs": nested, "output": [None, facts()]},
+            MODULE: {"input_args": [], "parameters": {"weight": facts()}, "output": [facts()]},
+            "Module.net.conv1.Conv2d.parameters_grad": grad,
+            "x.0.debug": facts(),
+        },
+    )
+    places = [(r.name, r.io, r.slot, r.op_index, r.op_type, r.constant) for r in dump.records]
+    assert places == [
+        (f"{API}.input.1", "in", 1, 0, "conv2d", False),
+        (f"{API}.input.2.0", "in", 2, 0, "conv2d", False),
+        (f"{API}.input.2.1", "in", 3, 0, "conv2d", False),
+        (f"{API}.input.a.0", "in", 4, 0, "conv2d", False),
+        (f"{API}.input.b.c", "in", 6, 0, "conv2d", False),
+        (f"{API}.output.1", "out", 1, 0, "conv2d", False),
+        (f"{MODULE}.parameters.weight", "in", 0, 1, "Conv2d", True),
+        (f"{MODULE}.output.0", "out", 0, 1, "Conv2d", False),
+        ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "conv1", False),
+        ("x.0.debug", "out", 0, 3, "x", False),
+    ]
+    assert dump.notes == ("2 arguments are no tensors (numbers, texts …); they are left out",)
+
+
+def test_values_come_from_the_files_wherever_the_json_says_they_are(tmp_path: Path) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    name = f"{API}.input.0"
+    for folder in (tmp_path / "step0" / "rank0", tmp_path):
+        opened(
+            tmp_path / "step0" / "rank0",
+            in_out(data_name=f"{name}.npy"),
+            Functional__conv2d__0__forward__input__0=array,
+        )
+        tensor = open_dump(folder).inputs[name]
+        np.testing.assert_array_equal(tensor.stored(), array)
+        assert tensor.figures is None
+    (tmp_path / "step0" / "rank1").mkdir()
+    (tmp_path / "step0" / "rank1" / "dump.json").write_text(text_of(in_out()))
+    with pytest.raises(FormatError, match=r"holds 2 dumps .*name the folder of one"):
+        open_dump(tmp_path)
+
+
+def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:
+    array = np.ones((2, 3), np.float32)
+    dump = opened(tmp_path, in_out(dtype="torch.bfloat16", data_name="a.npy"), a=array)
+    assert dump.records[0].tensor.info.dtype == np.float32
+    assert dump.notes == (f"tensors were bfloat16, their files hold float32 (1): '{API}.input.0'",)
+    raw = opened(tmp_path, in_out(dtype="torch.bfloat16", data_name="b.npy"), b=array.astype(np.float16).view("V2"))
+    assert raw.records[0].tensor.stored().dtype.name == "bfloat16" and not raw.notes
+    odd = opened(tmp_path, in_out(dtype="torch.float5", shape=(9,), data_name="a.npy"))
+    assert odd.records[0].tensor.stored().shape == (2, 3)
+    assert ["not known" in odd.notes[0], "other shapes" in odd.notes[1]] == [True, True]
+
+
+def test_torch_files_are_told_and_their_npy_is_read(tmp_path: Path) -> None:
+    dump = opened(tmp_path, in_out(data_name="a.pt"))
+    tensor = dump.records[0].tensor
+    assert tensor.figures == Figures(1.0, 3.0, 2.0, 9.5) and "only torch reads" in dump.notes[0]
+    with pytest.raises(ValuesError, match=r"in 'a.pt', save them as .npy beside it"):
+        tensor.stored()
+    again = opened(tmp_path, in_out(data_name="a.pt"), a=np.ones((2, 3), np.float32))
+    assert again.records[0].tensor.stored().sum() == 6 and not again.notes
+
+
+@pytest.mark.parametrize("file", ["gone.npy", "../dump.json", "/etc/hostname", "broken.npy", "pickled.npy", "a\nb"])
+def test_files_that_cannot_be_read_leave_the_figures(tmp_path: Path, file: str) -> None:
+    opened(tmp_path, {API: {"output": [facts()]}}, pickled=np.array([{}], object))
+    (tmp_path / "dump_tensor_data" / "broken.npy").write_bytes(b"\x93NUMPY")
+    dump = opened(tmp_path, in_out(data_name=file))
+    assert dump.records[0].tensor.figures == Figures(1.0, 3.0, 2.0, 9.5)
+    assert "missing or damaged" in dump.notes[0] and "\n" not in dump.notes[0]
+    with pytest.raises(ValuesError, match="has no values") as caught:
+        dump.records[0].tensor.stored()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    np.save(outside / "a.npy", np.ones(3))
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "dump_tensor_data").symlink_to(outside)
+    (folder / "dump.json").write_text(text_of(in_out(data_name="a.npy")))
+    with pytest.raises(ValuesError):
+        open_dump(folder).records[0].tensor.stored()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"dump_data_dir": "", "data": []}', 'has no "data"'),
+        ('{"dump_data_dir": "", "data": {}}', "lists no tensor"),
+        ('{"dump_data_dir": "", "data": {"a": 3}}', "'a' is not an object"),
+        (text_of(in_out(shape=[-1])), "no possible shape"),
+        (text_of(in_out(shape=[2**40, 2**40])), "cannot be"),
+        (text_of(in_out(shape=["2"])), "no possible shape"),
+        ('{"dump_data_dir": "", "data": {"a": ' + "[" * 100_000, "not valid JSON"),
+        ('{"dump_data_dir": "", "data": {"a": {}, "a": {}}}', "stands twice"),
+    ],
+)
+def test_damage_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "dump.json").write_text(text)
+    with pytest.raises(FormatError, match=said) as caught:
+        open_dump(tmp_path)
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_deep_arguments_end(tmp_path: Path) -> None:
+    deep: Any = facts()
+    for _ in range(300):
+        deep = [deep]
+    dump = opened(tmp_path, {API: {"input_args": [deep], "output": [facts()]}})
+    assert len(dump.records) == 1
+
+
+def test_two_runs_are_compared_inputs_too(tmp_path: Path) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    data = {API: {"input_args": [facts(data_name="i.npy")], "output": [facts(data_name="o.npy")]}}
+    ours, theirs = (opened(tmp_path / name, data, i=array, o=array + 1) for name in "ab")
+    found = compare(ours, theirs)
+    assert [row.name for row in found.rows] == [f"{API}.input.0", f"{API}.output.0"]

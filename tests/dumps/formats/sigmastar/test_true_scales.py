@@ -1,0 +1,118 @@
+"""True scales derived from calibrated ranges, against the SDK's own dequantised dump of the same run, bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
+from sgsdump.errors import ValuesError
+from sgsdump.sidecars.tensor_min_max import Range, read_ranges
+from sgsdump.tensors.real_view import values_of
+from sgsdump.tensors.tensor import Quant, Tensor
+
+REFUSED: dict[str, set[str]] = {"tiny_L5": set(), "tiny_all16": set()}
+
+
+def span(lo: float, hi: float) -> Range:
+    return Range(np.array([lo]), np.array([hi]))
+
+
+def integers(name: str, scale: float, dtype=np.int16, zero_point: int = 0) -> Tensor:
+    array = np.arange(4).astype(dtype)
+    return Tensor.of(name, array, quant=Quant(np.dtype(dtype), scale, zero_point))
+
+
+@pytest.mark.parametrize(
+    ("raw", "real", "level"),
+    [
+        ("tiny_fixed_b_elim", "tiny_fixed_a_elim_dequant", "tiny_L5"),
+        ("tiny_all16_elim", "tiny_all16_elim_dequant", "tiny_all16"),
+    ],
+)
+def test_genuine_dump_dequantises_bit_for_bit(shared, raw, real, level):
+    folder = shared / "sigmastar"
+    whole = sgsdump.open_dump(folder / "dumps" / raw / "sigma_outtensor_dump.bin")
+    expected = sgsdump.open_dump(folder / "dumps" / real / "sigma_outtensor_dump.bin")
+    found, refused = true_scales(whole, read_ranges(folder / "calibration" / level / "tensor_min_max.txt"))
+    assert refused.keys() == REFUSED[level]
+    assert found.keys() == {r.name for r in whole.records if not r.constant} - refused.keys()
+    for name in whole:
+        values = values_of(whole[name], found[name])
+        assert np.array_equal(values.to_real(values.array), expected[name].stored())
+    inputs = values_of(whole.inputs["data"], found["data"])
+    ours = inputs.to_real(inputs.array)
+    assert np.array_equal(ours, expected.inputs["data"].stored()[: ours.size])
+
+
+def test_integer_dump_compares_like_the_dequantised_one(shared):
+    folder = shared / "sigmastar"
+    names = ("tiny_fixed_b_elim", "tiny_fixed_a_elim_dequant", "tiny_float_a_full")
+    raw, real, benchmark = (sgsdump.open_dump(folder / "dumps" / n / "sigma_outtensor_dump.bin") for n in names)
+    ranges = read_ranges(folder / "calibration/tiny_L5/tensor_min_max.txt")
+    ours = sgsdump.compare(raw, benchmark, ranges=ranges)
+    theirs = sgsdump.compare(real, benchmark)
+    assert not ours.failed and [replace(row, sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
+
+
+def test_ranges_of_another_model_are_refused(shared):
+    folder = shared / "sigmastar"
+    raw = sgsdump.open_dump(folder / "dumps/tiny_fixed_b_elim/sigma_outtensor_dump.bin")
+    ranges = {
+        name: span(2 * r.low, 2 * r.high)
+        for name, r in read_ranges(folder / "calibration/tiny_L5/tensor_min_max.txt").items()
+    }
+    found, refused = true_scales(raw, ranges)
+    # two scales that depend on no range, and a softmax input whose range ends at -10 either way
+    assert found.keys() == {"sig", "prob", "fc", "fc#32"}
+    assert "scale 0.034400" in refused["relu1"] and "0.017200" in refused["relu1"]
+    comparison = sgsdump.compare(raw, raw, ranges=ranges)
+    assert {row.name for row in comparison.rows} == found.keys()
+    assert all("no true scale" in failed.reason for failed in comparison.failed)
+
+
+def test_scale_must_print_as_the_header():
+    record = Record("out", 0, 0, "CONV_2D", integers("x", 0.000305))
+    assert true_scales(Dump([record]), {"x": span(-10, 3)})[0]["x"].scale == pytest.approx(10 / 32767, rel=1e-7)
+    assert "x" in true_scales(Dump([record]), {"x": span(-9.9, 3)})[1]
+    assert "no range" in true_scales(Dump([record]), {})[1]["x"]
+
+
+def test_zero_point_must_agree():
+    scale = 2 / 255
+    good, bad = (Record("out", 0, 0, "CONV_2D", integers("x", round(scale, 6), np.uint8, z)) for z in (128, 126))
+    assert true_scales(Dump([good]), {"x": span(-1, 1)})[0]["x"].zero_point == 128
+    assert "x" in true_scales(Dump([bad]), {"x": span(-1, 1)})[1]
+
+
+def test_softmax_and_sigmoid_differ_though_they_print_alike():
+    records = [
+        Record("out", 0, i, op, integers(name, 0.000031))
+        for i, (op, name) in enumerate([("SOFTMAX", "p"), ("LOGISTIC", "s")])
+    ]
+    found, _ = true_scales(Dump(records), {})
+    assert found["p"].scale == 1 / 32768 and found["s"].scale == 1 / 32767
+
+
+def test_max_pool_shares_the_union():
+    scale = round(4 / 32767, 6)
+    records = [
+        Record("in", 0, 0, "MAX_POOL_2D", integers("a", scale)),
+        Record("out", 0, 0, "MAX_POOL_2D", integers("b", scale)),
+        Record("out", 0, 1, "CONV_2D", integers("c", scale)),
+    ]
+    found, refused = true_scales(Dump(records), {"a": span(-1, 2), "b": span(-4, 1), "c": span(0, 1)})
+    assert found["a"].scale == found["b"].scale == pytest.approx(4 / 32767, rel=1e-7)
+    assert refused.keys() == {"c"}
+
+
+def test_unknown_scale_is_never_read_as_numbers():
+    with pytest.raises(ValuesError, match="true scale"):
+        values_of(integers("x", 0.5))
+    exact = Tensor.of("x", np.array([1, 2], np.uint8), quant=Quant(np.dtype(np.uint8), 0.5, 1, exact=True))
+    values = values_of(exact)
+    assert values.to_real(values.array).tolist() == [0.0, 0.5]
+    plain = Tensor.of("shape", np.array([1, 2], np.int64))
+    assert values_of(plain).to_real is None

@@ -1,0 +1,109 @@
+"""Views of mapped files: right at any place, and gone from memory when nobody uses them."""
+
+from __future__ import annotations
+
+import gc
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgsdump.errors import FormatError
+from sgsdump.files import mapped
+from sgsdump.files.mapped import map_file, view
+from sgsdump.tensors.dtypes import KNOWN
+
+
+def resident(path: Path) -> int:
+    """KiB of a mapped file that are in this process's memory, as the system counts them."""
+    smaps = Path("/proc/self/smaps")
+    if not smaps.is_file():
+        pytest.skip("only Linux tells what is resident")
+    found, here = 0, False
+    for line in smaps.read_text().splitlines():
+        if "-" in line.split()[0] and not line.split()[0].endswith(":"):
+            here = line.endswith(str(path))
+        elif here and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    array = np.arange(2**20, dtype=np.float32)
+    path.write_bytes(b"odd" + array.tobytes())
+    data = map_file(path)
+    found = view(data, array.dtype, array.size, 3)
+    part = found.reshape(1024, 1024)[5:]
+    assert float(part.sum(dtype=np.float64)) == float(array[5 * 1024 :].sum(dtype=np.float64))
+    del found
+    gc.collect()
+    assert resident(path) >= 3 * 1024
+    assert part[0, 0] == 5 * 1024
+    del part
+    gc.collect()
+    assert resident(path) <= 256
+    np.testing.assert_array_equal(view(data, array.dtype, array.size, 3), array)
+
+
+def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(bytes(range(256)) * 64)
+    data = map_file(tmp_path / "values")
+    one, other = (view(data, np.dtype(np.uint8), 10_000, offset) for offset in (0, 1000))
+    before = other.copy()
+    del one
+    gc.collect()
+    np.testing.assert_array_equal(other, before)
+
+
+def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "values").write_bytes(b"1234")
+    with pytest.raises(ValueError):
+        view(map_file(tmp_path / "values"), np.dtype(np.float32), 2, 0)
+    (tmp_path / "empty").touch()
+    for name in ("empty", "missing"):
+        with pytest.raises(FormatError, match=name):
+            map_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [0, 3, 2**17, 2 * mapped._PIECE + 5])
+@pytest.mark.parametrize("offset", [0, 177])
+def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int, tmp_path: Path) -> None:
+    values = np.random.default_rng(size).bytes(size + offset + 5000)
+    (tmp_path / "values").write_bytes(values)
+    found = view(map_file(tmp_path / "values"), np.dtype(np.uint8), size, offset)
+    with open(tmp_path / "copy", "wb") as file:
+        file.write(b"head")
+        mapped.write(file, found)
+        if size > 2**16:
+            assert resident(tmp_path / "values") <= 256
+        file.write(b"end")
+    assert (tmp_path / "copy").read_bytes() == b"head" + values[offset : offset + size] + b"end"
+    assert found[:3].tobytes() == values[offset : offset + size][:3]
+
+
+@pytest.mark.parametrize("change", ["replaced", "gone", "nothing", "a file without a number"])
+def test_what_was_mapped_is_written_whatever_became_of_the_name(change: str, tmp_path: Path) -> None:
+    path, values = tmp_path / "values", np.random.default_rng(1).bytes(2**18)
+    path.write_bytes(values)
+    found = view(map_file(path), np.dtype(np.uint8), 2**17, 5)
+    if change == "replaced":
+        (tmp_path / "other").write_bytes(bytes(2**18))
+        (tmp_path / "other").replace(path)
+    elif change == "gone":
+        path.unlink()
+    target = io.BytesIO() if change == "a file without a number" else open(tmp_path / "copy", "w+b")  # noqa: SIM115
+    with target as file:
+        mapped.write(file, found)
+        file.seek(0)
+        assert file.read() == values[5 : 5 + 2**17]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "<f4", "int4", "bfloat16", "complex64"])
+def test_arrays_in_memory_are_written_too(dtype: str, tmp_path: Path) -> None:
+    array = np.zeros((3, 4), KNOWN.get(dtype, dtype))
+    with open(tmp_path / "copy", "wb") as file:
+        mapped.write(file, array)
+        mapped.write(file, array[0, 0].reshape(()))
+    assert (tmp_path / "copy").stat().st_size == array.nbytes + array.itemsize

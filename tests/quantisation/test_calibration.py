@@ -1,0 +1,121 @@
+"""Ranges against numpy over all feeds; the fixed model's refusals."""
+
+import numpy as np
+import onnx
+import pytest
+from small_nets import conv, model, node, residual_net, run_all, weights
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.quantisation.calibration import make_fixed, measure_ranges, serialise, simplify
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.value_range import Range
+
+
+def feeds(count):
+    for seed in range(count):
+        yield f"picture {seed}", {"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+
+
+def config(**changes):
+    entry = ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3)
+    return InputConfig(**{"inputs": (entry,), "outputs": (ModelOutput("prob", True),), **changes})
+
+
+def test_ranges_are_the_minimum_and_maximum_over_all_feeds_in_graph_order():
+    net = residual_net()
+    ranges = measure_ranges(simplify(net), feeds(3))
+    assert list(ranges)[:6] == ["data", "c1.w", "c1.b", "c1", "r1", "c2.w"]
+    runs = [{**feed, **run_all(net.proto, feed)} for _, feed in feeds(3)]
+    for name in ("data", "c1", "add", "gap", "prob"):
+        assert ranges[name].low == min(run[name].min() for run in runs)
+        assert ranges[name].high == max(run[name].max() for run in runs)
+    assert ranges["c2.w"].low == weights("c2", (8, 8, 1, 1), 2)["c2.w"].min()
+
+
+def test_feeds_are_taken_one_at_a_time():
+    alive = 0
+
+    def lazily():
+        nonlocal alive
+        for label, feed in feeds(3):
+            alive += 1
+            assert alive == 1
+            yield label, feed
+            alive -= 1
+
+    measure_ranges(simplify(residual_net()), lazily())
+
+
+def test_nan_has_no_range_and_is_said_with_its_tensor_and_picture():
+    def bad():
+        yield "cat.jpg", {"data": np.full((1, 3, 8, 8), np.nan, np.float32)}
+
+    with pytest.raises(InputError, match=r"'data' holds NaN or infinity on cat\.jpg"):
+        measure_ranges(simplify(residual_net()), bad())
+
+
+def test_no_picture_is_said():
+    with pytest.raises(InputError, match="no picture"):
+        measure_ranges(simplify(residual_net()), iter(()))
+
+
+def test_names_of_another_model_are_refused():
+    simple = simplify(residual_net())
+    ranges = measure_ranges(simple, feeds(1))
+    with pytest.raises(ConfigError, match="inputs names 'dat'"):
+        make_fixed(simple, ranges, config(inputs=(ModelInput("dat", "RGB", "RGB"),)))
+    with pytest.raises(ConfigError, match="outputs names 'p'"):
+        make_fixed(simple, ranges, config(outputs=(ModelOutput("p"),)))
+    with pytest.raises(ConfigError, match="no layer of this model"):
+        make_fixed(simple, {"other": Range.of(0, 1)}, config())
+
+
+def test_a_picture_of_the_wrong_channels_is_refused():
+    simple = simplify(residual_net())
+    with pytest.raises(ConfigError, match=r"GRAY picture.*\[1, 3, 8, 8\]"):
+        make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(ModelInput("data", "GRAY", "GRAY"),)))
+
+
+def test_bgr_takes_its_means_in_the_order_of_its_channels():
+    simple = simplify(residual_net())
+    entry = ModelInput("data", "BGR", "BGR", (123.0, 117.0, 104.0), (58.0,) * 3)
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(entry,)))
+    offset = next(onnx.numpy_helper.to_array(t) for t in fixed.proto.graph.initializer if t.name == "data#offset")
+    assert offset[0, 0] > offset[0, 2], "blue comes first and has the smallest mean"
+
+
+def test_batchnorm_is_fused_unless_every_layer_shall_stay_visible():
+    rng = np.random.default_rng(0)
+    constants = weights("c", (4, 3, 3, 3)) | {
+        name: rng.uniform(0.5, 1.5, 4).astype(np.float32) for name in ("gamma", "beta", "mean", "var")
+    }
+    nodes = [
+        conv("c", "data"),
+        node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], "bn"),
+        node("Relu", ["bn"], "r"),
+    ]
+    simple = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["r"]))
+    ranges, visible = (measure_ranges(simple, feeds(2), fuse=fuse) for fuse in (True, False))
+    plain = InputConfig((ModelInput("data", "RGB", "RGB"),))
+    fixed = make_fixed(simple, ranges, plain)
+    assert set(fixed.plan.tensors) == {"data", "r"}
+    gain = constants["gamma"] / np.sqrt(constants["var"] + 1e-5)
+    top = (np.abs(constants["c.w"]) * np.abs(gain).reshape(-1, 1, 1, 1)).max()
+    assert fixed.plan.weights["bn"].scale == pytest.approx(top / 127, rel=1e-5)
+    assert set(make_fixed(simple, visible, plain, fuse=False).plan.tensors) == {"data", "c", "bn", "r"}
+
+
+def test_an_input_that_is_not_quantised_stays_float():
+    simple = simplify(residual_net())
+    entry = ModelInput("data", "RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC", (), (), quantised=False)
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(entry,)))
+    assert "data" not in fixed.plan.tensors and "c1" not in fixed.plan.weights
+    run_all(fixed.proto, dict(next(feeds(1))[1]))
+
+
+def test_the_fixed_model_is_a_valid_file_that_any_onnx_reader_takes(tmp_path):
+    simple = simplify(residual_net())
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(2)), config())
+    path = tmp_path / "fixed.onnx"
+    path.write_bytes(serialise(fixed.proto))
+    onnx.checker.check_model(str(path))

@@ -1,0 +1,208 @@
+"""What each level does, and that neither the number of processes nor their order changes a bit of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from small_nets import conv, model, node, residual_net, weights
+
+from sgsdump.commands import demo
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import Workers
+from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.model import graph_inputs, open_model
+from sgsdump.quantisation.calibration import gather, make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.sensitivity import Trials, raw
+from sgsdump.quantisation.simulation import simulate
+from sgsdump.sidecars import input_config
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+
+CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
+PREPROCESS = """
+import numpy as np
+from PIL import Image
+
+def get_image(img_path, norm=True):
+    if "broken" in img_path:
+        raise ValueError("no picture")
+    pixels = np.asarray(Image.open(img_path), np.float32)
+    return ((pixels - 127) / 128 if norm else pixels)[None]
+"""
+
+
+@pytest.fixture(scope="module")
+def float_model():
+    return simplify(residual_net())
+
+
+def pictures(folder: Path, count: int) -> PictureFeeds:
+    for seed in range(count):
+        pixels = np.random.default_rng(seed).integers(0, 40 * (seed + 1), (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{seed}.png")
+    (folder / "pre.py").write_text(PREPROCESS)
+    return PictureFeeds(str(folder), str(folder / "pre.py"), tuple(graph_inputs(residual_net().proto)))
+
+
+@pytest.fixture(scope="module")
+def feeds(tmp_path_factory):
+    return pictures(tmp_path_factory.mktemp("pictures"), 5)
+
+
+def equal(a, b) -> bool:
+    """Whether two results are the same to the last bit, field by field."""
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if hasattr(a, "__dataclass_fields__"):
+        return type(a) is type(b) and all(equal(getattr(a, f), getattr(b, f)) for f in a.__dataclass_fields__)
+    return a == b
+
+
+def test_two_processes_give_the_bits_of_one(float_model, feeds):
+    one, two = (calibrate(float_model, feeds, CONFIG, "L5", workers=Workers(n)) for n in (1, 2))
+    assert one.statistics.histograms and one.statistics.moments and one.statistics.channels
+    assert equal(one, two)
+
+
+def test_a_picture_that_fails_in_a_worker_is_one_line(float_model, tmp_path):
+    feeds = pictures(tmp_path, 2)
+    (tmp_path / "1.png").rename(tmp_path / "broken.png")
+    feeds = replace(feeds)
+    with pytest.raises(InputError, match=r"pre\.py:7: the preprocess failed on .*broken\.png: ValueError: 'no pict"):
+        calibrate(float_model, feeds, CONFIG, "L1", workers=Workers(2))
+
+
+def test_the_figures_are_those_of_all_pictures_at_once(float_model, feeds):
+    found = calibrate(float_model, feeds, CONFIG, "L5").statistics
+    runner = SegmentRunner(float_model)
+    runs = [{**feed, **{layer.name: layer.array for layer in runner.run(feed)}} for _, feed in feeds]
+    c1, pool, fc = (np.stack([run[name] for run in runs]).astype(np.float64) for name in ("c1", "pool", "fc"))
+    np.testing.assert_array_equal(found.channels["c1"].low, c1.min(axis=(0, 1, 3, 4)))
+    np.testing.assert_array_equal(found.channels["c1"].high, c1.max(axis=(0, 1, 3, 4)))
+    count = found.moments["pool"].count
+    np.testing.assert_allclose(found.moments["pool"].sums / count, pool.mean(axis=(0, 1, 3, 4)))
+    np.testing.assert_allclose(found.moments["pool"].squares / count, (pool**2).mean(axis=(0, 1, 3, 4)))
+    assert found.below["fc"].low == np.float32(fc - fc.max(axis=-1, keepdims=True)).min()
+    assert found.histograms["pool"].total == pool.size
+
+
+def test_l1_is_minimum_and_maximum_with_one_scale_per_weight(float_model, feeds):
+    found = calibrate(float_model, feeds, CONFIG, "L1")
+    assert equal(found.ranges, measure_ranges(float_model, feeds))
+    assert found.config == CONFIG and not found.statistics.histograms
+    plan = make_fixed(float_model, found.ranges, found.config).plan
+    assert all(quant.axis is None for quant in plan.weights.values())
+
+
+@pytest.mark.parametrize("level", ["L2", "L3", "L4", "L5"])
+def test_levels_above_have_a_scale_per_output_channel(float_model, feeds, level):
+    found = calibrate(float_model, feeds, CONFIG, level)
+    plan = make_fixed(float_model, found.ranges, found.config).plan
+    assert {name: quant.scale.size for name, quant in plan.weights.items()} == {"c1": 8, "c2": 8, "c3": 6, "fc": 5}
+    assert bool(found.sensitivities) == LEVELS[level].bits
+    assert bool(found.statistics.histograms) == LEVELS[level].activations
+
+
+def test_all_int16_makes_every_level_above_l1_the_second(float_model, feeds):
+    config = replace(CONFIG, conv_format="ALL_INT16")
+    second, fifth = (calibrate(float_model, feeds, config, level) for level in ("L2", "L5"))
+    assert equal(second, fifth)
+
+
+def test_int16_does_not_clip_what_int8_does(float_model, feeds):
+    found = calibrate(float_model, feeds, CONFIG, "L2")
+    clipped = [name for name, each in found.ranges.items() if each.wide is not None]
+    assert clipped, "no weight of this net is clipped; the test needs one"
+    everything = replace(CONFIG, conv_format="ALL_INT16")
+    plan = make_fixed(float_model, found.ranges, everything).plan
+    narrow = make_fixed(float_model, found.ranges, CONFIG).plan
+    owners = {"c1.w": "c1", "c2.w": "c2", "c3.w": "c3", "fc.w": "fc"}
+    for name in set(clipped) & {"c2.w", "c3.w", "fc.w"}:
+        tops = [np.abs(getattr(found.ranges[name].wide, end)) for end in ("min", "max")]
+        wide = plan.weights[owners[name]].scale * 32767
+        np.testing.assert_allclose(wide, np.maximum(*tops), rtol=1e-6)
+        assert (narrow.weights[owners[name]].scale * 127 < wide * 0.999).any()
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_every_level_with_batchnorm_folded_or_visible(fuse):
+    rng = np.random.default_rng(0)
+    norm = {name: rng.uniform(0.5, 4, 4).astype(np.float32) for name in ("gamma", "beta", "mean", "var")}
+    constants = weights("c", (4, 3, 3, 3)) | weights("d", (2, 4, 1, 1)) | norm
+    nodes = [
+        conv("c", "data"),
+        node("BatchNormalization", ["c", *norm], "bn"),
+        node("Relu", ["bn"], "r"),
+        conv("d", "r"),
+    ]
+    net = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["d"]))
+    config = InputConfig(CONFIG.inputs)
+    shown = [(str(i), {"data": rng.uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)}) for i in range(3)]
+    found = calibrate(net, shown, config, "L5", fuse)
+    rows = constants["c.w"].reshape(4, -1)
+    rows = rows * (norm["gamma"] / np.sqrt(norm["var"] + 1e-5))[:, None] if fuse else rows
+    plain = found.ranges["c.w"].at(np.dtype(np.int16))
+    np.testing.assert_allclose(np.maximum(-plain.min, plain.max), np.abs(rows).max(axis=1), rtol=1e-5)
+    assert [each.domain.name for each in found.sensitivities] == ["r"]
+    assert set(make_fixed(net, found.ranges, found.config, fuse).plan.weights) == {"bn" if fuse else "c", "d"}
+
+
+def test_an_unknown_level_is_refused(float_model, feeds):
+    with pytest.raises(ConfigError, match=r"no quant level 'L6'.*L1, L2, L3, L4, L5"):
+        calibrate(float_model, feeds, CONFIG, "L6")
+
+
+def test_no_picture_is_said(float_model):
+    with pytest.raises(InputError, match="no picture"):
+        gather(float_model, [])
+
+
+def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_model, feeds):
+    """Against fixed models made and simulated one by one; judged before the softmax."""
+    ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
+    chosen = [feeds[0], feeds[4]]
+    trials = Trials(float_model, ranges, CONFIG, chosen)
+    assert trials.outputs == ["fc"]
+    every = ("r1", "pool", "flat")
+    wide = trials.run(every)
+
+    def by_hand(raised, feed):
+        fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=raised))
+        records = simulate(replace(float_model, proto=fixed.proto), feed).records
+        return next(r.tensor.real() for r in records if r.io == "out" and r.name == "fc").astype(np.float64)
+
+    effects = []
+    for _, feed in chosen:
+        bytes_ = {"data": np.clip(np.round(feed["data"] * 128 + 127), 0, 255)}
+        y, r = by_hand(("r1", "flat"), bytes_), by_hand(every, bytes_)
+        effects.append(((y - r) ** 2).sum() / (r**2).sum())
+    assert trials.error(("r1", "flat"), wide) == pytest.approx(np.mean(effects), rel=1e-4)
+
+
+def test_raw_is_the_byte_the_picture_had():
+    from sgsdump.quantisation.fixed_model import Picture
+
+    pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
+    mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
+    normalised = (pixels - np.reshape(mean, (1, 3, 1, 1))) / np.reshape(std, (1, 3, 1, 1))
+    np.testing.assert_array_equal(raw(normalised.astype(np.float32), Picture(mean, std)), pixels)
+
+
+@pytest.mark.parametrize("level", ["L4", "L5"])
+def test_the_proposal_for_the_demo_is_what_was_planted(level, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo._lay_out(demo._digits())
+    model = simplify(open_model("digits.onnx"))
+    config = input_config.read("input_config.ini")
+    feeds = PictureFeeds("pictures", None, tuple(graph_inputs(model.proto)), config)
+    found = calibrate(model, feeds, config, level)
+    raised = {name for each in found.sensitivities if each.raised for name in each.domain.convolutions}
+    assert raised == set(demo._planted(model))
+    assert set(found.config.tensor_arrays) == {each.domain.name for each in found.sensitivities[:2]}

@@ -1,0 +1,138 @@
+"""Types, scales and domains of the fixed model, against the plain formulas of the formats reference §1.4."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_nets import conv, model, node, residual_net, weights
+
+from sgsdump.errors import ConfigError
+from sgsdump.quantisation.quant_plan import Choice, int16_quant, plan, uint8_quant
+from sgsdump.tensors.value_range import Range
+
+
+def ranged(bounds):
+    return {name: Range.of(lo, hi) for name, (lo, hi) in bounds.items()}
+
+
+BOUNDS = ranged({
+    "data": (-1.0, 1.0),
+    "c1": (-4.0, 4.0),
+    "r1": (0.0, 4.0),
+    "c2": (-3.0, 3.0),
+    "add": (-3.0, 5.0),
+    "r2": (0.0, 5.0),
+    "pool": (0.0, 5.5),
+    "c3": (-6.0, 6.0),
+    "sig": (0.002, 0.99),
+    "gap": (0.2, 0.7),
+    "flat": (0.2, 0.7),
+    "fc": (-2.0, 3.0),
+    "prob": (0.1, 0.6),
+})  # fmt: skip
+finite = st.floats(-1e6, 1e6)
+
+
+def types(decided):
+    return {name: str(quant.dtype) for name, quant in decided.tensors.items()}
+
+
+def test_what_feeds_a_convolution_is_uint8_and_the_rest_int16():
+    decided = plan(residual_net().proto, BOUNDS, pictures=["data"])
+    assert types(decided) == {
+        "data": "uint8", "r1": "uint8", "r2": "uint8", "pool": "uint8", "c3": "int16", "sig": "int16",
+        "gap": "uint8", "flat": "uint8", "fc": "int16", "prob": "int16",
+    }  # fmt: skip
+    assert {str(q.dtype) for q in decided.weights.values()} == {"int8"}
+
+
+def test_max_pooling_shares_the_union_of_its_ranges():
+    decided = plan(residual_net().proto, BOUNDS)
+    assert decided.tensors["r2"] == decided.tensors["pool"]
+    assert decided.tensors["pool"].scale == pytest.approx(5.5 / 255)
+
+
+def test_the_fixed_scales_of_sigmoid_softmax_and_softmax_input():
+    tensors = plan(residual_net().proto, BOUNDS).tensors
+    assert tensors["sig"].scale == 1 / 32767
+    assert tensors["prob"].scale == 1 / 32768
+    assert tensors["fc"].scale == 10 / 32767
+
+
+def test_a_wider_softmax_input_keeps_its_own_range():
+    tensors = plan(residual_net().proto, {**BOUNDS, "fc": Range.of(-12.0, 25.0)}).tensors
+    assert tensors["fc"].scale == 25 / 32767
+
+
+def test_all_int16_leaves_only_the_picture_and_its_weights_at_8_bits():
+    decided = plan(residual_net().proto, BOUNDS, Choice("ALL_INT16"), ["data"])
+    assert {name for name, dtype in types(decided).items() if dtype == "uint8"} == {"data"}
+    assert {name for name, quant in decided.weights.items() if quant.dtype == np.int8} == {"c1"}
+    assert decided.tensors["gap"].scale == 1 / 32767, "average pooling keeps its input's scale"
+
+
+def test_tensor_arrays_raise_a_tensor_with_its_domain():
+    decided = plan(residual_net().proto, BOUNDS, Choice(tensors=("pool",)), ["data"])
+    assert types(decided)["r2"] == types(decided)["pool"] == "int16"
+    assert types(decided)["r1"] == "uint8"
+    assert str(decided.weights["c3"].dtype) == "int16"
+
+
+def test_a_name_that_is_no_convolution_input_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"'poool'.*did you mean 'pool'"):
+        plan(residual_net().proto, BOUNDS, Choice(tensors=("poool",)))
+    with pytest.raises(ConfigError, match="picture input cannot be raised"):
+        plan(residual_net().proto, BOUNDS, Choice(tensors=("data",)), ["data"])
+
+
+def test_concat_inputs_take_the_range_of_its_output():
+    constants = {**weights("a", (4, 3, 1, 1)), **weights("b", (4, 3, 1, 1)), **weights("c", (2, 8, 1, 1))}
+    nodes = [conv("a", "x"), conv("b", "x"), node("Concat", ["a", "b"], "cat", axis=1), conv("c", "cat")]
+    net = model(nodes, constants, {"x": (1, 3, 4, 4)}, ["c"])
+    bounds = ranged({"x": (-1, 1), "a": (-9, 9), "b": (-1, 1), "cat": (-7, 7), "c": (-5, 5)})
+    tensors = plan(net.proto, bounds).tensors
+    assert tensors["a"] == tensors["b"] == tensors["cat"] == uint8_quant(-7, 7)
+
+
+def test_depthwise_int16_raises_only_depthwise_inputs():
+    constants = {**weights("pw", (6, 3, 1, 1)), **weights("dw", (6, 1, 3, 3)), **weights("pw2", (4, 6, 1, 1))}
+    nodes = [conv("pw", "x"), conv("dw", "pw", group=6), conv("pw2", "dw")]
+    net = model(nodes, constants, {"x": (1, 3, 8, 8)}, ["pw2"])
+    bounds = ranged(dict.fromkeys(("x", "pw", "dw", "pw2"), (-1.0, 1.0)))
+    deep = plan(net.proto, bounds, Choice("DEPTHWISE_INT16"), ["x"])
+    flat = plan(net.proto, bounds, Choice("CONV2D_INT16"), ["x"])
+    assert types(deep) == {"x": "uint8", "pw": "int16", "dw": "uint8", "pw2": "int16"}
+    assert types(flat) == {"x": "uint8", "pw": "uint8", "dw": "int16", "pw2": "int16"}
+
+
+def test_per_channel_weights_have_a_scale_per_output_channel():
+    net = residual_net()
+    quant = plan(net.proto, BOUNDS, Choice(per_channel=True)).weights["c2"]
+    weight = weights("c2", (8, 8, 1, 1), 2)["c2.w"]
+    np.testing.assert_allclose(quant.scale, np.abs(weight).max(axis=(1, 2, 3)) / 127, rtol=1e-6)
+
+
+def test_a_weight_range_per_channel_sets_the_scales_and_one_for_all_clips():
+    net = residual_net()
+    tops = np.linspace(0.1, 0.8, 8)
+    decided = plan(net.proto, {**BOUNDS, "c2.w": Range(-tops, tops), "fc.w": Range.of(-0.2, 0.1)})
+    np.testing.assert_allclose(decided.weights["c2"].scale, tops / 127, rtol=1e-6)
+    assert decided.weights["fc"].scale == 0.2 / 127 and decided.weights["fc"].axis is None
+
+
+@given(finite, finite)
+def test_uint8_represents_zero_exactly_and_covers_the_range(a, b):
+    lo, hi = min(a, b), max(a, b)
+    quant = uint8_quant(lo, hi)
+    assert 0 <= quant.zero_point <= 255
+    assert quant.scale > 0
+    assert (255 - quant.zero_point + 0.5) * quant.scale >= hi * (1 - 1e-9)
+    assert (-quant.zero_point - 0.5) * quant.scale <= lo * (1 - 1e-9) + 1e-35
+
+
+@given(finite, finite)
+def test_int16_is_symmetric(a, b):
+    quant = int16_quant(min(a, b), max(a, b))
+    assert quant.zero_point == 0
+    top = max(abs(a), abs(b))
+    assert quant.scale * 32767 == pytest.approx(top if top > 1e-30 else 32767.0) or top < 1e-30

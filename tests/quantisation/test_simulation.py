@@ -1,0 +1,92 @@
+"""What the simulators dump: record order, values against onnxruntime, integers, padding."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_nets import residual_net, run_all
+
+from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.layout import to_nchw
+from sgsdump.tensors.sdk_padding import pad_channels
+
+CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
+
+
+def raw_feed(seed=0):
+    return {"data": np.random.default_rng(seed).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)}
+
+
+def float_feed(seed=0):
+    return {"data": (raw_feed(seed)["data"] - 127) / 128}
+
+
+@pytest.fixture(scope="module")
+def float_model():
+    return simplify(residual_net())
+
+
+@pytest.fixture(scope="module")
+def fixed_model(float_model):
+    ranges = measure_ranges(float_model, [(str(s), float_feed(s)) for s in range(3)])
+    return replace(float_model, proto=make_fixed(float_model, ranges, CONFIG).proto)
+
+
+def test_the_float_dump_holds_every_layer_with_its_inputs_and_constants(float_model):
+    simulation = simulate(float_model, float_feed())
+    records = list(simulation.records)
+    heads = [(r.io, r.slot, r.op_index, r.op_type, r.name, r.constant) for r in records[:6]]
+    assert heads == [
+        ("in", 0, 0, "CONV_2D", "data", False),
+        ("in", 1, 0, "CONV_2D", "c1.w", True),
+        ("in", 2, 0, "CONV_2D", "c1.b", True),
+        ("out", 0, 0, "CONV_2D", "c1", False),
+        ("in", 0, 1, "RELU", "c1", False),
+        ("out", 0, 1, "RELU", "r1", False),
+    ]
+    oracle = run_all(float_model.proto, float_feed())
+    for record in records:
+        if record.name in oracle:
+            array = record.tensor.real()
+            np.testing.assert_array_equal(to_nchw(array), oracle[record.name], err_msg=record.name)
+    assert list(simulation.outputs) == ["prob"]
+    assert not simulation.skipped
+
+
+def test_weights_are_output_height_width_input(float_model):
+    weight = next(r.tensor for r in simulate(float_model, float_feed()).records if r.name == "c1.w")
+    assert weight.info.shape == weight.real().shape == (8, 3, 3, 3)
+    np.testing.assert_array_equal(to_nchw(weight.real())[0, 1], np.asarray(weight.real())[0, :, :, 1])
+
+
+def test_the_fixed_dump_holds_what_the_fixed_model_computes(fixed_model):
+    records = [r for r in simulate(fixed_model, raw_feed()).records if r.io == "out"]
+    assert [r.name for r in records] == ["r1", "r2", "pool", "c3", "sig", "gap", "flat", "fc", "prob"]
+    oracle = run_all(fixed_model.proto, raw_feed())
+    for record in records:
+        np.testing.assert_array_equal(to_nchw(record.tensor.real()), oracle[record.name], err_msg=record.name)
+
+
+def test_stored_integers_mean_the_dequantised_values(fixed_model):
+    integers = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records}
+    for record in simulate(fixed_model, raw_feed()).records:
+        if record.constant:
+            continue
+        stored = integers[record.name]
+        assert stored.info.dtype in (np.uint8, np.int16)
+        np.testing.assert_allclose(stored.real(), record.tensor.real(), rtol=1e-6, atol=1e-9, err_msg=record.name)
+
+
+def test_without_stripping_the_stored_integers_are_padded(fixed_model):
+    plain = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records}
+    padded = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False, strip=False).records}
+    np.testing.assert_array_equal(padded["c3"].raw(), pad_channels(plain["c3"].stored()))
+    assert padded["data"].raw().nbytes == 8 * 8 * 4
+    assert padded["c3"].info.shape == plain["c3"].info.shape
+
+
+def test_the_fixed_model_remembers_how_its_pictures_were_prepared(fixed_model, float_model):
+    assert fixed_config(fixed_model) == InputConfig(CONFIG.inputs)
+    assert is_fixed(fixed_model) and not is_fixed(float_model)

@@ -1,0 +1,50 @@
+"""Counts against numpy's own histogram; merging against counting everything at once."""
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgsdump.quantisation.value_histogram import SIDE, ValueHistogram, count_values
+
+NUMBERS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False) | st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0]
+)
+
+
+def same(a: ValueHistogram, b: ValueHistogram) -> bool:
+    return (a.exponent, a.zeros) == (b.exponent, b.zeros) and np.array_equal(a.counts, b.counts)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=50))
+def test_counts_are_numpys(values):
+    array = np.array(values, np.float32)
+    found = count_values(array)
+    edges = np.arange(-SIDE, SIDE + 1) * found.width
+    expected, _ = np.histogram(array[array != 0].astype(np.float64), edges)
+    np.testing.assert_array_equal(found.counts, expected)
+    assert found.zeros == (array == 0).sum() and found.total == array.size
+
+
+@given(st.lists(st.lists(NUMBERS, min_size=1, max_size=8), min_size=1, max_size=6), st.randoms())
+def test_any_order_of_merging_is_counting_at_once(parts, random):
+    at_once = count_values(np.array([v for part in parts for v in part], np.float32))
+    random.shuffle(parts)
+    merged = reduce(ValueHistogram.merged, (count_values(np.array(part, np.float32)) for part in parts))
+    assert same(merged, at_once)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_every_float_type(dtype):
+    found = count_values(np.array([[0.5, -0.25], [0.0, 1.0]], dtype))
+    assert (found.exponent, found.zeros, found.total) == (1, 1, 4)
+    middles, counts = found.filled()
+    np.testing.assert_allclose(middles, [-0.25, 0.5, 1.0], atol=found.width)
+    assert counts.tolist() == [1, 1, 1]
+
+
+def test_zeros_only():
+    found = count_values(np.zeros((2, 3), np.float32))
+    assert found.zeros == found.total == 6 and not found.counts.any()

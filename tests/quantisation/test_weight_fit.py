@@ -1,0 +1,81 @@
+"""The expected error against a simulated one, and what is clipped and what is not."""
+
+import numpy as np
+import pytest
+from small_nets import conv, model, node
+
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.range_statistics import Moments
+from sgsdump.quantisation.weight_fit import _errors, _inputs, fit_weight, output_rows
+
+
+def net(weight, **attributes):
+    constants = {"c.w": weight.astype(np.float32), "c.b": np.zeros(weight.shape[0], np.float32)}
+    channels = weight.shape[1] * attributes.get("group", 1)
+    return Graph(model([conv("c", "data", **attributes)], constants, {"data": (1, channels, 4, 4)}, ["c"]).proto)
+
+
+def outlier_weights(seed=0):
+    weight = np.random.default_rng(seed).normal(0, 0.1, (4, 16, 3, 3))
+    weight[2, 5, 1, 1] = 3.0
+    return weight
+
+
+def moments(channels, mean=0.5, energy=1.0):
+    return Moments(np.full(channels, mean), np.full(channels, energy), 1)
+
+
+def test_the_expected_error_is_what_random_inputs_give():
+    rng = np.random.default_rng(1)
+    graph = net(outlier_weights())
+    (layer,) = graph.nodes
+    mean, deviation = rng.uniform(-1, 1, 16), rng.uniform(0.1, 2, 16)
+    given = Moments(mean, mean**2 + deviation**2, 1)
+    rows = output_rows(graph, layer)
+    top = 0.7 * np.abs(rows).max(axis=1)
+    means, energies = _inputs(graph, layer, rows.shape, given)
+    expected = _errors(rows, top, means, energies - means**2)
+    scale = top[:, None] / 127
+    change = np.clip(np.round(rows / scale), -127, 127) * scale - rows
+    inputs = rng.normal(np.repeat(mean, 9), np.repeat(deviation, 9), (40_000, 144))
+    np.testing.assert_allclose(expected, ((inputs @ change.T) ** 2).mean(axis=0), rtol=0.05)
+
+
+def test_plain_weights_keep_their_range():
+    graph = net(np.random.default_rng(2).uniform(-1, 1, (4, 3, 3, 3)))
+    found = fit_weight(graph, graph.nodes[0], moments(3))
+    rows = output_rows(graph, graph.nodes[0])
+    assert found.wide is None
+    np.testing.assert_array_equal(found.min, rows.min(axis=1))
+    np.testing.assert_array_equal(found.max, rows.max(axis=1))
+
+
+def test_a_weight_that_meets_nothing_is_clipped_and_int16_keeps_it():
+    energy = np.ones(16)
+    energy[5] = 1e-6
+    graph = net(outlier_weights())
+    found = fit_weight(graph, graph.nodes[0], Moments(np.zeros(16), energy, 1))
+    assert found.max[2] < 2.0 and found.at(np.dtype(np.int8)) is found
+    assert found.at(np.dtype(np.int16)).max[2] == 3.0
+
+
+def test_the_inputs_of_groups_and_of_fully_connected_layers():
+    graph = net(np.zeros((6, 1, 3, 3)), group=6)
+    mean, _ = _inputs(graph, graph.nodes[0], (6, 9), Moments(np.arange(6.0), np.ones(6), 1))
+    np.testing.assert_array_equal(mean, np.repeat(np.arange(6.0), 9).reshape(6, 9))
+    graph = net(np.zeros((4, 2, 1, 1)), group=2)
+    mean, _ = _inputs(graph, graph.nodes[0], (4, 2), Moments(np.arange(4.0), np.ones(4), 1))
+    assert mean.tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    for op, shape, attributes in (("Gemm", (5, 3), {"transB": 1}), ("MatMul", (3, 5), {})):
+        constants = {"w": np.zeros(shape, np.float32)}
+        proto = model([node(op, ["data", "w"], "y", **attributes)], constants, {"data": (1, 3)}, ["y"]).proto
+        rows = output_rows(Graph(proto), Graph(proto).nodes[0])
+        mean, _ = _inputs(Graph(proto), Graph(proto).nodes[0], rows.shape, Moments(np.arange(3.0), np.ones(3), 1))
+        assert mean.tolist() == [[0, 1, 2]] * 5
+
+
+@pytest.mark.parametrize("given", [None, Moments(np.zeros(16), np.zeros(16), 0)])
+def test_without_figures_every_input_counts_alike(given):
+    graph = net(outlier_weights())
+    found = fit_weight(graph, graph.nodes[0], given)
+    assert np.isfinite(found.min).all() and (found.max[2] == 3.0)

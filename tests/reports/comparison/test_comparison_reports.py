@@ -1,0 +1,104 @@
+"""What a comparison looks like: columns, verdict, and that CSV and JSON hold every layer in full precision."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.comparison import REPORTS
+from sgsdump.tensors.tensor import Tensor
+
+MANUAL = """\
+3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000000    COS:1.000000    RMSE:0.000000
+4.pool1.xx.output0                      OP_TYPE:MAX_POOL_2D MSE:0.000000    COS:1.000000    RMSE:0.000000
+"""
+
+
+def out(index: int, name: str, array, op_type: str = "CONV_2D") -> Record:
+    return Record("out", 0, index, op_type, Tensor.of(name, np.asarray(array, np.float32)))
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """A fine layer, a bad one, one with NaN and Inf, a wrong size, and one on each side only."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 1, 50))
+    odd = np.array([[np.nan, np.inf, 1, 2]])
+    sample = [out(0, "a/b:0 x", a * 1.001), out(1, "bad", b * 1.5), out(2, "odd", odd), out(3, "size", a[:, :9])]
+    benchmark = [out(5, "a/b:0 x", a), out(6, "bad", b), out(7, "odd", np.ones((1, 4))), out(8, "size", b[:, ::-1])]
+    return sgsdump.compare(Dump([*sample, out(4, "mine", a)]), Dump([*benchmark, out(9, "yours", b)]))
+
+
+def render(name: str, comparison) -> str:
+    return REPORTS[name](comparison, DOCUMENTED)
+
+
+def test_columns_are_the_manuals():
+    dump = Dump([out(3, "conv1/xx/xx:/xx rest", [1, 2]), out(4, "pool1", [3, 4], "MAX_POOL_2D")])
+    assert render("sdk_table", sgsdump.compare(dump, dump)) == MANUAL
+
+
+def test_long_names_widen_the_columns_and_never_collide():
+    dump = Dump([out(3, "n" * 200, [1, 2], "T" * 60), out(4, "pool1", [1e30, 4]), out(5, "c", [1, 1])])
+    other = Dump([out(3, "n" * 200, [1, 3], "T" * 60), out(4, "pool1", [2e30, 4]), out(5, "c", [1, 1])])
+    lines = render("sdk_table", sgsdump.compare(dump, other)).splitlines()
+    assert len({tuple(m.start() for m in re.finditer(r"OP_TYPE:|RMSE:|MSE:|COS:", line)) for line in lines}) == 1
+    assert all(re.search(r"\S OP_TYPE:\S+ +MSE:\S+ +COS:\S+ +RMSE:", " " + re.sub(" +", " ", line)) for line in lines)
+
+
+def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
+    text = render("verdict", comparison)
+    for line in (
+        "Compared: 3 of the benchmark's 5 layers.",
+        "Worst layer: 7.odd (CONV_2D), COS nan, RMSE nan.",
+        "Past COS < 0.99 or RMSE > 0.1: 2 of 3, the first is 6.bad (CONV_2D), COS 1.000000, RMSE 0.500000.",
+        "RMSE rises most at:",
+        "  7.odd (CONV_2D), from 0.500000 at 6.bad (CONV_2D) to inf",
+        "  7.odd (CONV_2D): NaN: 1 in sample, 0 in benchmark; Inf: 1 in sample, 0 in benchmark",
+        "Not compared: 3",
+        "  size: sizes differ: sample 9 values [1, 9], benchmark 50 values [1, 50]",
+        "  yours: no output of this name in the sample",
+        "  mine: no output of this name in the benchmark",
+    ):
+        assert line in text.splitlines()
+
+
+def test_equal_dumps_have_no_worst_layer():
+    dump = Dump([out(0, "a", [1, 2])])
+    assert render("verdict", sgsdump.compare(dump, dump)) == (
+        "Compared: 1 of the benchmark's 1 layers.\n"
+        "Worst layer: none, all values are equal.\n"
+        "Past COS < 0.99 or RMSE > 0.1: none.\n"
+    )
+
+
+def test_csv_holds_every_layer_in_full_precision(comparison):
+    lines = list(csv.DictReader(io.StringIO(render("csv", comparison))))
+    assert [line["status"] for line in lines] == ["compared"] * 3 + ["failed", "only in benchmark", "only in sample"]
+    assert float(lines[0]["rmse"]) == comparison.rows[0].rmse and lines[0]["name"] == "a/b:0 x"
+    assert (lines[2]["mse"], lines[2]["sample_nan"], lines[2]["sample_inf"]) == ("nan", "1", "1")
+    assert [line["within"] for line in lines] == ["yes", "no", "no", "", "", ""]
+    assert "sizes differ" in lines[3]["remark"]
+
+
+def test_json_is_strict_and_complete(comparison):
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    document = json.loads(render("json", comparison), parse_constant=refuse)
+    assert [row["name"] for row in document["rows"]] == ["a/b:0 x", "bad", "odd"]
+    assert document["rows"][1]["rmse"] == comparison.rows[1].rmse
+    assert document["rows"][2]["mse"] == "nan" and np.isnan(float(document["rows"][2]["mse"]))
+    assert document["verdict"]["past_thresholds"] == ["bad", "odd"] and document["thresholds"]["min_cos"] == 0.99
+    assert [entry["name"] for entry in document["failed"]] == ["size"]
+    assert document["only_in_sample"][0]["reason"] and document["only_in_benchmark"][0]["name"] == "yours"
+
+
+def test_every_report_of_the_table_renders(comparison):
+    assert all(render(name, comparison).endswith("\n") for name in REPORTS)

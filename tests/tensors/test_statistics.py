@@ -1,0 +1,139 @@
+"""One-pass statistics against whole-array numpy in longer precision."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sgsdump.tensors import statistics
+from sgsdump.tensors.statistics import central_span, count_outside, histogram, summarise
+
+FLOATS = hnp.arrays(np.float32, st.integers(0, 60), elements=st.floats(width=32, allow_nan=True, allow_infinity=True))
+DOUBLES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(allow_nan=True, allow_infinity=True))
+INTEGERS = hnp.arrays(st.sampled_from(["u1", "i1", "<i2", "<i4", "?"]), hnp.array_shapes(max_dims=4, max_side=5))
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """So that short arrays have several chunks and a short last one."""
+    monkeypatch.setattr(statistics, "CHUNK", 8)
+
+
+def check(values):
+    found = summarise(values)
+    flat = np.asarray(values, np.longdouble).reshape(-1)
+    finite = flat[np.isfinite(flat)]
+    assert found.count == flat.size
+    assert found.nan == np.isnan(flat).sum()
+    assert found.inf == np.isinf(flat).sum()
+    assert found.finite == finite.size
+    if not finite.size:
+        assert all(math.isnan(figure) for figure in (found.min, found.max, found.mean, found.l2norm))
+        return
+    assert (found.min, found.max) == (finite.min(), finite.max())
+    largest = float(np.abs(finite).max())
+    assert found.mean == pytest.approx(float(finite.mean()), rel=1e-12, abs=1e-14 * largest)
+    norm = np.sqrt((finite**2).sum())
+    if largest > 1e-140 and norm < 1.7e308:
+        assert found.l2norm == pytest.approx(float(norm), rel=1e-12)
+
+
+@settings(deadline=None)
+@given(st.one_of(FLOATS, DOUBLES, INTEGERS))
+def test_summary_equals_numpy(values):
+    check(values)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 17])
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf])
+def test_chunk_edges(count, bad):
+    values = np.arange(count, dtype=np.float32) - 4
+    if bad is not None and count:
+        values[-1] = bad
+    check(values)
+
+
+def test_sums_beyond_float64():
+    check(np.array([1e300, -1e300, 1e300, 5e299] * 5))
+
+
+@pytest.mark.parametrize("view", [lambda a: a.T, lambda a: a[::3, ::-2], lambda a: a[:0]])
+def test_strided_and_empty_views(view):
+    check(view(np.arange(77, dtype=np.float32).reshape(7, 11)))
+
+
+def unaligned(values):
+    shifted = np.frombuffer(b"x" + values.tobytes(), np.uint8)[1:].view(values.dtype)
+    assert not shifted.flags.aligned
+    return shifted
+
+
+def test_unaligned_memory():
+    check(unaligned(np.linspace(-3, 9, 100, dtype=np.float32)))
+
+
+def test_no_temporary_as_large_as_the_tensor(monkeypatch):
+    monkeypatch.setattr(statistics, "CHUNK", 32 * 1024)
+    values = unaligned(np.linspace(-3, 9, 2_000_000, dtype=np.float32))
+    tracemalloc.start()
+    summarise(values)
+    histogram(values, -3, 9, 4096)
+    count_outside(values, -1, 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < values.nbytes / 3
+
+
+@settings(deadline=None)
+@given(FLOATS, st.sampled_from([1, 3, 256]))
+def test_histogram_counts_all_finite_values(values, bins):
+    found = summarise(values)
+    if not found.finite:
+        return
+    counts = histogram(values, found.min, found.max, bins)
+    assert counts.sum() == found.finite
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if found.min == found.max:
+        assert counts[bins // 2] == found.finite
+        return
+    width = found.max - found.min
+    for edge in range(1, bins):
+        # An exact oracle but for values within rounding of the edge, which may fall on either side.
+        place = found.min + width * edge / bins
+        slack = width * 1e-12
+        below = counts[:edge].sum()
+        assert (finite < place - slack).sum() <= below <= (finite < place + slack).sum()
+
+
+def test_histogram_equals_numpy_where_edges_are_exact():
+    values = np.random.default_rng(0).integers(-40, 41, 1000).astype(np.float32) / 4
+    counts = histogram(values, -8, 8, 64)
+    assert counts.tolist() == np.histogram(values, 64, (-8, 8))[0].tolist()
+
+
+def test_histogram_of_the_widest_doubles():
+    values = np.array([-1.7e308, 0.0, 1.7e308])
+    assert histogram(values, -1.7e308, 1.7e308, 4).tolist() == [1, 0, 1, 1]
+
+
+@given(FLOATS, st.floats(-10, 0), st.floats(0, 10))
+def test_count_outside(values, low, high):
+    finite = values[np.isfinite(values)].astype(np.float64)
+    assert count_outside(values, low, high) == ((finite < low) | (finite > high)).sum()
+
+
+def test_central_span_against_percentiles():
+    values = np.random.default_rng(1).normal(size=20_000)
+    low, high = float(values.min()), float(values.max())
+    counts = np.histogram(values, 4096, (low, high))[0]
+    found = central_span(counts, low, high)
+    assert found == pytest.approx(np.percentile(values, [0.5, 99.5]), abs=2 * (high - low) / 4096)
+
+
+def test_central_span_of_nothing_and_of_one_bin():
+    assert all(map(math.isnan, central_span(np.zeros(8, int), 0, 1)))
+    assert central_span(np.array([0, 0, 9, 0]), 0.0, 4.0) == (2.0, 3.0)

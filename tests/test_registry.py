@@ -1,0 +1,11 @@
+from sgsdump.registry import hint
+
+
+def test_names_near_a_wrong_one():
+    assert hint("conv2", ["conv1", "relu"]) == "; did you mean 'conv1'?"
+    assert hint("zzz", ["conv1", "relu"]) == "; choose one of: conv1, relu"
+
+
+def test_names_without_end_cost_nothing():
+    """They took the product of both lengths."""
+    assert hint("a" * 1_000_000, ["a" * 1_000_000, *map(str, range(20))]) == ""

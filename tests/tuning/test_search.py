@@ -1,0 +1,275 @@
+"""The search is as good as trying every plan, and every way to look at a plan gives the same numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_nets import conv, model, node, weights
+
+from sgsdump.commands import demo
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.levels import calibrate
+from sgsdump.quantisation.objective import Score, score, total, watched_tensors
+from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tuning.plan_model import PlanModel
+from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
+from sgsdump.tuning.plan_walk import PlanWalk
+from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.target import parse_target
+from sgsdump.tuning.tuning_setup import evenly, set_up
+
+pytest.importorskip("scipy", reason="tune needs scipy")
+CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
+RATES = (0.55, 0.65, 0.75, 0.85, 0.95)
+
+
+def raw(seed):
+    return {"data": np.random.default_rng(seed).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)}
+
+
+def feeds(count=3):
+    return [({"data": (raw(s)["data"] - 127) / 128}, raw(s)) for s in range(count)]
+
+
+def chain(depth, skip=True):
+    """Convolutions whose errors meet again in additions, two with channels far apart; a softmax ends it."""
+    rng = np.random.default_rng(5)
+    constants, nodes, last = {}, [], "data"
+    for index in range(depth):
+        name = f"c{index}"
+        own = weights(name, (6, 3 if index == 0 else 6, 3, 3), index)
+        if index in (2, 4):
+            # Channels far apart: too much for one 8-bit range of the next convolution's input.
+            own[f"{name}.w"] *= (10.0 ** rng.uniform(-1.5, 1, 6)).astype(np.float32).reshape(-1, 1, 1, 1)
+        constants |= own
+        nodes += [conv(name, last, pads=[1, 1, 1, 1]), node("Relu", [name], f"r{index}")]
+        if skip and index % 3 == 2:
+            nodes += [node("Add", [f"r{index}", f"r{index - 2}"], f"a{index}")]
+        last = nodes[-1].output[0]
+    constants |= weights("fc", (4, 6, 1, 1), 99)
+    nodes += [conv("fc", last), node("Softmax", ["fc"], "prob", axis=1)]
+    return simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["prob"]))
+
+
+@pytest.fixture(scope="module")
+def float_model():
+    return chain(6)
+
+
+@pytest.fixture(scope="module")
+def ranges(float_model):
+    return measure_ranges(float_model, [(str(i), feed) for i, (feed, _) in enumerate(feeds())])
+
+
+@pytest.fixture
+def setup(float_model, ranges):
+    made = set_up(float_model, ranges, CONFIG, feeds())
+    yield made
+    made.pool.close()
+
+
+def plain_error(float_model, ranges, plan):
+    """The error by its formula, from a fixed model made for this plan alone: the oracle."""
+    fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(plan)))
+    mine = SegmentRunner(replace(float_model, proto=fixed.proto), keep_sessions=True)
+    theirs = SegmentRunner(float_model, keep_sessions=True)
+    apart = energy = 0.0
+    for feed, raw_feed in feeds():
+        (a,) = [layer.array for layer in mine.run(raw_feed, only={"fc"})]
+        (b,) = [layer.array for layer in theirs.run(feed, only={"fc"})]
+        apart += float(((a.astype(np.float64) - b) ** 2).sum())
+        energy += float((b.astype(np.float64) ** 2).sum())
+    return apart / energy
+
+
+def test_a_softmax_is_judged_by_its_input(float_model):
+    assert watched_tensors(float_model.proto) == ["fc"]
+
+
+def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
+    trial = PlanTrial(float_model, ranges, CONFIG, threads=1)
+    names = [domain.name for domain in trial.domains]
+    plans = [frozenset(np.random.default_rng(s).permutation(names)[: s % 7].tolist()) for s in range(12)]
+    walk = PlanWalk(trial, ["prob"])
+    for feed in (raw(1), raw(2)):
+        seen = dict(walk.run(walk.ordered(plans), feed))
+        assert seen.keys() == set(plans)
+        for plan, outputs in seen.items():
+            np.testing.assert_array_equal(outputs["prob"], trial.run(plan, feed)["prob"])
+
+
+def test_scores_are_those_of_the_fixed_model(setup, float_model, ranges):
+    names = setup.sizes.domains
+    for plan in (frozenset(), frozenset(names[1:3]), frozenset(names)):
+        setup.pool.measure([plan])
+        assert setup.pool.error(plan) == pytest.approx(plain_error(float_model, ranges, plan), rel=1e-5)
+
+
+def test_the_search_is_as_good_as_the_best_of_all_plans(setup):
+    found = search_rates(setup.pool, setup.sizes, RATES)
+    assert found.exhaustive and found.complete
+    every = [setup.sizes.plan(mask) for mask in every_plan(setup.sizes.weights, setup.sizes.total)]
+    assert len(every) == 2 ** len(setup.sizes.domains)
+    setup.pool.measure(every)
+    for each in found.plans:
+        best = min(setup.pool.error(plan) for plan in every if setup.sizes.rate(plan) <= each.rate)
+        assert setup.pool.error(each.plan) == best
+        assert setup.sizes.rate(each.plan) <= each.rate
+
+
+def test_without_trying_all_the_search_is_as_good_too(setup, monkeypatch):
+    """The way large nets are searched, on a net small enough to know the answer."""
+    from sgsdump.tuning import search
+
+    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    found = search_rates(setup.pool, setup.sizes, RATES)
+    tried = len(setup.pool.scores)
+    assert not found.exhaustive and tried < 2 ** len(setup.sizes.domains)
+    assert tried <= most_evaluations(len(setup.sizes.domains), len(RATES))
+    every = [setup.sizes.plan(mask) for mask in every_plan(setup.sizes.weights, setup.sizes.total)]
+    setup.pool.measure(every)
+    for each in found.plans:
+        best = min(setup.pool.error(plan) for plan in every if setup.sizes.rate(plan) <= each.rate)
+        assert setup.pool.error(each.plan) <= best * 1.0001
+    errors = [setup.pool.error(each.plan) for each in found.plans]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_a_target_is_reached_with_the_fewest_bytes(setup):
+    every = [setup.sizes.plan(mask) for mask in every_plan(setup.sizes.weights, setup.sizes.total)]
+    setup.pool.measure(every)
+    errors = sorted(setup.pool.error(plan) for plan in every)
+    target = parse_target(f"error<={errors[len(errors) // 3]}")
+    (found,) = search_target(setup.pool, setup.sizes, target).plans
+    fewest = min(setup.sizes.wide(p) for p in every if target.reached(setup.pool.scores[p], [], ["fc"]))
+    assert setup.sizes.wide(found.plan) == fewest
+
+
+def test_a_target_nobody_reaches(setup):
+    with pytest.raises(ConfigError, match=r"--target error<=1e-30: none of all \d+ plans tried reaches it"):
+        search_target(setup.pool, setup.sizes, parse_target("error<=1e-30"))
+
+
+def test_no_time_gives_verified_plans_all_the_same(setup):
+    found = search_rates(setup.pool, setup.sizes, RATES, lambda: 0.0)
+    assert not found.complete
+    assert all(each.plan in setup.pool.scores for each in found.plans)
+
+
+def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges, tmp_path):
+    file = tmp_path / "progress.json"
+    first = set_up(float_model, ranges, CONFIG, feeds(), file=file)
+    found = search_rates(first.pool, first.sizes, RATES)
+    first.pool.close()
+    again = set_up(float_model, ranges, CONFIG, feeds(), file=file)
+    assert again.pool.resumed == len(first.pool.scores)
+    assert search_rates(again.pool, again.sizes, RATES).plans == found.plans and again.pool.runs == 0
+    again.pool.close()
+    other = set_up(float_model, ranges, CONFIG, feeds(2), file=file)
+    assert other.pool.resumed == 0
+    other.pool.close()
+    file.write_bytes(b"\0{")
+    assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
+
+
+def test_the_digits_planted_convolutions_and_no_other():
+    """The smallest plan that restores the accuracy of the float model."""
+    digits = demo._digits()
+    float_digits = simplify(open_model(str(demo.SAMPLES / "digits.onnx")))
+
+    def pair(image):
+        raw_image = image.astype(np.float32)[None, None]
+        return {"image": (raw_image - 127) / 128}, {"image": raw_image}
+
+    pictures = [pair(image) for image in digits.images]
+    config = InputConfig((ModelInput("image", "GRAY", "GRAY", (127.0,) * 3, (128.0,) * 3),))
+    calibration = [(str(i), pair(image)[0]) for i, image in enumerate(digits.calibration)]
+    found_ranges = calibrate(float_digits, calibration, config, "L2").ranges
+
+    def same_digit(outputs, floats):
+        return float(outputs["prob"].argmax() == floats["prob"].argmax())
+
+    made = set_up(float_digits, found_ranges, config, evenly(pictures, 12), metric=same_digit)
+    assert len(made.sizes.domains) <= 12
+    (found,) = search_target(made.pool, made.sizes, parse_target("output-cos>=0.999")).plans
+    raised = {name for d in made.trial.domains if d.name in found.plan for name in d.convolutions}
+    assert raised == set(demo._planted(float_digits)) == {"block2/pw", "block4/pw"}
+    assert made.pool.scores[found.plan].mean_metric == 1.0
+    # Without a target too: the smallest plan that goes most of the way.
+    assert search_rates(made.pool, made.sizes, RATES).smallest.plan == found.plan
+    assert made.pool.scores[frozenset()].mean_metric < 0.9
+    made.pool.close()
+
+
+def test_integer_program_and_neighbours_against_all_plans():
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        gains, sizes = rng.normal(0.2, 1, 9), rng.integers(1, 50, 9)
+        limit = float(sizes.sum() * rng.uniform(0.1, 0.9))
+        every = every_plan(sizes, limit)
+        chosen = best_sum(gains, sizes, limit)
+        assert sizes[chosen].sum() <= limit
+        assert gains[chosen].sum() == pytest.approx((every @ gains).max())
+        plan = every[rng.integers(len(every))]
+        near = {row.tobytes() for row in neighbours(plan, sizes, limit)}
+        distance = (every != plan).sum(axis=1)
+        swap = (distance == 2) & (every.sum(axis=1) == plan.sum())
+        assert near == {row.tobytes() for row in every[(distance == 1) | swap]}
+
+
+def test_the_plan_model_is_exact_where_vectors_add():
+    """Errors made of vectors that do add: prediction exact, and downhill no worse than the integer program."""
+    rng = np.random.default_rng(4)
+    vectors, sizes = rng.normal(size=(8, 20)), rng.integers(1, 9, 8)
+    base = rng.normal(size=20) * 0.1
+
+    def error(plan):
+        return float(((base + vectors[~plan].sum(axis=0)) ** 2).sum())
+
+    moves = np.vstack([base, vectors])
+    alone = np.array([error(np.eye(8, dtype=bool)[i]) for i in range(8)])
+    plan_model = PlanModel(moves @ moves.T, alone, error(np.zeros(8, bool)))
+    every = every_plan(sizes, sizes.sum())
+    np.testing.assert_allclose(plan_model.predict(every), [error(plan) for plan in every], rtol=1e-9)
+    limit = sizes.sum() / 2
+    first = proposals(plan_model, sizes, limit)[0]
+    sums = [best_sum(gains, sizes, limit) for gains in plan_model.gains()]
+    assert error(first) <= min(map(error, sums)) + 1e-12
+    assert error(best_by_model(plan_model, sizes, limit, np.zeros(8, bool))) <= error(np.zeros(8, bool))
+
+
+def test_rates_and_targets_are_checked():
+    for rate in (0.5, 1.01, float("nan"), -1):
+        with pytest.raises(ConfigError, match="compression rate"):
+            check_rates([0.7, rate])
+    for text in ("cos", "output-cos<=0.9", "error>=1", "output-cos>=x", "metric>=nan", "speed>=1"):
+        with pytest.raises(ConfigError, match="--target"):
+            parse_target(text)
+
+
+def test_a_net_without_convolutions_to_tune(float_model, ranges):
+    only = simplify(model([conv("c", "data")], weights("c", (2, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["c"]))
+    found = measure_ranges(only, [("0", feeds()[0][0])])
+    with pytest.raises(ConfigError, match="no convolution to tune"):
+        set_up(only, found, CONFIG, feeds())
+    with pytest.raises(InputError, match="no picture"):
+        set_up(float_model, ranges, CONFIG, [])
+    with pytest.raises(ConfigError, match="ALL_INT16 decides"):
+        set_up(float_model, ranges, replace(CONFIG, conv_format="ALL_INT16"), feeds())
+
+
+def test_scores_add_up():
+    a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0])
+    both = total([score({"y": a}, {"y": b}), score({"y": b}, {"y": b}, 1.0)])
+    assert isinstance(both, Score) and both.pictures == 2 and both.mean_metric == 0.5
+    assert both.error(["y"]) == pytest.approx(1 / 18)
+    assert score({"y": a * np.inf}, {"y": b}).error(["y"]) == float("inf")
+
+
+def test_pictures_are_chosen_evenly():
+    assert evenly(list(range(24)), 4) == [0, 8, 15, 23]
+    assert evenly([1, 2], 10) == [1, 2]
