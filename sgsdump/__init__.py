@@ -15,7 +15,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     dumps           Dump, open_dump, save_dump, conversion; formats/ holds a file per format
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
-    files           untrusted reading, atomic writing: standard library only
+    files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
     progress registry errors
 
 ``samples`` holds the demo's network and digits.

@@ -24,7 +24,7 @@ FAMILIES = (
 SHARED = {
     *("commands/parser", "executors/base", "executors/table", "executors/conformance"),
     *("sidecars/ini", "sidecars/quant_param_entries", "reports/comparison/base", "comparison/metrics/base"),
-    *("comparison/metrics/tallies", "comparison/vendor_metrics/base"),
+    *("comparison/metrics/accumulators", "comparison/vendor_metrics/base"),
     *("dumps/formats/arrays/manifest", "dumps/formats/arrays/npy_file", "dumps/formats/arrays/npy"),
 }
 LIBRARIES_AT_HOME = {
@@ -37,8 +37,9 @@ LIBRARIES_AT_HOME = {
     "yaml": ("files",),
     "torch": ("msit",),
 }
-# What a room may import besides the standard library and sgsdump; yaml is an extra, imported when a YAML file is read.
-LIBRARIES_OF_ROOM = {"files": {"yaml"}, "registry": set(), "errors": set(), "tensors": {"numpy", "ml_dtypes"}}
+# What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
+# arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.
+LIBRARIES_OF_ROOM = {"files": {"yaml", "numpy"}, "registry": set(), "errors": set(), "tensors": {"numpy", "ml_dtypes"}}
 LARGEST_ROOM = 20
 
 

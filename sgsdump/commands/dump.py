@@ -111,21 +111,21 @@ def dump_all(
     for target, (label, feed) in zip(targets, runs):
         if output.parent == DEFAULT_OUTPUT.parent:
             make_folder(output.parent)
-        tally = Tally()
+        summary = Summary()
         with counter(f"dump {label}", "layer") as progress:
             layers = runner.run(feed, shown, progress)
             if own_outputs_first:
                 layers = listing.own_outputs_first(runner, feed, outputs, progress)
-            _write(layers, feed, target, tally, target.stem.removeprefix(output.stem), text, caffe)
-        print(f"{target}: {tally.tensors} tensors, {target.stat().st_size:,} bytes")
-        for name, what in tally.not_finite.items():
+            _write(layers, feed, target, summary, target.stem.removeprefix(output.stem), text, caffe)
+        print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
+        for name, what in summary.not_finite.items():
             print(f"not finite: {name}: {what}")
     for skip in runner.skipped.values():
         print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
 
 
 def _write(
-    layers: Iterator[Layer], feed: Feed, target: Path, tally: Tally, suffix: str, text: bool, caffe: bool
+    layers: Iterator[Layer], feed: Feed, target: Path, summary: Summary, suffix: str, text: bool, caffe: bool
 ) -> None:
     """Write one run; ``suffix`` is what tells its files from another picture's."""
     from itertools import chain
@@ -136,11 +136,11 @@ def _write(
     from sgsdump.executors.base import Layer
 
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(records(fed[:1] if caffe else fed, Tally()))
+    inputs = list(records(fed[:1] if caffe else fed, Summary()))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
-    stream = records(layers, tally)
+    stream = records(layers, summary)
     if text:
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
@@ -151,14 +151,14 @@ def _write(
 
 
 @dataclass
-class Tally:
+class Summary:
     """What went by while a dump was written: tensors, and those with NaN or Inf."""
 
     tensors: int = 0
     not_finite: dict[str, str] = field(default_factory=dict)
 
 
-def records(layers: Iterable[Layer], tally: Tally) -> Iterator[Record]:
+def records(layers: Iterable[Layer], summary: Summary) -> Iterator[Record]:
     """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes."""
     from sgsdump.dumps.dump import Record
     from sgsdump.tensors.layout import NCHW
@@ -168,10 +168,10 @@ def records(layers: Iterable[Layer], tally: Tally) -> Iterator[Record]:
         layout = NCHW if layer.array.ndim == 4 else None
         tensor = Tensor.of(layer.name, layer.array, layout=layout, op_type=layer.op_type)
         yield Record("out", 0, index, layer.node or layer.op_type, tensor)
-        tally.tensors += 1
+        summary.tensors += 1
         what = not_finite(layer.array)
         if what:
-            tally.not_finite[layer.name] = what
+            summary.not_finite[layer.name] = what
 
 
 def not_finite(array: np.ndarray) -> str:

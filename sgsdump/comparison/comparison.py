@@ -17,7 +17,7 @@ from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, lay
 from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
 from sgsdump.comparison.misnamed import find_twins
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.sources import NameSources
@@ -116,7 +116,9 @@ def compare(
     own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
     inputs = inputs or own_inputs
     further = {name: METRICS[name] for name in metrics}
-    tallies = list(dict.fromkeys(metric.tally for metric in further.values() if metric.tally is not None))
+    accumulators = list(
+        dict.fromkeys(metric.accumulator for metric in further.values() if metric.accumulator is not None)
+    )
     vendor = VENDOR_METRICS[compatible] if compatible else None
     if net is not None:
         sample, benchmark = with_layouts(sample, net), with_layouts(benchmark, net)
@@ -133,7 +135,7 @@ def compare(
             if pair.benchmark.io == "in" and not own_inputs:
                 a, b, cropped = without_overallocation(a, b)
                 notes.append(cropped)
-            found = measure(a, b, tallies, settings, layouts(pair, as_stored))
+            found = measure(a, b, accumulators, settings, layouts(pair, as_stored))
         except SgsdumpError as error:
             return Failed(pair, str(error))
         row = row_of(pair, found.sums, "; ".join(filter(None, [*notes, found.note])))
@@ -166,9 +168,13 @@ def _with_extra(row: Row, found: Measured, further: Mapping[str, Metric]) -> Row
     """The row with further metrics, and how many values each left out."""
     if not further:
         return row
-    sources = {name: found.tallies[m.tally] if m.tally else found.sums for name, m in further.items()}
+    sources = {name: found.accumulators[m.accumulator] if m.accumulator else found.sums for name, m in further.items()}
     values = {name: metric.of(sources[name]) for name, metric in further.items()}
-    left_out = {name: tally.left_out for name, tally in sources.items() if isinstance(tally, Tally) and tally.left_out}
+    left_out = {
+        name: accumulator.left_out
+        for name, accumulator in sources.items()
+        if isinstance(accumulator, Accumulator) and accumulator.left_out
+    }
     return replace(row, extra=values, left_out=left_out)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Settings, Sums, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.pair_sums import pair_sums
 from sgsdump.errors import ValuesError
@@ -27,23 +27,23 @@ _TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
 
 @dataclass(frozen=True)
 class Measured:
-    """A pair in its best orientation: its values so turned, its sums, its tallies by class, and a note on the turn."""
+    """A pair in its matching layouts: values, sums, accumulators by class, and a note on what was transposed."""
 
     sample: Values
     benchmark: Values
     sums: Sums
     note: str = ""
-    tallies: Mapping[type[Tally], Tally] = field(default_factory=dict)
+    accumulators: Mapping[type[Accumulator], Accumulator] = field(default_factory=dict)
 
 
 def measure(
     sample: Values,
     benchmark: Values,
-    kinds: Iterable[type[Tally]] = (),
+    kinds: Iterable[type[Accumulator]] = (),
     settings: Settings | None = None,
     layouts: Layouts = (None, None),
 ) -> Measured:
-    """The pair in the orientation that the layouts tell, else in its best one; a tally of each kind is made with
+    """The pair in the orientation that the layouts tell, else in its best one; an accumulator of each kind is made with
     ``settings`` and fed in the same pass.
 
     Raises ValuesError when the sizes or the shapes do not fit.
@@ -51,8 +51,8 @@ def measure(
     kinds, settings = tuple(kinds), settings or Settings()
 
     def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
-        ours, theirs, tallies = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
-        return Measured(ours, theirs, pair_sums(ours, theirs, tuple(tallies.values())), note, tallies)
+        ours, theirs, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
+        return Measured(ours, theirs, pair_sums(ours, theirs, tuple(accumulators.values())), note, accumulators)
 
     told = orient_by_layouts(sample.array, benchmark.array, layouts)
     if told is not None:

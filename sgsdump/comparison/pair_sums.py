@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Sums, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Sums
 from sgsdump.tensors.real_view import Values
 
 CHUNK = 1 << 15
 _LOCAL = threading.local()
 
 
-def pair_sums(sample: Values, benchmark: Values, tallies: Sequence[Tally] = ()) -> Sums:
-    """The sums of two tensors of equal shape; the tallies are fed in the same pass, and again as they wish."""
+def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = ()) -> Sums:
+    """The sums of two tensors of equal shape; the accumulators are fed in the same pass, and again as they wish."""
     p, q, r, ones = _workspace()
     aa = bb = ab = dd = d1 = b1 = 0.0
     odd = np.zeros(7, np.int64)
@@ -36,9 +36,9 @@ def pair_sums(sample: Values, benchmark: Values, tallies: Sequence[Tally] = ()) 
             ab += float(x.dot(y))
             if not math.isfinite(xx) or not math.isfinite(yy):
                 odd += _not_finite(x, y)
-            if tallies or wide:
+            if accumulators or wide:
                 d = _difference(a, b, wide, x, y, r[:n])
-                _feed(tallies, x, y, d)
+                _feed(accumulators, x, y, d)
                 x[:] = d
             else:
                 # in place: half the cache traffic of a third buffer
@@ -47,15 +47,15 @@ def pair_sums(sample: Values, benchmark: Values, tallies: Sequence[Tally] = ()) 
             np.absolute(x, out=x)
             np.absolute(y, out=y)
             aa, bb, d1, b1 = aa + xx, bb + yy, d1 + float(x.dot(one)), b1 + float(y.dot(one))
-        _feed_again(sample, benchmark, tallies, wide)
+        _feed_again(sample, benchmark, accumulators, wide)
     counts = [int(n) for n in odd]
     return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
 
 
-def _feed_again(sample: Values, benchmark: Values, tallies: Sequence[Tally], wide: bool) -> None:
-    """Further passes, for the tallies that want them."""
+def _feed_again(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator], wide: bool) -> None:
+    """Further passes, for the accumulators that want them."""
     p, q, r, _ = _workspace()
-    waiting = [tally for tally in tallies if tally.wants_again()]
+    waiting = [accumulator for accumulator in accumulators if accumulator.wants_again()]
     while waiting:
         for a, b in chunks(sample.array, benchmark.array):
             x, y = p[: a.size], q[: a.size]
@@ -63,16 +63,16 @@ def _feed_again(sample: Values, benchmark: Values, tallies: Sequence[Tally], wid
             y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
             d = _difference(a, b, wide, x, y, r[: a.size])
             _feed(waiting, x, y, d)
-        waiting = [tally for tally in waiting if tally.wants_again()]
+        waiting = [accumulator for accumulator in waiting if accumulator.wants_again()]
 
 
-def _feed(tallies: Sequence[Tally], *chunk: np.ndarray) -> None:
-    """The chunk to every tally, as views that none can write to."""
+def _feed(accumulators: Sequence[Accumulator], *chunk: np.ndarray) -> None:
+    """The chunk to every accumulator, as views that none can write to."""
     shown = [part.view() for part in chunk]
     for part in shown:
         part.flags.writeable = False
-    for tally in tallies:
-        tally.add(*shown)
+    for accumulator in accumulators:
+        accumulator.add(*shown)
 
 
 def _are_wide(sample: Values, benchmark: Values) -> bool:

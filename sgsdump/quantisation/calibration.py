@@ -25,8 +25,8 @@ from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.quantisation.fixed_model import Picture, fixed_facts, quantise
 from sgsdump.quantisation.fusion import operators
+from sgsdump.quantisation.observers import PLAIN, Collector, Statistics, Wanted
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
-from sgsdump.quantisation.range_statistics import PLAIN, Collector, Statistics, Wanted
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 

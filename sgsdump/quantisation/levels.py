@@ -24,8 +24,8 @@ from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.quantisation.calibration import Feed, deployed, gather, plain_ranges
 from sgsdump.quantisation.fusion import is_convolution
+from sgsdump.quantisation.observers import Statistics, Wanted
 from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
-from sgsdump.quantisation.range_statistics import Statistics, Wanted
 from sgsdump.quantisation.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.quantisation.weight_fit import fit_weight
 from sgsdump.registry import hint

@@ -19,9 +19,9 @@ from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.calibration import Feed, deployed, pictures_of
 from sgsdump.quantisation.fixed_model import Picture
 from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.observers import Statistics
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.range_fit import MIN_MAX, Proposal, proposals
-from sgsdump.quantisation.range_statistics import Statistics
 from sgsdump.quantisation.value_histogram import ValueHistogram
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range

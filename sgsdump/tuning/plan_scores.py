@@ -20,8 +20,8 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.files.atomic_write import replacing
 from sgsdump.quantisation.objective import Score, total
 from sgsdump.tuning.plan_judge import Judge, Judged, Picture, Question
-from sgsdump.tuning.plan_model import PlanModel
 from sgsdump.tuning.plan_walk import Plan, PlanWalk
+from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.user_metric import UserMetric
 
 SAVE_SECONDS = 1.0
@@ -84,7 +84,7 @@ class PlanScores:
         self.scores |= {plan: total(scores[plan] for scores in found) for plan in new}
         self.save(SAVE_SECONDS)
 
-    def plan_model(self, left: Callable[[], float] = lambda: float("inf")) -> PlanModel:
+    def surrogate(self, left: Callable[[], float] = lambda: float("inf")) -> Surrogate:
         """Each domain alone at 8 bits among INT16, and at INT16 among 8 bits: 2 n + 2 plans, picture by picture.
 
         left  seconds left: with none the pictures measured so far, at least one, must do.
@@ -110,7 +110,7 @@ class PlanScores:
         grams = [np.asarray(part.gram) for part in parts]
         seen = sum(gram[0, 0] for gram in grams)
         gram = np.sum(grams, axis=0) * (errors[every] / seen if seen > 0 else 1.0)
-        return PlanModel(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
+        return Surrogate(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
 
     def save(self, seconds: float = 0.0) -> None:
         """Write what is known, unless that was done less than so many seconds ago. Raises OutputError."""

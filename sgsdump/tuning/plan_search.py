@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.errors import MissingExtra
-from sgsdump.tuning.plan_model import PlanModel
+from sgsdump.tuning.surrogate import Surrogate
 
 
 def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
@@ -39,7 +39,7 @@ def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray
     return chosen
 
 
-def best_by_model(model: PlanModel, weights: np.ndarray, limit: float, start: np.ndarray) -> np.ndarray:
+def best_by_model(model: Surrogate, weights: np.ndarray, limit: float, start: np.ndarray) -> np.ndarray:
     """Downhill from ``start`` by drops, additions and swaps, as the model predicts; no run of the network."""
     plan, error = start, float(model.predict(start[None])[0])
     for _ in range(4 * len(start)):
@@ -70,7 +70,7 @@ def neighbours(plan: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarra
     return found
 
 
-def proposals(model: PlanModel, weights: np.ndarray, limit: float) -> list[np.ndarray]:
+def proposals(model: Surrogate, weights: np.ndarray, limit: float) -> list[np.ndarray]:
     """Plans worth verifying within a limit, the most promising first, each once."""
     sums = [best_sum(gains, weights, limit) for gains in model.gains()]
     downhill = [best_by_model(model, weights, limit, start) for start in sums]

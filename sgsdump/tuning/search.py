@@ -1,6 +1,6 @@
 """Search for the best quant plans, each verified by running it.
 
-1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``plan_model``).
+1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``surrogate``).
 2. For each compression rate integer programs and a descent on the model propose plans; all are verified.
 3. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
    more, the verified best of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.tuning.plan_model import PlanModel
 from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
 from sgsdump.tuning.plan_search import best_by_model, every_plan, neighbours, proposals
 from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
+from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import Target
 
 EXHAUSTIVE = 12
@@ -53,7 +53,7 @@ def check_rates(rates: Sequence[float]) -> None:
 def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = lambda: float("inf")) -> Found:
     """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
     check_rates(rates)
-    model = pool.plan_model(_half(left))
+    model = pool.surrogate(_half(left))
     rates = sorted(set(rates))
     pool.measure([frozenset(), frozenset(sizes.domains)])
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
@@ -76,7 +76,7 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
 
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
     """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
-    model = pool.plan_model(_half(left))
+    model = pool.surrogate(_half(left))
     pool.measure([frozenset(), frozenset(sizes.domains)])
     small = len(sizes.domains) <= EXHAUSTIVE
     complete = _halve(pool, sizes, model, target, left)
@@ -112,7 +112,7 @@ def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> bool:
     return True
 
 
-def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, rate: float, rates: Sequence[float], left: Left) -> bool:
+def _improve(pool: PlanScores, sizes: Sizes, model: Surrogate, rate: float, rates: Sequence[float], left: Left) -> bool:
     """Verify the neighbours of the best plan that the model ranks first, until they bring no more."""
     idle, limit = 0, sizes.limit(rate)
     for _ in range(GROUPS):
@@ -132,7 +132,7 @@ def _improve(pool: PlanScores, sizes: Sizes, model: PlanModel, rate: float, rate
     return True
 
 
-def _halve(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, left: Left) -> bool:
+def _halve(pool: PlanScores, sizes: Sizes, model: Surrogate, target: Target, left: Left) -> bool:
     """Proposals at rates between the last that failed and the smallest that reached the target."""
     low, high = 0.0, float(sizes.weights.sum())
     for _ in range(HALVINGS):
@@ -148,7 +148,7 @@ def _halve(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, lef
     return True
 
 
-def _shrink(pool: PlanScores, sizes: Sizes, model: PlanModel, target: Target, left: Left) -> bool:
+def _shrink(pool: PlanScores, sizes: Sizes, model: Surrogate, target: Target, left: Left) -> bool:
     """Smaller neighbours of the smallest plan that reaches the target, while one of them reaches it too."""
     idle = 0
     for _ in range(SHRINKS):
@@ -203,10 +203,10 @@ def _unreached(pool: PlanScores, target: Target, exhaustive: bool) -> str:
     )
 
 
-def _proposed(sizes: Sizes, model: PlanModel, rate: float, plan: Plan) -> Proposed:
+def _proposed(sizes: Sizes, model: Surrogate, rate: float, plan: Plan) -> Proposed:
     return Proposed(rate, plan, float(model.predict(sizes.mask(plan)[None])[0]))
 
 
-def _ends(sizes: Sizes, model: PlanModel) -> tuple[Proposed, Proposed]:
+def _ends(sizes: Sizes, model: Surrogate) -> tuple[Proposed, Proposed]:
     every = frozenset(sizes.domains)
     return _proposed(sizes, model, 0.5, frozenset()), _proposed(sizes, model, sizes.rate(every), every)

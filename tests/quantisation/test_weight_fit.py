@@ -5,7 +5,7 @@ import pytest
 from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
-from sgsdump.quantisation.range_statistics import Moments
+from sgsdump.quantisation.observers import Moments
 from sgsdump.quantisation.weight_fit import _errors, _inputs, fit_weight, output_rows
 
 

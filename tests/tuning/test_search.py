@@ -15,10 +15,10 @@ from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.plan_model import PlanModel
 from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
 from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
 from sgsdump.tuning.tuning_setup import evenly, set_up
 
@@ -232,14 +232,14 @@ def test_the_plan_model_is_exact_where_vectors_add():
 
     moves = np.vstack([base, vectors])
     alone = np.array([error(np.eye(8, dtype=bool)[i]) for i in range(8)])
-    plan_model = PlanModel(moves @ moves.T, alone, error(np.zeros(8, bool)))
+    surrogate = Surrogate(moves @ moves.T, alone, error(np.zeros(8, bool)))
     every = every_plan(sizes, sizes.sum())
-    np.testing.assert_allclose(plan_model.predict(every), [error(plan) for plan in every], rtol=1e-9)
+    np.testing.assert_allclose(surrogate.predict(every), [error(plan) for plan in every], rtol=1e-9)
     limit = sizes.sum() / 2
-    first = proposals(plan_model, sizes, limit)[0]
-    sums = [best_sum(gains, sizes, limit) for gains in plan_model.gains()]
+    first = proposals(surrogate, sizes, limit)[0]
+    sums = [best_sum(gains, sizes, limit) for gains in surrogate.gains()]
     assert error(first) <= min(map(error, sums)) + 1e-12
-    assert error(best_by_model(plan_model, sizes, limit, np.zeros(8, bool))) <= error(np.zeros(8, bool))
+    assert error(best_by_model(surrogate, sizes, limit, np.zeros(8, bool))) <= error(np.zeros(8, bool))
 
 
 def test_rates_and_targets_are_checked():

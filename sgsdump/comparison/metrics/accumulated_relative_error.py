@@ -6,12 +6,12 @@ left (msaccucmp: 0).
 
 from __future__ import annotations
 
+from sgsdump.comparison.metrics.accumulators import RelativeErrors
 from sgsdump.comparison.metrics.base import Metric
-from sgsdump.comparison.metrics.tallies import RelativeErrors
 
 
-def accumulated_relative_error(tally: RelativeErrors) -> float:
-    return tally.total if tally.count else float("nan")
+def accumulated_relative_error(accumulator: RelativeErrors) -> float:
+    return accumulator.total if accumulator.count else float("nan")
 
 
 ACCUMULATED_RELATIVE_ERROR = Metric(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
 
 
-class Close(Tally):
+class Close(Accumulator):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.close = True
@@ -25,9 +25,9 @@ class Close(Tally):
         self.close = self.close and bool(((within & np.isfinite(b)) | equal).all())
 
 
-def all_close(tally: Close) -> float:
+def all_close(accumulator: Close) -> float:
     """1.0 or 0.0; 1.0 for an empty tensor."""
-    return float(tally.close)
+    return float(accumulator.close)
 
 
 ALL_CLOSE = Metric("all_close", "all |d| <= atol + rtol |b|", 1.0, True, all_close, Close)

@@ -1,9 +1,9 @@
-"""The contract of a metric; ``metrics/`` holds the family, one file each.
+"""The contract of a metric; this folder holds the family, one file each.
 
-A metric is a number made of the ``Sums`` of one pair of tensors, or of a ``Tally`` that looked at every value; either
+A metric is a number made of the ``Sums`` of one pair of tensors, or of an ``Accumulator`` that saw every value; either
 way any number of metrics costs one pass over the values. To add one: write ``metrics/NAME.py`` with a module-level
-``Metric`` and list it in ``metrics/__init__.py``; if it needs another sum, give it a tally (``tally.py`` holds those
-that several metrics share).
+``Metric`` and list it in ``metrics/__init__.py``; if it needs another sum, give it an accumulator (``accumulators.py``
+holds those that several metrics share).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Settings:
                 raise ConfigError(f"{name} is 0 or more, so {value:g} cannot be one")
 
 
-class Tally:
+class Accumulator:
     """What looks at every value of a pair, chunk by chunk, for the metrics that name its class.
 
     left_out  how many values its metrics leave out because they cannot tell anything there.
@@ -92,8 +92,8 @@ class Tally:
 class Metric:
     """One number about a pair: its formula in a (sample), b (benchmark) and d = a-b, and its best value.
 
-    of     the number, of the ``Sums``; of the tally where the metric has one.
-    tally  the class of the Tally it needs; metrics that name the same class share one.
+    of     the number, of the ``Sums``; of the accumulator where the metric has one.
+    accumulator  the class of the Accumulator it needs; metrics that name the same class share one.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Metric:
     ideal: float
     higher_is_better: bool
     of: Callable[[Any], float]
-    tally: type[Tally] | None = None
+    accumulator: type[Accumulator] | None = None
 
 
 def ratio(numerator: float, denominator: float) -> float:

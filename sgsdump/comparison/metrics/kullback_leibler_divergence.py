@@ -12,12 +12,12 @@ import math
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
 
 FLOOR = float(np.finfo(np.float32).eps)
 
 
-class Distributions(Tally):
+class Distributions(Accumulator):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.low = np.full(2, np.inf)
@@ -46,11 +46,11 @@ class Distributions(Tally):
         return np.maximum((values - self.low[side]) / width, FLOOR)
 
 
-def kullback_leibler_divergence(tally: Distributions) -> float:
+def kullback_leibler_divergence(accumulator: Distributions) -> float:
     """0 or more but for rounding; NaN for an empty tensor and where NaN or Inf is among the values."""
-    if not tally.p or not tally.q:
+    if not accumulator.p or not accumulator.q:
         return float("nan")
-    return tally.logs / tally.p + math.log(tally.q / tally.p)
+    return accumulator.logs / accumulator.p + math.log(accumulator.q / accumulator.p)
 
 
 KULLBACK_LEIBLER_DIVERGENCE = Metric(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally, ratio
-from sgsdump.comparison.metrics.tallies import EPSILON
+from sgsdump.comparison.metrics.accumulators import EPSILON
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, ratio
 
 
-class Percentage(Tally):
+class Percentage(Accumulator):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.total, self.count = 0.0, 0
@@ -18,9 +18,9 @@ class Percentage(Tally):
         self.count += d.size
 
 
-def mape(tally: Percentage) -> float:
+def mape(accumulator: Percentage) -> float:
     """NaN for an empty tensor."""
-    return ratio(tally.total, tally.count)
+    return ratio(accumulator.total, accumulator.count)
 
 
 MAPE = Metric("mape", "mean(|d| / (|b| + 1e-9))", 0.0, False, mape, Percentage)

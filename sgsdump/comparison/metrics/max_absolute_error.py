@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
 
 
-class Largest(Tally):
+class Largest(Accumulator):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.value = 0.0
@@ -16,9 +16,9 @@ class Largest(Tally):
         self.value = float(np.maximum(self.value, max(float(d.max()), -float(d.min()))))
 
 
-def max_absolute_error(tally: Largest) -> float:
+def max_absolute_error(accumulator: Largest) -> float:
     """0 for an empty tensor."""
-    return tally.value
+    return accumulator.value
 
 
 MAX_ABSOLUTE_ERROR = Metric("MaxAbsoluteError", "max |d|", 0.0, False, max_absolute_error, Largest)

@@ -6,12 +6,12 @@ left.
 
 from __future__ import annotations
 
+from sgsdump.comparison.metrics.accumulators import RelativeErrors
 from sgsdump.comparison.metrics.base import Metric, ratio
-from sgsdump.comparison.metrics.tallies import RelativeErrors
 
 
-def mean_relative_error(tally: RelativeErrors) -> float:
-    return ratio(tally.total, tally.count)
+def mean_relative_error(accumulator: RelativeErrors) -> float:
+    return ratio(accumulator.total, accumulator.count)
 
 
 MEAN_RELATIVE_ERROR = Metric("MeanRelativeError", "mean |d|/|b|", 0.0, False, mean_relative_error, RelativeErrors)

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Metric, Settings, Tally, ratio
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, ratio
 
 
-class Spread(Tally):
+class Spread(Accumulator):
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.count = 0
@@ -31,9 +31,9 @@ class Spread(Tally):
         self.count = total
 
 
-def standard_deviation(tally: Spread) -> float:
+def standard_deviation(accumulator: Spread) -> float:
     """NaN for an empty tensor."""
-    a, b = (math.sqrt(ratio(float(squares), tally.count)) for squares in tally.squares)
+    a, b = (math.sqrt(ratio(float(squares), accumulator.count)) for squares in accumulator.squares)
     return abs(a - b)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.metrics.base import Settings, Tally
+from sgsdump.comparison.metrics.base import Accumulator, Settings
 from sgsdump.comparison.pair_sums import CHUNK, chunks, pair_sums
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.real_view import Values
@@ -20,15 +20,15 @@ SUMMED = ("mse", "cos", "rmse")
 
 
 def tallied(a, b, settings=None):
-    """The sums and the tallies by class of one pass with every tally."""
-    kinds = {metric.tally for metric in METRICS.values()} - {None}
-    tallies = {kind: kind(settings or Settings()) for kind in kinds}
-    return pair_sums(Values(np.asarray(a)), Values(np.asarray(b)), tuple(tallies.values())), tallies
+    """The sums and the accumulators by class of one pass with every accumulator."""
+    kinds = {metric.accumulator for metric in METRICS.values()} - {None}
+    accumulators = {kind: kind(settings or Settings()) for kind in kinds}
+    return pair_sums(Values(np.asarray(a)), Values(np.asarray(b)), tuple(accumulators.values())), accumulators
 
 
 def measured(a, b, **settings) -> dict[str, float]:
-    sums, tallies = tallied(a, b, Settings(**settings))
-    return {name: m.of(tallies[m.tally] if m.tally else sums) for name, m in METRICS.items()}
+    sums, accumulators = tallied(a, b, Settings(**settings))
+    return {name: m.of(accumulators[m.accumulator] if m.accumulator else sums) for name, m in METRICS.items()}
 
 
 @given(PAIRS)
@@ -82,9 +82,9 @@ def test_all_close_is_numpys(pair, rtol, atol):
 def test_relative_errors_leave_out_what_they_cannot_tell(pair):
     a, b = pair
     errors = [abs(x - y) / abs(y) if y else 0.0 for x, y in zip(a, b) if y or x == y]
-    _, tallies = tallied(a, b)
-    of = {name: m.of(tallies[m.tally]) for name, m in METRICS.items() if m.tally in tallies}
-    left_out = tallies[METRICS["MaxRelativeError"].tally].left_out
+    _, accumulators = tallied(a, b)
+    of = {name: m.of(accumulators[m.accumulator]) for name, m in METRICS.items() if m.accumulator in accumulators}
+    left_out = accumulators[METRICS["MaxRelativeError"].accumulator].left_out
     assert left_out == sum(1 for x, y in zip(a, b) if not y and x)
     if not errors:
         assert all(math.isnan(of[n]) for n in ("MaxRelativeError", "MeanRelativeError", "AccumulatedRelativeError"))
@@ -165,7 +165,7 @@ def test_no_metric_hides_a_value_that_is_not_finite(odd, side, base):
 
 
 def test_tallies_cannot_change_the_values_of_each_other():
-    class Reading(Tally):
+    class Reading(Accumulator):
         def add(self, a, b, d):
             assert np.array_equal(d, a - b) and not d.flags.writeable
 

@@ -20,14 +20,13 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.dumps.formats.arrays import manifest, npy_file, zip_member
+from sgsdump.dumps.formats.arrays.zip_member import Member
 from sgsdump.errors import FormatError, OutputError
-from sgsdump.files import zip_member
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped import map_file, view
 from sgsdump.files.safe_names import Taken
 from sgsdump.files.value_names import label
-from sgsdump.files.zip_member import Member
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 ENDING = ".npy"

@@ -16,7 +16,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class PlanModel:
+class Surrogate:
     """What a search knows before it tries a plan.
 
     gram    float64 [n + 1, n + 1]: row 0 is the all-INT16 model's deviation from float, row 1 + i domain i's vector.

@@ -1,15 +1,15 @@
-"""The tallies that several metrics share."""
+"""The accumulators that several metrics share."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Settings, Tally, ratio
+from sgsdump.comparison.metrics.base import Accumulator, Settings, ratio
 
 EPSILON = 1e-9
 
 
-class RelativeErrors(Tally):
+class RelativeErrors(Accumulator):
     """|d| / |b|: the largest, the sum and how many.
 
     Where only the benchmark is 0 there is no relative error: those values are left out and counted. Where both are 0
@@ -37,7 +37,7 @@ class RelativeErrors(Tally):
         self.count += errors.size
 
 
-class Diff3(Tally):
+class Diff3(Accumulator):
     """|b| > th1: |d| / (|b| + 1e-9), else |d|: the largest and the sum. NaN and Inf are kept."""
 
     def __init__(self, settings: Settings):
