@@ -158,7 +158,7 @@ def test_integers_without_true_scale_stay_and_are_told(capsys):
 
 def test_a_dump_of_statistics_has_nothing_to_write(monkeypatch):
     only = Tensor.of_figures(TensorInfo("s", (3,), np.dtype(np.float32)), Figures(0, 1, 0.5, 1))
-    monkeypatch.setattr("sgsdump.dumps.dump.open_dump", lambda path: open_dump_of([Record("out", 0, 0, "", only)]))
+    monkeypatch.setattr("sgsdump.dumps.io.open_dump", lambda path: open_dump_of([Record("out", 0, 0, "", only)]))
     with pytest.raises(ValuesError, match="nothing is written"):
         run("in", "out.npz")
     assert os.listdir() == []
@@ -176,7 +176,7 @@ def test_a_tensor_that_cannot_be_read_does_not_lose_the_others(monkeypatch, caps
 
     bad = Tensor(TensorInfo("b", (1,), np.dtype(np.float32)), broken)
     records = [Record("out", 0, 0, "", bad), record("f", VALUES, 1)]
-    monkeypatch.setattr("sgsdump.dumps.dump.open_dump", lambda path: open_dump_of(records))
+    monkeypatch.setattr("sgsdump.dumps.io.open_dump", lambda path: open_dump_of(records))
     assert run("in", "out.npz") == 1
     said = capsys.readouterr().out
     assert "note: one thing" in said and "1 left out: 'b': it is gone" in said and "1 tensors, npz" in said

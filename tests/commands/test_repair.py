@@ -266,7 +266,7 @@ def test_a_run_that_breaks_leaves_the_older_folder(digits, capsys, monkeypatch):
     def broken(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sgsdump.tuning.search.repair.Repair, "_measure", broken)
+    monkeypatch.setattr(sgsdump.tuning.repair.Repair, "_measure", broken)
     assert main(REPAIR) == 2
     assert [path.name for path in Path("out").iterdir()] == ["mine.txt"]
     assert not [path.name for path in digits.iterdir() if path.name.startswith((".", "out_"))]

@@ -125,7 +125,7 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
     file = next(p for p in (open_dump("in").path).glob("a*"))
     assert dump.records[0].tensor.info.name == "a"
 
-    import sgsdump.dumps.dump
+    import sgsdump.dumps.io
 
     def opened(path, real=open_dump):
         found = real(path)
@@ -133,7 +133,7 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sgsdump.dumps.dump, "open_dump", opened)
+        patch.setattr(sgsdump.dumps.io, "open_dump", opened)
         assert run("in") == 1
     said = capsys.readouterr().out
     assert "a: " in said and "2 tensors" in said

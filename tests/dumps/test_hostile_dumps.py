@@ -19,9 +19,13 @@ from fuzzing import trial
 from fuzzing.seeds import all_seeds
 
 from sgsdump import Dump, Record, Tensor, open_dump, save_dump
+from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import FormatError, SgsdumpError
 from sgsdump.sidecars import SIDECARS
+
+SIDE_FILES = {**SIDECARS, **NAME_FILES}
+
 
 SEEDS = all_seeds(None)
 WRITABLE = [name for name, format in FORMATS.items() if format.write is not None]
@@ -200,7 +204,7 @@ def test_pickled_arrays_are_not_loaded(format, tmp_path):
     # A msprobe_dir has figures beside: an array that cannot be read costs its values only.
     assert not harmless(tmp_path / "dump") or format == "msprobe_dir"
     assert not (tmp_path / "harm").exists()
-    for name, read in SIDECARS.items():
+    for name, read in SIDE_FILES.items():
         (tmp_path / "side").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
         harmless(tmp_path / "side", read=read)
         assert not (tmp_path / "harm").exists(), name
@@ -321,12 +325,12 @@ def test_hostile_json_in_a_folder(name, number, what, tmp_path):
 
 
 @pytest.mark.parametrize("what", TEXTS)
-@pytest.mark.parametrize("name", [name for name in SIDECARS if name != "debug_config"])
+@pytest.mark.parametrize("name", [name for name in SIDE_FILES if name != "debug_config"])
 def test_hostile_json_in_a_side_file(name, what, tmp_path):
     # What is no JSON is read as YAML there, 30 KB in a second at most.
     text = TEXTS[what][: 5000 if name in ("layer_mapping", "name_map") else None]
     (tmp_path / "x").write_bytes(text if isinstance(text, bytes) else text.encode())
-    harmless(tmp_path / "x", read=SIDECARS[name])
+    harmless(tmp_path / "x", read=SIDE_FILES[name])
 
 
 @pytest.mark.parametrize("what", TEXTS)

@@ -42,7 +42,7 @@ def test_modules_need_none_of_the_packages() -> None:
     """All members can be imported, and import no optional package."""
     code = (
         "import sys; sys.modules.update(openvino=None, tvm=None); "
-        "from sgsdump.executors import EXECUTORS; from sgsdump.executors.base import executors; "
+        "from sgsdump.executors import EXECUTORS; from sgsdump.executors.table import executors; "
         "[executors()[name] for name in EXECUTORS]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.errors import SgsdumpError
 from sgsdump.sidecars import SIDECARS
+
+SIDE_FILES = {**SIDECARS, **NAME_FILES}
+
 
 STARTS = {
     "debug_config": b"dumpTensor\npath=/\neliminateGarbage #\npath=\r\nDump\n",
@@ -44,7 +48,7 @@ def read_anything(tmp_path_factory, name, data):
     file = folder / "DebugConfig.txt"
     file.write_bytes(data)
     try:
-        SIDECARS[name](folder if name == "debug_config" else file)
+        SIDE_FILES[name](folder if name == "debug_config" else file)
     except SgsdumpError as error:
         assert "\n" not in str(error) and "DebugConfig.txt" in str(error)
 
@@ -66,4 +70,4 @@ def test_any_quant_param(tmp_path_factory, data):
 
 
 def test_every_member_of_the_family_is_listed():
-    assert set(SIDECARS) == set(STARTS)
+    assert set(SIDE_FILES) == set(STARTS)

@@ -13,16 +13,20 @@ from fuzzing import damage, trial  # noqa: E402
 from fuzzing.seeds import Seed, all_seeds  # noqa: E402
 
 from sgsdump import Dump, Tensor, open_dump  # noqa: E402
+from sgsdump.comparison.naming import NAME_FILES  # noqa: E402
 from sgsdump.dumps.formats import FORMATS  # noqa: E402
 from sgsdump.dumps.io import as_records  # noqa: E402
 from sgsdump.errors import FormatError  # noqa: E402
 from sgsdump.sidecars import SIDECARS  # noqa: E402
 
+SIDE_FILES = {**SIDECARS, **NAME_FILES}
+
+
 SEEDS = all_seeds(None)
 FILES = 120
 
 
-@pytest.mark.parametrize("name", [*FORMATS, *SIDECARS])
+@pytest.mark.parametrize("name", [*FORMATS, *SIDE_FILES])
 def test_damaged_files_open_or_are_refused(name, tmp_path, monkeypatch):
     monkeypatch.setattr(damage, "TRACED_EVERY", 5)
     assert name in SEEDS, f"{name} is not fuzzed: give tools/fuzzing/seeds.py a whole file of it"
@@ -37,7 +41,7 @@ def test_seeds_are_whole(name, tmp_path):
     for number, seed in enumerate(SEEDS[name]):
         path = seed.put(tmp_path / str(number))
         assert trial.tried(trial.reader(name), path, 10**6, traced=False) == (True, None)
-        assert name in SIDECARS or open_dump(path).format == name
+        assert name in SIDE_FILES or open_dump(path).format == name
 
 
 def test_a_number_is_always_the_same_file():

@@ -18,12 +18,16 @@ from typing import Any
 import numpy as np
 
 from sgsdump import Quant, Record, Tensor, open_dump
+from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.ascend import dump_proto
 from sgsdump.dumps.formats.atb import statistic
 from sgsdump.errors import SgsdumpError
 from sgsdump.sidecars import SIDECARS
 from sgsdump.tensors.dtypes import KNOWN
+
+SIDE_FILES = {**SIDECARS, **NAME_FILES}
+
 
 MOST_BYTES = 6000
 _MOST_FILES, _MOST_GENUINE = 40, 24
@@ -333,7 +337,7 @@ def _dump_format(path: Path) -> str:
 
 
 def _side_formats(path: Path) -> Iterator[str]:
-    for name, read in SIDECARS.items():
+    for name, read in SIDE_FILES.items():
         if path.is_file() and name != "debug_config" and _reads(read, path):
             yield name
 

@@ -26,8 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgsdump import Dump, Tensor, open_dump
+from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.errors import SgsdumpError
 from sgsdump.sidecars import SIDECARS
+
+SIDE_FILES = {**SIDECARS, **NAME_FILES}
+
 
 SECONDS = 1.0
 BLOCKED_SECONDS = 10.0
@@ -70,8 +74,8 @@ def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> t
 
 def reader(format: str) -> Callable[[Path], Any]:
     """How files of a format are read: as a dump, or as a side file."""
-    if format in SIDECARS:
-        return SIDECARS[format]
+    if format in SIDE_FILES:
+        return SIDE_FILES[format]
     return read_dump
 
 

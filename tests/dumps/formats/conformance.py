@@ -351,7 +351,7 @@ def fill_disk_after(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.file, name)
 
-    for module in ("output", "storing.npy_file", "ascend.atb_tensor"):
+    for module in ("files.atomic_write", "dumps.formats.arrays.npy_file", "dumps.formats.atb.tensor"):
         monkeypatch.setattr(f"sgsdump.{module}.open", Full, raising=False)
 
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import InputError, ModelError
-from sgsdump.executors import onnx_runtime
 from sgsdump.executors.base import Layer
+from sgsdump.executors.onnx_runtime import segment_runner
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model, open_model
 
@@ -151,8 +151,8 @@ def assert_same(layers: list[Layer], wanted: dict[str, np.ndarray]) -> None:
 
 @pytest.fixture
 def segment_length(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
-    cut = onnx_runtime.cut
-    monkeypatch.setattr(onnx_runtime, "cut", lambda n, w, s: cut(n, w, s, max_nodes=request.param))
+    cut = segment_runner.cut
+    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s: cut(n, w, s, max_nodes=request.param))
     return request.param
 
 
