@@ -1,15 +1,21 @@
+from functools import partial
+
 import pytest
+import tqdm
 
 from sgsdump.commands.terminal import Terminal
 
 
 @pytest.fixture
 def at_once(monkeypatch):
+    """Bars from the beginning on, drawn anew at every step."""
     monkeypatch.setattr("sgsdump.commands.terminal.DELAY_SECONDS", 0)
+    monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0, miniters=0))
 
 
 def test_a_bar_is_drawn_on_standard_error_and_wiped_away(at_once, capsys):
     with Terminal().bar("calibrate", "picture", 3) as advance:
+        advance(1)
         advance(2)
     written = capsys.readouterr()
     assert not written.out
