@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -32,9 +32,9 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts
 from sgsdump.dumps.formats.sigmastar.true_scales import Ranges
 from sgsdump.errors import SgsdumpError
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.sidecars.parse_net import ParseNet
 
-Progress = Callable[[Iterable, int], Iterable]
 JUMP_SHARE = 0.1
 
 
@@ -96,7 +96,7 @@ def compare(
     settings: Settings | None = None,
     compatible: str | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
     and so where either dump has each operator's inputs under names of their own (``has_own_inputs``).
@@ -108,7 +108,7 @@ def compare(
     metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; settings are theirs.
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
-    progress  wraps the stream of finished pairs: ``progress(stream, total)``.
+    progress  shows how many pairs are done; see ``sgsdump.progress``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     Raises ConfigError for an unknown metric or vendor's tool.
@@ -146,7 +146,7 @@ def compare(
             given = pairs_by_value(ours, theirs, inputs, given, pool.map)
         alignment = align(sample, benchmark, inputs, given)
         stream: Iterable[Row | Failed] = pool.map(one, alignment.pairs)
-        done = list(progress(stream, len(alignment.pairs)) if progress else stream)
+        done = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         twins = find_twins(alignment.pairs, done, ours, theirs, inputs)
     rows = [replace(found, twin=twins.get(i)) for i, found in enumerate(done) if isinstance(found, Row)]
     failed = [
