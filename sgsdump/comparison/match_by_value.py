@@ -23,9 +23,9 @@ import numpy as np
 from sgsdump.comparison.alignment import Given, Pair
 from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.real_values import readable
 from sgsdump.comparison.value_probes import PROBES, probe_all
-from sgsdump.dumps.dump import Record
+from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
 from sgsdump.files.safe_names import normalised
 from sgsdump.tensors.real_view import Values
@@ -52,31 +52,31 @@ class Held:
 
 
 def pairs_by_value(
-    ours: RealValues, theirs: RealValues, inputs: bool = False, given: Given | None = None, run: Mapper = map
+    sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | None = None, run: Mapper = map
 ) -> Given:
     """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
     given = given or Given()
     unclear: dict[int, str] = {}
-    sample = _held(ours, inputs, given, "benchmark", unclear)
-    benchmark = _held(theirs, inputs, given, "sample", unclear)
-    sizes = sample.keys() & benchmark.keys()
-    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample[size], benchmark[size])]
+    ours = _held(sample, inputs, given, "benchmark", unclear)
+    theirs = _held(benchmark, inputs, given, "sample", unclear)
+    sizes = ours.keys() & theirs.keys()
+    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(ours[size], theirs[size])]
     errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     made = {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
     reasons = {**given.reasons, **unclear}
-    for held, side in ((sample, "benchmark"), (benchmark, "sample")):
+    for held, side in ((ours, "benchmark"), (theirs, "sample")):
         for item in (item for group in held.values() for item in group):
             if id(item.record) not in made:
                 reasons[id(item.record)] = _why(item, equal, side)
     return Given((*given.pairs, *pairs), given.apart, reasons)
 
 
-def _held(own: RealValues, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
+def _held(dump: Dump, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
     """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    free = [(record, values) for record, values in own.readable(inputs) if id(record) not in settled]
+    free = [(record, values) for record, values in readable(dump, inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
     for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
         if stats.count < SMALLEST:

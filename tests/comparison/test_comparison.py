@@ -36,12 +36,13 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     folded = np.ascontiguousarray(norm.transpose(0, 3, 1, 2))
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
-    assert str(comparison.rows[0].twin) == "same name, another tensor: matches 246 after BatchNormalization"
+    assert str(comparison.rows[0].misnamed) == "same name, another tensor: matches 246 after BatchNormalization"
     assert comparison.worst.name == "z" and not comparison.past() and not comparison.passes()
     # the other way round the matching tensor is in the sample
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
-        str(comparison.rows[0].twin) == "same name, another tensor: matches 246 of the sample after BatchNormalization"
+        str(comparison.rows[0].misnamed)
+        == "same name, another tensor: matches 246 of the sample after BatchNormalization"
     )
 
 
@@ -151,7 +152,7 @@ def test_the_detector_with_wrongly_named_tensors(shared):
     )
     comparison = sgsdump.compare(sample, benchmark)
     assert len(moved) >= 36 and len(comparison.rows) == len(values)
-    found = {row.name: values[row.twin.name] for row in comparison.suspects}
+    found = {row.name: values[row.misnamed.name] for row in comparison.suspects}
     assert found.keys() == moved.keys()
     assert all(np.array_equal(array, values[moved[name]]) for name, array in found.items())
     assert comparison.worst.error < 1e-6

@@ -7,6 +7,7 @@ import pytest
 
 from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.tensor import Quant, Tensor
 from sgsdump.tensors.value_range import Range
@@ -96,17 +97,20 @@ def integers(scale):
 
 
 def test_integers_take_their_scale_from_the_range():
-    (found,) = distributions(Dump([integers(0.1)]), {"a": Range.of(0, 25.5)})
+    ranges = {"a": Range.of(0, 25.5)}
+    (found,) = distributions(with_scales(Dump([integers(0.1)]), ranges), ranges)
     assert found.stats.max == pytest.approx(25.5)
 
 
 def test_integers_of_unknown_scale_are_named_not_drawn():
     damaged = Tensor(integers(0.1).tensor.info, _raise)
     wrong = Record("out", 0, 1, "ADD", damaged)
-    found = list(distributions(Dump([integers(0.1)]), {"a": Range.of(0, 99)}))
+    ranges = {"a": Range.of(0, 99)}
+    found = list(distributions(with_scales(Dump([integers(0.1)]), ranges), ranges))
     found += distributions(Dump([wrong]), {"a": Range.of(0, 25.5)})
     assert [type(f) for f in found] == [Undrawn, Undrawn]
-    assert "'a'" in found[0].reason and "left out" in found[1].reason
+    assert "scale for tensor 'a'" in found[0].reason and "0.388235" in found[0].reason
+    assert "left out" in found[1].reason
 
 
 def _raise():
