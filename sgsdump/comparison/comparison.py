@@ -111,7 +111,10 @@ class Comparison:
             "only in sample": self.only_in_sample,
             "only in benchmark": self.only_in_benchmark,
         }
-        said = [f"{len(self.rows)} layers", *(f"{len(items)} {what}" for what, items in apart.items() if items)]
+        said = [
+            f"{len(self.rows)} layer{'' if len(self.rows) == 1 else 's'}",
+            *(f"{len(items)} {what}" for what, items in apart.items() if items),
+        ]
         if self.worst is not None:
             said.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
         return f"<Comparison: {', '.join(said)}>"
@@ -167,7 +170,7 @@ def compare(
     >>> fixed_run = Dump([Record("out", 0, 0, "Conv", Tensor.of("conv1", b + np.float32(0.5)))])
     >>> comparison = compare(fixed_run, float_run, metrics=["MaxAbsoluteError"])
     >>> comparison
-    <Comparison: 1 layers, worst 'conv1' COS 0.995893 RMSE 0.200000>
+    <Comparison: 1 layer, worst 'conv1' COS 0.997965 RMSE 0.200000>
     >>> row = comparison["conv1"]
     >>> row.mse, row.rmse, row.extra["MaxAbsoluteError"]
     (0.25, 0.2, 0.5)
@@ -214,7 +217,8 @@ def _opened(dump: Dump | str | Path) -> Dump:
 def _check_collections(metrics: Any, name_map: Any) -> None:
     """Raises ConfigError for a text where several names are meant: its letters would be taken for names."""
     if isinstance(metrics, str):
-        raise ConfigError(f"metrics is a list of names, not a string; write metrics=[{metrics!r}]")
+        names = [name.strip() for name in metrics.split(",")]
+        raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "

@@ -89,3 +89,21 @@ def test_a_run_of_statistics_against_one_of_values(shared: Path) -> None:
         found = compare(sample, benchmark)
         figures = [row for row in found.rows if row.statistics]
         assert len(figures) > 10 and not any(row.error > 1e-3 for row in figures if row.finite)
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "equal"),
+    [
+        (2e-6, 2.6e-6, True),
+        (2e-6, 3e-6, True),  # one unit of the last decimal: the writer may cut instead of round
+        (2e-6, 3.1e-6, False),
+        (2e-6, 7e-6, False),
+        (2e-6, 12e-6, False),
+        (0.5, 0.500001, True),
+        (0.5, 0.5000011, False),
+        (0.12345678, 0.12345712, False),  # neither has six decimals
+    ],
+)
+def test_six_decimals_forgive_one_unit_of_the_last(sample: float, benchmark: float, equal: bool) -> None:
+    for pair in ((sample, benchmark), (benchmark, sample), (-sample, -benchmark)):
+        assert (relative_errors(*(Figures(mean=value) for value in pair))["mean"] == 0) is equal
