@@ -1,7 +1,7 @@
 """Pairing the tensors of two float runs by what they hold, whatever they are called.
 
-Two runs of the same weights give the same values but for rounding: COS above 1 - 1e-6 and an error of at most
-``CLOSE`` = 1e-3 of the benchmark's norm, |a-b| <= 1e-3 |b|. Such an error bounds how far the norms, means and
+Two runs of the same weights give the same values but for rounding: an error of at most ``CLOSE`` = 1e-3 of the
+benchmark's norm, |a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error bounds how far the norms, means and
 extremes of two tensors are apart, in whatever order their values lie. What passes that, and agrees at 64 probed places
 in some layout, is compared in full.
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Given, Pair
 from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.real_values import readable
 from sgsdump.comparison.value_probes import PROBES, probe_all
 from sgsdump.dumps.dump import Dump, Record
@@ -31,7 +30,6 @@ from sgsdump.files.safe_names import normalised
 from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.statistics import Stats, summarise
 
-LEAST_COS = 1 - 1e-6
 CLOSE = 1e-3
 PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
 SMALLEST = 4
@@ -120,12 +118,12 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
 
 
 def _error(sample: Values, benchmark: Values) -> float:
-    """|a-b| / |b| in the better orientation; infinite when the shapes do not fit or the directions differ."""
+    """|a-b| / |b| in the better layout; infinite when the shapes do not fit."""
     try:
         sums = measure(sample, benchmark).sums
     except ValuesError:
         return math.inf
-    return math.sqrt(sums.dd / sums.bb) if cos(sums) >= LEAST_COS else math.inf
+    return math.sqrt(sums.dd / sums.bb)
 
 
 def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterator[Pair]:

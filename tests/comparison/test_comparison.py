@@ -1,6 +1,7 @@
 """The comparison as a whole: other tensors under one name, where the error rises, thresholds, the real detector."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -206,3 +207,14 @@ def test_a_pair_that_failed_never_passes():
     found = sgsdump.compare(Dump([out(0, "a", good), out(1, "b", size)]), Dump([out(0, "a", good), out(1, "b", good)]))
     assert len(found.rows) == len(found.failed) == 1 and not found.past(Thresholds(min_cos=-1))
     assert not found.passes(Thresholds(min_cos=-1)) and not found.passes(Thresholds())
+
+
+def test_an_error_that_was_infinite_before_does_not_rise():
+    a, b = noise(1, 8), noise(1, 8)
+    broken = a.copy()
+    broken[0, 0] = np.nan
+    found = sgsdump.compare(
+        Dump([out(0, "a", broken), out(1, "b", off(b, 0.5))]), Dump([out(0, "a", a), out(1, "b", b)])
+    )
+    assert found["a"].rise == math.inf and found["b"].sources == ("a",) and found["b"].rise == 0.0
+    assert [row.name for row in found.jumps] == ["a"]
