@@ -128,8 +128,9 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
     from sgsdump.comparison.comparison import compare
+    from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 
-    found = compare(fixed, float_dump, ranges=ranges)
+    found = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))
     if not found.rows:
         why = f": {found.failed[0].reason}" if found.failed else "; are they dumps of one model?"
         raise ValuesError(f"no layer of {fixed.path} could be held against {float_dump.path}{why}")

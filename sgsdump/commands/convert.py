@@ -118,13 +118,13 @@ def _topology(args: argparse.Namespace) -> int:
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:
     """The dump with what a parse_net text adds to it."""
-    from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts, with_scales
+    from sgsdump.dumps.formats.sigmastar.net_facts import unpadded, with_net_scales
     from sgsdump.sidecars import parse_net
 
     if path is None:
         return dump
     net = parse_net.read(path)
-    return with_scales(with_layouts(dump, net), net)
+    return with_net_scales(unpadded(dump, net), net)
 
 
 def _not_of(records: Sequence[Record], dtype: str) -> list[Record]:
