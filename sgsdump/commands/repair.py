@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,11 +72,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import make_folder, replacing_folder, set_aside
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
-    from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.models.passes.mark_outputs import mark_outputs
+    from sgsdump.models.model import graph_inputs
     from sgsdump.progress import counter
-    from sgsdump.quantisation.calibration import simplify
     from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
@@ -88,10 +86,7 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
-    model = open_model(args.model, args.weight_file)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    model = simplify(model)
+    model = open_float_model(args.model, args.weight_file, config)
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)

@@ -22,8 +22,9 @@ from sgsdump.errors import ConfigError
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import Feed, deployed, gather, plain_ranges
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
+from sgsdump.quantisation.measured_ranges import Feed, gather, plain_ranges
 from sgsdump.quantisation.observers import Statistics, Wanted
 from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
 from sgsdump.quantisation.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities

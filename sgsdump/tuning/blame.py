@@ -20,7 +20,7 @@ from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import pictures_of
+from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial

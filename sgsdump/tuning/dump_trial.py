@@ -22,7 +22,8 @@ from sgsdump.errors import InputError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import deployed, make_fixed, pictures_of, serialise
+from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
+from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.quant_plan import INT16, QuantPlan
 from sgsdump.quantisation.simulation import simulate

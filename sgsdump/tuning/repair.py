@@ -19,7 +19,8 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import deployed, pictures_of
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays

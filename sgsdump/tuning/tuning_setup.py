@@ -14,7 +14,7 @@ from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import serialise
+from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig

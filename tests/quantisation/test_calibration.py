@@ -6,7 +6,9 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, serialise, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import serialise, simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.value_range import Range
 

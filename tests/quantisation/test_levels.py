@@ -14,8 +14,10 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.quantisation.calibration import gather, make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.sensitivity import Trials, raw
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
@@ -187,7 +189,7 @@ def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_mode
 
 
 def test_raw_is_the_byte_the_picture_had():
-    from sgsdump.quantisation.fixed_model import Picture
+    from sgsdump.quantisation.qdq_writer import Picture
 
     pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
     mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)

@@ -8,7 +8,9 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.errors import InputError, ValuesError
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nhwc

@@ -1,11 +1,14 @@
 """The fixed model against plain fake quantisation in numpy, and as a valid ONNX file."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.quantisation.fixed_model import Picture, fixed_facts, quantise
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.qdq_writer import Picture, quantise
 from sgsdump.quantisation.quant_plan import Choice, plan, uint8_quant
 from sgsdump.tensors.value_range import Range
 
@@ -53,10 +56,10 @@ def test_one_operator_after_the_other_is_plain_fake_quantisation(opset, choice):
 def test_fused_tensors_are_not_stored():
     net = residual_net()
     decided = plan(net.proto, bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}]), pictures=["data"])
-    facts = fixed_facts(quantise(net.proto, decided, PICTURE))
-    assert "c2" not in facts["tensors"] and "add" not in facts["tensors"]
-    fused = next(op for op in facts["operators"] if op["outputs"] == ["r2"])
-    assert (fused["in"], fused["out"], fused["inputs"]) == ("CONV_2D", "ADD", ["r1"])
+    facts = read_facts(replace(net, proto=quantise(net.proto, decided, PICTURE)))
+    assert "c2" not in facts.tensors and "add" not in facts.tensors
+    fused = next(op for op in facts.operators if op.outputs == ("r2",))
+    assert (fused.in_type, fused.out_type, fused.inputs) == ("CONV_2D", "ADD", ("r1",))
 
 
 def test_the_picture_input_takes_raw_bytes():
