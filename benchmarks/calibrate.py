@@ -26,8 +26,8 @@ from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.output_trials import raw
 from sgsdump.quantisation.plan_trial import PlanTrial
-from sgsdump.quantisation.sensitivity import raw
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed
+    from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis
 
 HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.blame import BlameTrial
+    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     _check_options(args)
     check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     limits = Thresholds(args.min_cos, args.max_rmse) or DOCUMENTED
     measurement = tried = None
     if args.image and not all(conv.reads_picture for conv in convolutions):
-        trial = BlameTrial(model, ranges, config, per_channel=args.quant_level != "L1")
+        trial = SensitivityAnalysis(model, ranges, config, per_channel=args.quant_level != "L1")
         measurement = _measure(trial, args, model, config)
     found = advice.advise(convolutions, signs, measurement, limits)
     names = advice.tensor_arrays(found, convolutions)
@@ -131,7 +131,7 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     return found
 
 
-def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
+def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
     from sgsdump.progress import counter

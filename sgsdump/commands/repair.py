@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.blame import PictureFeed
+    from sgsdump.tuning.sensitivity_analysis import PictureFeed
 
 HELP = "raise convolutions to INT16 until the outputs are good"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -104,14 +104,14 @@ def run(args: argparse.Namespace) -> int:
         ]
         print("\n".join(head))
         repair = Repair(model, found.ranges, config, pictures, limits, folder, counter)
-        rounds, told = [], []
+        rounds, texts = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)
-            told.append(repair_log.render_round(made, limits, repair.logits))
-            print(f"\n{told[-1]}", end="")
+            texts.append(repair_log.render_round(made, limits, repair.logits))
+            print(f"\n{texts[-1]}", end="")
         best = repair.best
         tail = list(repair_log.end_lines(repair, limits))
-        _write(folder / "rounds.txt", repair_log.render(head, told, tail))
+        _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
         facts = {
             "model": str(args.model),
             "quant_level": args.quant_level,

@@ -161,7 +161,7 @@ def _advance(
     outputs: list[str],
     simulation: Simulation,
 ) -> None:
-    """Run on until every needed tensor is live, or to the end (None). Tensors nobody can give end the run early."""
+    """Run on until every needed tensor is live; to the end for None, or when a needed tensor cannot be computed."""
     missing = None if needed is None else needed - set(live)
     while missing is None or missing:
         layer = next(layers, None)

@@ -29,7 +29,7 @@ from sgsdump.quantisation.quant_plan import INT16, QuantPlan
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.blame import PictureFeed, Totals
+from sgsdump.tuning.sensitivity_analysis import PictureFeed, Totals
 
 Watch = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
 """(what, unit) -> a context that gives a callback for (done, in all), e.g. ``progress.counter``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.plan_judge import Picture, Subject, make_answer
+from sgsdump.tuning.plan_judge import Criteria, Judge, Picture, Subject, make_answer
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.sizes import Sizes
@@ -89,14 +89,13 @@ def set_up(
     sizes = Sizes(
         tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
     )
+    criteria = Criteria(sizes.domains, pictures, watched, trial.outputs, metric)
     elsewhere = None
     if workers.scheduler is not None:
         subject = Subject(serialise(model.proto), model.path, ranges, config)
-        judge = (sizes.domains, pictures, watched, trial.outputs, None, metric is not None)
-        elsewhere = task_pool(make_answer, (subject, names, *judge), workers)
-    pool = PlanScores(
-        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), ran, elsewhere
-    )  # fmt: skip
+        shared = (subject, names, replace(criteria, metric=None), metric is not None)
+        elsewhere = task_pool(make_answer, shared, workers)
+    pool = PlanScores(Judge(walk, criteria), file, digest.hexdigest(), ran, elsewhere)
     return Setup(trial, pool, sizes)
 
 

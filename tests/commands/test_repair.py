@@ -117,13 +117,13 @@ def test_the_figures_are_those_of_the_model_it_leaves(repaired):
     facts = read_facts(open_model(folder / "out" / "fixed.onnx"))
     raised = [name for name in ("conv0/relu", *PLANTED, "flat") if facts.tensors[name].dtype == np.int16]
     assert raised == PLANTED
-    read = sum(np.dtype(entry["dtype"]).itemsize * np.size(array) for entry, array in _weights(folder, facts))
+    read = sum(entry.dtype.itemsize * np.size(array) for entry, array in _weights(folder, facts))
     assert found["rounds"][-1]["weight_bytes"] == read
 
 
 def _weights(folder, facts):
     constants = {t.name: t for t in onnx.load(folder / "out" / "fixed.onnx").graph.initializer}
-    return [(entry, onnx.numpy_helper.to_array(constants[name])) for name, entry in facts["weights"].items()]
+    return [(entry, onnx.numpy_helper.to_array(constants[name])) for name, entry in facts.weights.items()]
 
 
 def test_the_dumps_are_of_the_first_picture_and_pass(repaired, monkeypatch, capsys):

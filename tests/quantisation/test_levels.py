@@ -18,7 +18,7 @@ from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import LEVELS, calibrate
 from sgsdump.quantisation.measured_ranges import gather, measure_ranges
-from sgsdump.quantisation.sensitivity import Trials, raw
+from sgsdump.quantisation.output_trials import Trials, raw
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput

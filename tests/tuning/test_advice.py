@@ -1,4 +1,4 @@
-"""Verdicts: rules alone, and measured blame over the rules."""
+"""Verdicts: rules alone, and measured sensitivity over the rules."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from sgsdump.dumps.dump import Record
 from sgsdump.quantisation.plan_trial import Domain
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tuning.advice import MAYBE, NO, YES, advise, tensor_arrays
-from sgsdump.tuning.blame import Blame, Measurement
 from sgsdump.tuning.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement
 
 A, B, C = (Convolution(name, "CONV_2D", f"{name}.in", f"{name}.in", f"{name}.out", False) for name in "abc")
 CALM = Signs((0.0, 5.0))
@@ -62,11 +62,11 @@ def sums(rmse):
 
 def measurement(all_8, **brings):
     """Outputs of error ``all_8``; name -> what the convolution brings alone. Raised alone, half of that goes away."""
-    blames = [
-        Blame(Domain(f"{n}.in", (f"{n}.in",), (n,), 1), {n: 0.01}, {n: 0.02}, b, all_8 - b / 2)
+    sensitivities = [
+        LayerSensitivity(Domain(f"{n}.in", (f"{n}.in",), (n,), 1), {n: 0.01}, {n: 0.02}, b, all_8 - b / 2)
         for n, b in brings.items()
     ]
-    return Measurement(1, 8, frozenset(), {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(blames))
+    return Measurement(1, 8, frozenset(), {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(sensitivities))
 
 
 def test_what_is_measured_outranks_the_rules():
@@ -85,8 +85,8 @@ def test_nothing_is_sure_to_be_raised_while_the_output_is_good():
 
 def test_inherited_error_is_told():
     found = measurement(0.5, a=0.001)
-    blames = (replace(found.blames[0], inherited={"a": 0.4}),)
-    verdict, reason = verdicts([CALM], replace(found, blames=blames))["a"]
+    sensitivities = (replace(found.sensitivities[0], inherited={"a": 0.4}),)
+    verdict, reason = verdicts([CALM], replace(found, sensitivities=sensitivities))["a"]
     assert verdict == NO and "comes from the layers before it" in reason
 
 

@@ -59,7 +59,7 @@ class RangeFit:
 
 
 class Work:
-    """Runs done and to be done, told to ``progress`` as (done, in all)."""
+    """Runs done and to be done, reported to ``progress`` as (done, in all)."""
 
     def __init__(self, progress: Callable[[int, int], None] | None = None):
         self.done = self.total = 0
