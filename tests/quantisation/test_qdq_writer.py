@@ -8,8 +8,9 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.qdq_writer import Picture, quantise
+from sgsdump.quantisation.qdq_writer import Picture, fake_weight, quantise, store_weight
 from sgsdump.quantisation.quant_plan import Choice, plan, uint8_quant
+from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
 PICTURE = {"data": Picture((127.0,) * 3, (128.0,) * 3)}
@@ -103,3 +104,56 @@ def test_a_weight_shared_by_an_8_and_a_16_bit_convolution_is_stored_twice():
     dtypes = {str(onnx.numpy_helper.to_array(t).dtype) for t in fixed.graph.initializer if t.name.startswith("a.w#")}
     assert {"int8", "int16"} <= dtypes
     run_all(fixed, {"data": picture_feed(0)})
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(np.int8, 127), (np.int16, 32767)])
+def test_weights_are_rounded_and_clipped_to_symmetric_limits(dtype, limit):
+    quant = Quant(np.dtype(dtype), 1 / limit)
+    weight = np.array([-2.0, -1.0, -0.6 / limit, -0.4 / limit, 0.0, 0.4 / limit, 1.0, 2.0])
+    assert store_weight(weight, quant).tolist() == [-limit, -limit, -1, 0, 0, 0, limit, limit]
+    assert store_weight(weight, quant).dtype == dtype
+    np.testing.assert_allclose(fake_weight(weight, quant)[[0, 2, 6]], [-1, -1 / limit, 1], rtol=1e-6)
+
+
+def test_weights_per_channel_are_scaled_along_their_axis():
+    quant = Quant(np.dtype(np.int8), np.array([0.1, 0.01], np.float32), axis=1)
+    assert store_weight(np.full((3, 2, 1), 0.5), quant).tolist() == [[[5], [50]]] * 3
+
+
+@pytest.mark.parametrize(("opset", "domain"), [(13, "com.microsoft"), (20, "com.microsoft"), (21, ""), (22, "")])
+def test_16_bits_are_onnxs_own_from_opset_21_on(opset, domain):
+    net = residual_net(opset)
+    decided = plan(net.proto, bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}]), pictures=["data"])
+    fixed = quantise(net.proto, decided, PICTURE)
+    kinds = {each.domain for each in fixed.graph.node if each.op_type in ("QuantizeLinear", "DequantizeLinear")}
+    assert kinds == {domain}
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "scale", "zero_point", "gain", "offset"),
+    [
+        (0.0, 1.0, 1.0, 0, None, None),  # the byte itself
+        (127.0, 128.0, 1 / 128, 127, None, None),
+        (0.0, 1.0, 1.0, 3, 1.0, 3.0),
+        (0.0, 2.0, 1.0, 0, 0.5, 0.0),
+        (0.0, 3.0, 1.0, 0, 341 / 1024, 0.0),
+        (10.0, 1.0, 0.5, 7, 2.0, -13.0),
+    ],
+)
+def test_the_picture_is_scaled_in_steps_of_1024ths(mean, std, scale, zero_point, gain, offset):
+    net = residual_net()
+    decided = plan(net.proto, bounds_of(net, []) | {"c1": Range.of(-1, 1)}, pictures=["data"])
+    decided.tensors["data"] = Quant(np.dtype(np.uint8), scale, zero_point)
+    fixed = quantise(net.proto, decided, {"data": Picture((mean,) * 3, (std,) * 3)})
+    constants = {t.name: onnx.numpy_helper.to_array(t) for t in fixed.graph.initializer}
+    given = [constants[name].ravel().tolist() if name in constants else None for name in ("data#gain", "data#offset")]
+    assert given == [None if each is None else pytest.approx([each] * 3) for each in (gain, offset)]
+
+
+@pytest.mark.parametrize("activation", ["Relu", "Clip", "LeakyRelu", "PRelu"])
+def test_a_fused_operator_puts_out_under_its_last_part_that_is_no_activation(activation):
+    nodes = [conv("a", "data"), node(activation, ["a", *(["slope"] if activation == "PRelu" else [])], "r")]
+    constants = {**weights("a", (3, 3, 1, 1)), "slope": np.ones(1, np.float32)}
+    net = model(nodes, constants, {"data": (1, 3, 8, 8)}, ["r"])
+    facts = read_facts(replace(net, proto=quantise(net.proto, plan(net.proto, {"r": Range.of(0, 1)}), {})))
+    assert [(op.in_type, op.out_type) for op in facts.operators] == [("CONV_2D", "CONV_2D")]
