@@ -157,3 +157,16 @@ def test_a_fused_operator_puts_out_under_its_last_part_that_is_no_activation(act
     net = model(nodes, constants, {"data": (1, 3, 8, 8)}, ["r"])
     facts = read_facts(replace(net, proto=quantise(net.proto, plan(net.proto, {"r": Range.of(0, 1)}), {})))
     assert [(op.in_type, op.out_type) for op in facts.operators] == [("CONV_2D", "CONV_2D")]
+
+
+def test_a_weight_that_two_convolutions_share_at_8_bits_is_a_valid_model():
+    nodes = [
+        onnx.helper.make_node("Conv", ["data", "a.w"], ["a"], name="a"),
+        onnx.helper.make_node("Conv", ["a", "a.w"], ["b"], name="b"),
+    ]
+    net = model(nodes, {"a.w": weights("a", (3, 3, 1, 1))["a.w"]}, {"data": (1, 3, 8, 8)}, ["b"])
+    bounds = bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}])
+    fixed = quantise(net.proto, plan(net.proto, bounds, pictures=["data"]), PICTURE)
+    names = [tensor.name for tensor in fixed.graph.initializer]
+    assert len(names) == len(set(names))
+    run_all(fixed, {"data": picture_feed(0)})

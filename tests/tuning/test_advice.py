@@ -108,3 +108,44 @@ def test_one_domain_gets_one_verdict_and_one_name():
 def test_worst_first():
     found = advise([A, B, C], dict.fromkeys("abc", CALM), measurement(0.5, a=0.05, b=0.4, c=0.2))
     assert [entry.convolution.name for entry in found] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "all_8", "verdict"),
+    [
+        *((0.2, 0.5, YES), (0.199, 0.5, MAYBE), (0.05, 0.5, MAYBE), (0.049, 0.5, NO)),
+        *((0.21, 0.09, MAYBE), (0.199, 0.09, NO), (0.9, 0.1, MAYBE), (0.9, 0.101, YES)),
+    ],
+)
+def test_a_fifth_of_the_error_is_sure_a_twentieth_likely(share, all_8, verdict):
+    """Nothing is sure while the outputs hold RMSE 0.1 with every convolution at 8 bits."""
+    assert verdicts([CALM], measurement(all_8, a=share * all_8))["a"][0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("own", "inherited", "said"), [(0.01, 0.11, True), (0.01, 0.1, False), (0.055, 0.11, False), (0.054, 0.11, True)]
+)
+def test_an_error_is_inherited_over_the_threshold_and_over_twice_its_own(own, inherited, said):
+    given = measurement(0.5, a=0.001)
+    layer = replace(given.sensitivities[0], own={"a": own}, inherited={"a": inherited})
+    verdict, reason = verdicts([CALM], replace(given, sensitivities=(layer,)))["a"]
+    assert verdict == NO and ("comes from the layers before it" in reason) == said
+
+
+@pytest.mark.parametrize(("rmse", "verdict"), [(0.1, MAYBE), (0.101, YES)])
+def test_a_wide_range_is_only_likely_where_the_layer_is_good(rmse, verdict):
+    assert verdicts([replace(WIDE, row=row("a.out", rmse))])["a"][0] == verdict
+
+
+def test_more_rules_come_first():
+    narrow = replace(WIDE, levels=9, narrow=True)
+    found = advise([A, B, C], {"a": WIDE, "b": replace(WIDE, limits=(0.0, 90.0)), "c": narrow})
+    assert [entry.convolution.name for entry in found] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.2, "20 %"), (0.01, "1 %"), (0.0099, "less than 1 %"), (0.0, "less than 1 %"), (-0.1, "nothing")],
+)
+def test_shares_are_whole_percents(share, text):
+    assert f"brings {text} of the output error" in verdicts([CALM], measurement(0.5, a=share * 0.5))["a"][1]

@@ -6,9 +6,10 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.qdq_writer import Picture
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.value_range import Range
 
@@ -121,3 +122,28 @@ def test_the_fixed_model_is_a_valid_file_that_any_onnx_reader_takes(tmp_path):
     path = tmp_path / "fixed.onnx"
     path.write_bytes(serialise(fixed.proto))
     onnx.checker.check_model(str(path))
+
+
+@pytest.mark.parametrize(("dequantised", "name"), [(True, "prob"), (False, "prob#stored")])
+def test_an_output_that_is_not_dequantised_leaves_as_integers(dequantised, name):
+    simple = simplify(residual_net())
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(outputs=(ModelOutput("prob", dequantised),)))
+    assert [output.name for output in fixed.proto.graph.output] == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "picture"),
+    [
+        *(("RGB", 3, ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), ("BGR", 3, ((3.0, 2.0, 1.0), (6.0, 5.0, 4.0)))),
+        *(("GRAY", 1, ((1.0,), (4.0,))), ("GRAY", 3, None), ("RGB", 1, None), ("BGR", 4, None)),
+    ],
+)
+def test_the_mean_and_std_of_a_picture_by_its_colours(kind, channels, picture):
+    net = model([node("Relu", ["x"], "y")], {}, {"x": (1, channels, 4, 4)}, ["y"])
+    given = InputConfig((ModelInput("x", kind, kind, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),))
+    if picture is None:
+        with pytest.raises(ConfigError, match=rf"{kind} picture.*\[1, {channels}, 4, 4\], not \[N, [13], H, W\]"):
+            pictures_of(net, given, {"x": Range.of(0, 1)})
+        return
+    assert pictures_of(net, given, {"x": Range.of(0, 1)}) == {"x": Picture(*picture)}
+    assert pictures_of(net, given, {}) == {}, "without a range it is not quantised"
