@@ -74,8 +74,9 @@ def simulate_all(
     from sgsdump.errors import ConfigError, ModelError
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration import simplify
-    from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
+    from sgsdump.quantisation.fixed_facts import is_fixed
+    from sgsdump.quantisation.float_model import simplify
+    from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config
 
     debug = debug_config.read(folder) or debug_config.DebugConfig()

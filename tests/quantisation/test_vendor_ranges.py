@@ -14,8 +14,9 @@ from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation import calibration_log
-from sgsdump.quantisation.calibration import make_fixed, simplify
 from sgsdump.quantisation.calibration_log import write_log
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges

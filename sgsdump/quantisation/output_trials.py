@@ -17,11 +17,13 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.progress import Advance, unwatched
-from sgsdump.quantisation.calibration import Feed, deployed, pictures_of
-from sgsdump.quantisation.fixed_model import Picture
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.measured_ranges import Feed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.observers import Statistics
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
+from sgsdump.quantisation.qdq_writer import Picture
 from sgsdump.quantisation.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.value_histogram import ValueHistogram
 from sgsdump.sidecars.input_config import InputConfig

@@ -1,4 +1,4 @@
-"""How much each convolution's 8 bits cost, measured: its own error, the error it inherits, what it does to the output.
+"""Sensitivity analysis: what each convolution's 8 bits cost: its own error, the one it inherits, the outputs' error.
 
 What one convolution does alone is held against the model with every convolution at INT16 (its inputs are then as good
 as float); what is left of the error when one is raised is held against the float model. The error of a tensor is
@@ -21,7 +21,7 @@ from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
-from sgsdump.quantisation.calibration import pictures_of
+from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
@@ -37,7 +37,7 @@ PictureFeed = tuple[str, Arrays, Arrays]
 
 
 @dataclass(frozen=True)
-class Blame:
+class LayerSensitivity:
     """What one domain's convolutions do to the error.
 
     own        convolution -> error of what it stores, this domain alone at 8 bits and every other at 16, against all
@@ -56,7 +56,7 @@ class Blame:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``blames`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
+    """``sensitivities`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
 
     runs    plans tried, on all pictures together.
     logits  judged tensors that stand for a Softmax behind them.
@@ -67,11 +67,11 @@ class Measurement:
     logits: frozenset[str]
     all_8: Totals
     all_16: Totals
-    blames: tuple[Blame, ...]
+    sensitivities: tuple[LayerSensitivity, ...]
 
 
-class BlameTrial:
-    """One float model on which blame is measured.
+class SensitivityAnalysis:
+    """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
 
     judged  the tensors that the outputs are judged by.
     layers  convolution -> the tensor its operator stores (behind a fused Relu or Add).
@@ -94,7 +94,7 @@ class BlameTrial:
         self.runs = 1 + len({self._none, *self._lowered, *self._raised})
 
     def measure(self, feeds: Iterable[PictureFeed], advance: Advance = unwatched) -> Measurement:
-        """The blame of every domain; ``advance`` is called with the number of plans tried.
+        """The sensitivity of every domain; ``advance`` is called with the number of plans tried.
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
@@ -133,7 +133,8 @@ class BlameTrial:
             total(narrow).sums,
             total(wide).sums,
             tuple(
-                self._blame(domain, total(down[name]).sums, total(up[name]).sums) for name, domain in domains.items()
+                self._sensitivity(domain, total(down[name]).sums, total(up[name]).sums)
+                for name, domain in domains.items()
             ),
         )
 
@@ -157,11 +158,11 @@ class BlameTrial:
     def _float_values(self, feed: Arrays) -> dict[str, np.ndarray]:
         return {layer.name: layer.array for layer in self._float.run(feed, only=set(self._watched))}
 
-    def _blame(self, domain: Domain, lowered: Totals, raised: Totals) -> Blame:
+    def _sensitivity(self, domain: Domain, lowered: Totals, raised: Totals) -> LayerSensitivity:
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         brings, left = (output_error({n: sums[n] for n in self.judged}) for sums in (lowered, raised))
-        return Blame(domain, own, inherited, brings, left)
+        return LayerSensitivity(domain, own, inherited, brings, left)
 
 
 def stored_layers(analysis: Analysis) -> dict[str, str]:

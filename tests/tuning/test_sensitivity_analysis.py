@@ -1,4 +1,4 @@
-"""What blame measures on one session is what plain simulations of the corresponding fixed models give."""
+"""The sensitivity analysis measures on one session what plain simulations of the fixed models give."""
 
 from dataclasses import replace
 
@@ -8,11 +8,13 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.errors import InputError, ValuesError
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nhwc
-from sgsdump.tuning.blame import BlameTrial, error_of, output_error
+from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 EVERY = {"r1", "pool", "flat"}
@@ -59,8 +61,8 @@ def relative(pairs):
     return sum(np.abs(a - b).sum() for a, b in pairs) / sum(np.abs(b).sum() for _, b in pairs)
 
 
-def test_blame_is_what_plain_simulations_give(float_model, ranges, plain):
-    trial = BlameTrial(float_model, ranges, CONFIG)
+def test_sensitivity_is_what_plain_simulations_give(float_model, ranges, plain):
+    trial = SensitivityAnalysis(float_model, ranges, CONFIG)
     seen: list[int] = []
     found = trial.measure(feeds(7, 8), seen.append)
     assert trial.judged == ["fc"] and found.logits == {"fc"}
@@ -73,32 +75,32 @@ def test_blame_is_what_plain_simulations_give(float_model, ranges, plain):
 
     assert output_error(found.all_8) == error(set(), "fc", real)
     assert output_error(found.all_16) == error(EVERY, "fc", real)
-    assert [blame.domain.name for blame in found.blames] == ["r1", "pool", "flat"]
-    for blame in found.blames:
-        name, layer = LAYER[blame.domain.name]
-        lowered, raised = EVERY - {blame.domain.name}, {blame.domain.name}
-        assert dict(blame.own) == {name: error(lowered, layer, best)}
-        assert dict(blame.inherited) == {name: error(raised, layer, real)}
-        assert blame.brings == error(lowered, "fc", best)
-        assert blame.left == error(raised, "fc", real)
+    assert [sensitivity.domain.name for sensitivity in found.sensitivities] == ["r1", "pool", "flat"]
+    for sensitivity in found.sensitivities:
+        name, layer = LAYER[sensitivity.domain.name]
+        lowered, raised = EVERY - {sensitivity.domain.name}, {sensitivity.domain.name}
+        assert dict(sensitivity.own) == {name: error(lowered, layer, best)}
+        assert dict(sensitivity.inherited) == {name: error(raised, layer, real)}
+        assert sensitivity.brings == error(lowered, "fc", best)
+        assert sensitivity.left == error(raised, "fc", real)
     tried = trial.try_plan(["pool", "r1"], feeds(7, 8))
     assert output_error(tried) == error({"pool", "r1"}, "fc", real)
 
 
 def test_no_picture(float_model, ranges):
     with pytest.raises(InputError, match="no picture"):
-        BlameTrial(float_model, ranges, CONFIG).measure([])
+        SensitivityAnalysis(float_model, ranges, CONFIG).measure([])
 
 
 def test_a_convolution_without_range_stays_float(float_model, ranges):
     partial = {name: found for name, found in ranges.items() if name not in ("flat", "gap", "sig")}
-    found = BlameTrial(float_model, partial, CONFIG).measure(feeds(7))
-    assert [blame.brings == 0 for blame in found.blames] == [False, False, True]
+    found = SensitivityAnalysis(float_model, partial, CONFIG).measure(feeds(7))
+    assert [sensitivity.brings == 0 for sensitivity in found.sensitivities] == [False, False, True]
 
 
 def test_a_picture_without_range_stays_float_and_is_fed_as_float(float_model, ranges):
     partial = {name: found for name, found in ranges.items() if name != "data"}
-    found = BlameTrial(float_model, partial, CONFIG).measure(feeds(7))
+    found = SensitivityAnalysis(float_model, partial, CONFIG).measure(feeds(7))
     assert output_error(found.all_16) < 0.001
 
 
@@ -106,10 +108,10 @@ def test_a_single_domain_alone_is_the_whole_model():
     nodes = [conv("c1", "data"), node("Relu", ["c1"], "r1"), conv("prob", "r1")]
     constants = {**weights("c1", (4, 3, 1, 1)), **weights("prob", (2, 4, 1, 1))}
     small = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["prob"]))
-    trial = BlameTrial(small, measure_ranges(small, [("", normalised(0))]), CONFIG)
+    trial = SensitivityAnalysis(small, measure_ranges(small, [("", normalised(0))]), CONFIG)
     found = trial.measure(feeds(1, 2))
     assert trial.runs == 3 and found.runs == 6 and not found.logits
-    assert found.blames[0].left == output_error(found.all_16) < output_error(found.all_8)
+    assert found.sensitivities[0].left == output_error(found.all_16) < output_error(found.all_8)
 
 
 def sums(d1, b1):
