@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
         print(for_terminal(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)
     if args.layout:
-        said = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
-        _tell(f"tensors {said}", [record for record in records if stays(record, args.layout)])
+        reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
+        _tell(f"tensors {reason}", [record for record in records if stays(record, args.layout)])
         records = [in_layout(record, args.layout) for record in records]
     if args.dtype:
         records = list(map(as_float32, records))

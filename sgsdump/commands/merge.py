@@ -1,7 +1,7 @@
 """Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
 
 Tensors stand in the order of the dumps and of each dump. A folder that is no dump stands for the dumps in it, in the
-order of their names. Outputs and constants whose names are in more than one dump are refused and told; --prefix puts
+order of their names. Outputs and constants whose names are in more than one dump are refused by name; --prefix puts
 each dump's file name (without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
 
 examples:

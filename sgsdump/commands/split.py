@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.conversion import OWN_ENDINGS, Target, target_of
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.losses import losses
-    from sgsdump.dumps.partial_save import readable, told, unwritable, write
+    from sgsdump.dumps.partial_save import readable, reasons, unwritable, write
     from sgsdump.dumps.split_merge import split
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
                 written += 1
         if not written:
             raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")
-    for line in (*told(left_out), *(f"left out: {line}" for line in refused_lines)):
+    for line in (*reasons(left_out), *(f"left out: {line}" for line in refused_lines)):
         print(for_terminal(line))
     print(f"{args.output}: {written} parts, {target.format}")
     return 1 if left_out or refused_lines else 0

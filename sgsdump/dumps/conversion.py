@@ -1,4 +1,4 @@
-"""A dump on its way into another one: which of its tensors, in which layout and element type, in which form of file.
+"""Converting a dump: the target format, and its tensors in another layout or element type.
 
 Everything is lazy: a record's values are converted when the writer asks for them, one tensor at a time.
 """
@@ -59,8 +59,8 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
     """
     name = to or by_ending(path)
     if name not in target_names():
-        said = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
-        raise ConfigError(said + hint(name, target_names()))
+        reason = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
+        raise ConfigError(reason + hint(name, target_names()))
     format = name.removesuffix(OLD)
     if to is None and format == dump.format:
         return Target(format, dump.variant)

@@ -74,7 +74,7 @@ def save_dump(
     writer = FORMATS[target.format].write
     if writer is None:
         raise ConfigError(f"format {target.format} can be read but not written")
-    if on_loss == "ignore":
+    if on_loss == "ignore" or _is_kept(dump, target):
         writer(_records(dump), path, target.variant)
         return
     facts: list[Record] = []
@@ -127,6 +127,13 @@ def _target(dump: object, path: Path, format: str | None) -> Target:
     if format is not None:
         return Target(format)
     return target_of(path, None, dump) if isinstance(dump, Dump) else Target(by_ending(path))
+
+
+def _is_kept(dump: object, target: Target) -> bool:
+    """Whether a dump goes back into the form it was read from, byte for byte."""
+    if not isinstance(dump, Dump) or dump.path is None:
+        return False
+    return target.format == dump.format and target.variant is dump.variant
 
 
 def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_loss: str) -> Iterator[Record]:

@@ -1,6 +1,6 @@
-"""JSON and YAML texts from anybody: parsed into plain dicts, lists, texts and numbers, or refused in one line.
+"""Untrusted JSON and YAML: parsed into plain dicts, lists, texts and numbers, or refused in one line.
 
-A key that stands twice is refused, because which of the two is meant nobody knows. YAML is read by PyYAML (the extra
+Duplicate keys are rejected as ambiguous. YAML is read by PyYAML (the extra
 ``yaml``) in its plainest form: every scalar is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
 """
 

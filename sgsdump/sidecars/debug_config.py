@@ -122,12 +122,12 @@ def _word(line: str, where: str) -> str:
 
 
 def _check_rest(word: str, rest: str, where: str) -> None:
-    said = _COMMENT_BEHIND.sub("", rest)
-    if word in FLAGS and _OPPOSITE.match(said):
+    value = _COMMENT_BEHIND.sub("", rest)
+    if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {quoted(word + said)}: the SDK takes this as {word} on; to turn it off write #{word}"
+            f"{where}: {quoted(word + value)}: the SDK takes this as {word} on; to turn it off write #{word}"
         )
-    second = [other for other in WORDS if other in said]
+    second = [other for other in WORDS if other in value]
     if second and word in FLAGS:
         raise ConfigError(
             f"{where}: {word} and {second[0]} on one line: the SDK sees only the first; write one per line"

@@ -98,7 +98,7 @@ def logical_origin(info: Placed) -> Origin:
     if info.origin is None:
         raise ValuesError(
             f"tensor {info.name!r} is in the layout {info.layout}, and its file does not give the original shape: "
-            f"what of it is padding cannot be told"
+            f"its padding cannot be told from its values"
         )
     return replace(info.origin, layout=_checked(info, info.origin))
 
@@ -111,11 +111,11 @@ def conversion(info: Placed) -> str:
         to = _checked(info, info.origin)
     except ValuesError:
         return ""
-    said = f"{info.layout} to {to or list(info.origin.shape)}"
+    text = f"{info.layout} to {to or list(info.origin.shape)}"
     fitting = [letters for letters in _FROM.get(_base(info.layout), ()) if _fits(info, info.origin, letters)]
     if info.origin.layout == to or len(fitting) < 2:
-        return said
-    return f"{said} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
+        return text
+    return f"{text} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
 
 
 def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:

@@ -1,6 +1,6 @@
 """A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
 
-*Stored* values are the integers or floats as they lie in the file; *real* values are the float32 they mean.
+*Stored* values are the integers or floats in the file; *real* values are the float32 they mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is in a dump as a table to read: a line per tensor, and below it what must be said of some."""
+"""What is in a dump as a table to read: a line per tensor, and below it notes on some."""
 
 from __future__ import annotations
 

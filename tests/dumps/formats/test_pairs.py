@@ -238,7 +238,7 @@ def test_genuine_dumps_into_every_format(name: str, shared: Path, tmp_path: Path
 def test_a_pipelines_dump_into_every_format(tmp_path: Path) -> None:
     run_pipeline(tmp_path / "run")
     dump = open_dump(tmp_path / "run")
-    assert dump.format == "dump_info_dir" and len(dump) == 4
+    assert dump.format == "dump_info_dir" and len(dump.outputs) == 4
     for number, form in enumerate(FORMS.values()):
         there = converted(dump.records, form, tmp_path / f"{number}")
         converted(there, FORMS["dump_info_dir"], tmp_path / f"{number} again")

@@ -17,7 +17,7 @@ values are, in the words of the format around; they are of the carrier type of `
 when they are not of ``shape``.
 The text is ASCII: lone surrogates, which stand for bytes of a name that are not UTF-8, survive as escapes.
 
-A manifest may come from anybody, so nothing in it is believed: every type and size is checked.
+Manifests are untrusted input: every type and size is validated.
 """
 
 from __future__ import annotations

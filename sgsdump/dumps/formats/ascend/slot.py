@@ -50,7 +50,7 @@ def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
 
 def placed(slots: Iterable[Slot], start: int, end: int, notes: list[str]) -> Iterator[Slot]:
     """The slots with their offsets, one payload behind the other from byte ``start`` on. Bytes left over before ``end``
-    are told in ``notes``. Raises FormatError when there are too few."""
+    are reported in ``notes``. Raises FormatError when there are too few."""
     offset = start
     for slot in slots:
         if slot.size > end - offset:
@@ -69,8 +69,8 @@ def tensor_of(slot: Slot, path: Path, name: str, op_type: str, notes: list[str])
     gives what is there and ``stored`` raises FormatError. What is not plain gets a line in ``notes``."""
     coding, shape = slot.coding, slot.shape
     if coding is None:
-        told = "" if shape is None else f" of shape {list(shape)}"
-        notes.append(f"tensor {name!r} holds {slot.type_name}{told}, kept as its {slot.size} bytes")
+        of_shape = "" if shape is None else f" of shape {list(shape)}"
+        notes.append(f"tensor {name!r} holds {slot.type_name}{of_shape}, kept as its {slot.size} bytes")
         coding, shape = RAW, None
     if shape is None:
         shape = (coding.fit(slot.size),)

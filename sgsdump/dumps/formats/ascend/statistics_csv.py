@@ -93,7 +93,7 @@ def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]
 
 
 def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:
-    """The columns of a row: a cell less than the header means that the writer left Count out. None: nobody knows."""
+    """The columns of a row: a cell less than the header means that the writer left Count out. None: undecided."""
     if len(cells) == len(columns):
         return columns
     without = [column for column in columns if column != "count"]

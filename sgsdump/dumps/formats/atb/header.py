@@ -3,7 +3,7 @@
 ::
 
     $Version=1.0                     these three lines may be missing
-    $Object.Count=<objects>          (never believed)
+    $Object.Count=<objects>          (not relied on)
     $Object.Length=<bytes of all objects>
     <attribute>=<value>              format, dtype, dims (4,4; nothing for a scalar); or data=…, max=…
     $Object.<name>=<offset>,<length> counted from the first byte behind the header
@@ -133,7 +133,7 @@ def header_bytes(format: int, dtype: int, dims: Sequence[int], size: int) -> byt
 
 
 def statistics_bytes(format: int, dtype: int | None, dims: Sequence[int], statistics: Mapping[str, float]) -> bytes:
-    """The whole file of a tensor of which only statistics are known: no object, no payload."""
+    """The whole file of a tensor with only statistics: no object, no payload."""
     return _lines(
         "$Version=1.0",
         "$Object.Count=0",

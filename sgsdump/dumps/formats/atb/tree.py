@@ -83,17 +83,17 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
     rows = survey.rows(root, tables, notes)
     survey.say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
-    told = {place: row for place, row in rows.items() if place.key not in there}
-    labels = atb_place.labels(place.run for place in [*chosen, *told])
+    listed = {place: row for place, row in rows.items() if place.key not in there}
+    labels = atb_place.labels(place.run for place in [*chosen, *listed])
     targets = alias.targets_of(chosen)
     numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
-    for place in sorted([*chosen, *told], key=lambda place: place.order):
+    for place in sorted([*chosen, *listed], key=lambda place: place.order):
         number = numbers.setdefault((place.run, place.operators), len(numbers))
         name = place.name(labels)
-        if place in told:
-            tensor = _of_row(told[place], name, place.op_type)
+        if place in listed:
+            tensor = _of_row(listed[place], name, place.op_type)
         else:
             content, why = alias.followed(chosen[place], contents, targets, places)
             tensor = content.tensor(name, place.op_type)

@@ -108,8 +108,8 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
             raise _trouble(path, number, "", offset, "has no whole header")
         end = payload + size
         if not payload <= end <= total:
-            said = f"says it holds {size} bytes, {total - payload} are left in the file"
-            raise _trouble(path, number, header.name, offset, said)
+            reason = f"says it holds {size} bytes, {total - payload} are left in the file"
+            raise _trouble(path, number, header.name, offset, reason)
         ending = binary_ending(data, end, size)
         if ending is None or (not ending and header.io == "in"):
             raise _trouble(path, number, header.name, offset, f"does not end after its {size} bytes")
@@ -147,8 +147,8 @@ def read(path: Path) -> Dump:
         dtype = stored_dtype(place.header, is_float)
         count, rest = divmod(place.size, dtype.itemsize)
         if rest:
-            said = f"holds {place.size} bytes, not a whole number of {dtype}"
-            raise _trouble(path, len(records), place.header.name, place.offset, said)
+            reason = f"holds {place.size} bytes, not a whole number of {dtype}"
+            raise _trouble(path, len(records), place.header.name, place.offset, reason)
         load = mapped.loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)

@@ -1,4 +1,4 @@
-"""What a SigmaStar dump cannot hold of a record, told by the rules of ``record_facts`` and ``record_header``."""
+"""What a SigmaStar dump cannot hold of a record, by the rules of ``record`` and ``record_header``."""
 
 from __future__ import annotations
 

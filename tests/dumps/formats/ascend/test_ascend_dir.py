@@ -102,7 +102,7 @@ def test_long_names_are_found_in_the_mapping(tmp_path: Path) -> None:
 
 def test_slices_are_tensors_of_their_own(shared: Path, tmp_path: Path) -> None:
     dump = open_dump(shared / "ascend/ge_dump/schema_written/dump")
-    assert [name for name in dump if "ffts" in name] == ["ffts_relu.7.0:output:0", "ffts_relu.7.1:output:0"]
+    assert [name for name in dump.outputs if "ffts" in name] == ["ffts_relu.7.0:output:0", "ffts_relu.7.1:output:0"]
 
 
 def test_overflow_statuses_are_all_taken_and_told(shared: Path) -> None:

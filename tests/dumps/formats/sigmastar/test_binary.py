@@ -252,7 +252,7 @@ def test_other_numbers_become_float32_and_nchw_becomes_nhwc(tmp_path: Path) -> N
         Tensor.of("c", np.float64(7)),
     ]
     save_dump([*tensors, Tensor.of("d", np.array([1e300]))], tmp_path / "dump.bin")
-    dump = open_dump(tmp_path / "dump")
+    dump = open_dump(tmp_path / "dump.bin")
     assert dump["a"].info.shape == (1, 3, 4, 2) and dump["a"].info.layout == "NHWC"
     np.testing.assert_array_equal(dump["a"].real(), nchw.transpose(0, 2, 3, 1))
     assert dump["b"].real().tolist() == [1.0, 0.0]
