@@ -28,7 +28,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,17 +118,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.sidecars import parse_net
-    from sgsdump.sidecars.tensor_min_max import read_ranges
 
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
     check_outputs([args.csv, args.json, args.write_name_map], read)
@@ -139,22 +136,18 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, tuple(args.limit))
     shown = given or DOCUMENTED
-    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    sample, benchmark = open_dump(args.sample), open_dump(args.benchmark)
+    sample, benchmark = _opened(args, args.sample, args.benchmark)
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
-    net = parse_net.read(args.parse_net) if args.parse_net else None
     found = compare(
         sample,
         benchmark,
         inputs=args.inputs,
-        ranges=ranges,
-        net=net,
         name_map=names,
         match_by_value=args.match_by_value,
         metrics=_extra([*args.metrics, *(name for name, _ in args.limit)]),
         settings=Settings(args.th1),
         compatible=args.compatible,
-        progress=_bar,
+        progress=TERMINAL,
     )
     if not found.rows and not found.failed:
         unclear = [one for one in found.only_in_benchmark if one.reason.startswith("ambiguous")]
@@ -184,28 +177,24 @@ _NOT_WITH_GOLDEN = (
 
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.golden import compare_golden
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.reports.golden import csv, json, log
-    from sgsdump.sidecars import parse_net
-    from sgsdump.sidecars.tensor_min_max import read_ranges
 
     for name in _NOT_WITH_GOLDEN:
         if getattr(args, name) not in (None, False, []):
             raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
     paths = (args.sample, args.benchmark, args.golden)
-    dumps = [open_dump(path) for path in paths]
+    dumps = _opened(args, *paths)
     found = compare_golden(
         *dumps,
         tag=10.0 if args.input_tag is None else args.input_tag,
         th1=args.th1,
         inputs=args.inputs,
-        ranges=read_ranges(args.tensor_min_max) if args.tensor_min_max else None,
-        net=parse_net.read(args.parse_net) if args.parse_net else None,
         titles=(str(args.sample), str(args.benchmark), str(args.golden)),
-        progress=_bar,
+        progress=TERMINAL,
     )
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
@@ -215,6 +204,19 @@ def _run_golden(args: argparse.Namespace) -> int:
         for line in note_lines(path, dump.notes):
             print(for_terminal(line))
     return 0 if found.passes else 1
+
+
+def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
+    """The dumps, unpadded and dequantised as the side files that were named allow."""
+    from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.sidecars import parse_net
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
+    dumps = [open_dump(path) for path in paths]
+    net = parse_net.read(args.parse_net) if args.parse_net else None
+    return [with_side_files(dump, ranges, net) for dump in dumps]
 
 
 def _names(text: str) -> list[str]:
@@ -266,9 +268,3 @@ def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were
         file.write(text.encode("utf-8", "surrogateescape"))
-
-
-def _bar(stream: Iterable, total: int) -> Iterable:
-    from sgsdump.progress import counted
-
-    return counted(stream, "compare", "layer", total)

@@ -43,13 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
-    from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts, with_scales
+    from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.terminal_text import for_terminal
-    from sgsdump.progress import counted
+    from sgsdump.progress import each
     from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
     from sgsdump.reports.histogram.histogram_png import save_histogram
     from sgsdump.reports.histogram.histogram_summary import summary_lines
@@ -61,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.ranges and not ranges:
         raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
     dump = open_dump(args.dump)
-    if args.parse_net:
-        net = parse_net.read(args.parse_net)
-        dump = with_scales(with_layouts(dump, net), net)
+    net = parse_net.read(args.parse_net) if args.parse_net else None
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)
     if args.ranges and not pairs:
@@ -71,12 +70,14 @@ def run(args: argparse.Namespace) -> int:
             f"no layer of {args.dump} has a range in {args.ranges}; are both of the same network? "
             f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
         )
+    by_layer = {name: ranges[pairs[name]] for name in pairs}
+    dump = with_side_files(dump, by_layer, net)
     older = args.output.exists()
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
     with replacing_folder(args.output) as folder:
-        found = distributions(dump, {name: ranges[pairs[name]] for name in pairs})
-        for result in counted(found, "histogram", "layer", len(names)):
+        found = distributions(dump, by_layer)
+        for result in each(TERMINAL, found, "histogram", "layer", len(names)):
             if isinstance(result, Undrawn):
                 undrawn.append(result)
                 continue

@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.alignment import Given, Pair, Unpaired, align
+from sgsdump.comparison.alignment import Given, Unpaired, align
 from sgsdump.comparison.dataflow import with_rises
-from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
-from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
 from sgsdump.comparison.match_by_value import pairs_by_value
-from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
-from sgsdump.comparison.misnamed import find_twins
+from sgsdump.comparison.metrics.base import Settings
+from sgsdump.comparison.misnamed import find_misnamed
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_inputs import has_own_inputs
-from sgsdump.comparison.real_values import RealValues
-from sgsdump.comparison.row import Failed, Row, row_of
-from sgsdump.comparison.statistics_only import by_figures, figures_row
+from sgsdump.comparison.pair_result import Measures
+from sgsdump.comparison.row import Failed, Row
+from sgsdump.comparison.tables import data_frame, html_table
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
-from sgsdump.comparison.vendor_metrics.base import VendorMetrics
 from sgsdump.dumps.dump import Dump
-from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts
-from sgsdump.dumps.formats.sigmastar.true_scales import Ranges
-from sgsdump.errors import SgsdumpError
-from sgsdump.sidecars.parse_net import ParseNet
+from sgsdump.dumps.io import open_dump
+from sgsdump.errors import ConfigError
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.registry import hint
 
-Progress = Callable[[Iterable, int], Iterable]
+if TYPE_CHECKING:
+    import pandas
+
+
 JUMP_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result: rows in the benchmark's file order, and everything that was not compared; and the dumps' notes."""
+    """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
+
+    It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
+    ``"conv1" in comparison``.
+    """
 
     rows: tuple[Row, ...]
     only_in_sample: tuple[Unpaired, ...]
@@ -52,12 +55,12 @@ class Comparison:
     @property
     def suspects(self) -> tuple[Row, ...]:
         """Rows whose names agree although they are different tensors."""
-        return tuple(row for row in self.rows if row.twin)
+        return tuple(row for row in self.rows if row.misnamed)
 
     @property
     def alike(self) -> tuple[Row, ...]:
         """Rows that hold one tensor against the same one: all but the suspects."""
-        return tuple(row for row in self.rows if not row.twin)
+        return tuple(row for row in self.rows if not row.misnamed)
 
     @property
     def worst(self) -> Row | None:
@@ -82,77 +85,117 @@ class Comparison:
         """True when something was compared, nothing failed to be, and every row (suspects too) is within."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
+    def __getitem__(self, name: str) -> Row:
+        """The row of the benchmark's tensor of this name, the first one in file order when several bear it.
+
+        Raises KeyError with the nearest names, or with the reason why the tensor was not compared.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        reason = self._why_not_compared(name) or f"no compared layer {name!r}"
+        raise KeyError(f"{reason}{hint(str(name), {row.name: row for row in self.rows})}")
+
+    def __contains__(self, item: object) -> bool:
+        """True for a row and for a row's name."""
+        return any(row.name == item or row is item for row in self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        apart = {
+            "failed": self.failed,
+            "only in sample": self.only_in_sample,
+            "only in benchmark": self.only_in_benchmark,
+        }
+        said = [
+            f"{len(self.rows)} layer{'' if len(self.rows) == 1 else 's'}",
+            *(f"{len(items)} {what}" for what, items in apart.items() if items),
+        ]
+        if self.worst is not None:
+            said.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
+        return f"<Comparison: {', '.join(said)}>"
+
+    def _repr_html_(self) -> str:
+        """The summary and the first rows as a table, for notebooks; every text from the dumps is escaped."""
+        return html_table(repr(self), self.rows)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas DataFrame with one line per row: names, counts, metrics, further metrics by name, and the remarks.
+
+        Raises MissingExtra when pandas is not installed.
+        """
+        return data_frame(self.rows)
+
+    def _why_not_compared(self, name: str) -> str:
+        apart = [(failed.pair.benchmark.name, failed.reason) for failed in self.failed]
+        apart += [(unpaired.record.name, unpaired.reason) for unpaired in self.only_in_benchmark + self.only_in_sample]
+        return next((f"{name!r} was not compared: {reason}" for other, reason in apart if other == name), "")
+
 
 def compare(
-    sample: Dump,
-    benchmark: Dump,
+    sample: Dump | str | Path,
+    benchmark: Dump | str | Path,
     *,
     inputs: bool = False,
-    ranges: Ranges | None = None,
-    net: ParseNet | None = None,
     name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
     metrics: Sequence[str] = (),
     settings: Settings | None = None,
     compatible: str | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
     and so where either dump has each operator's inputs under names of their own (``has_own_inputs``).
 
-    ranges    calibrated ranges, for integer dumps whose headers give their scales to six decimals only.
-    net       the fixed model's parse_net text, which unpads and dequantises its integer dumps.
+    sample, benchmark  dumps, or paths of dumps of any format.
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
     metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; settings are theirs.
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
-    progress  wraps the stream of finished pairs: ``progress(stream, total)``.
+    progress  shows how many pairs are done; see ``sgsdump.progress``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
-    Raises ConfigError for an unknown metric or vendor's tool.
+    Raises ConfigError for an unknown metric or vendor's tool, FormatError for a path that is no dump.
+
+    >>> import numpy as np
+    >>> from sgsdump import Dump, Record, Tensor, compare
+    >>> b = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    >>> float_run = Dump([Record("out", 0, 0, "Conv", Tensor.of("conv1", b))])
+    >>> fixed_run = Dump([Record("out", 0, 0, "Conv", Tensor.of("conv1", b + np.float32(0.5)))])
+    >>> comparison = compare(fixed_run, float_run, metrics=["MaxAbsoluteError"])
+    >>> comparison
+    <Comparison: 1 layer, worst 'conv1' COS 0.997965 RMSE 0.200000>
+    >>> row = comparison["conv1"]
+    >>> row.mse, row.rmse, row.extra["MaxAbsoluteError"]
+    (0.25, 0.2, 0.5)
+    >>> [row.name for row in comparison], len(comparison), comparison.passes()
+    (['conv1'], 1, False)
     """
+    sample, benchmark = _opened(sample), _opened(benchmark)
+    _check_collections(metrics, name_map)
     own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
     inputs = inputs or own_inputs
-    further = {name: METRICS[name] for name in metrics}
-    accumulators = list(
-        dict.fromkeys(metric.accumulator for metric in further.values() if metric.accumulator is not None)
-    )
-    vendor = VENDOR_METRICS[compatible] if compatible else None
-    if net is not None:
-        sample, benchmark = with_layouts(sample, net), with_layouts(benchmark, net)
+    measures = Measures.of(metrics, settings, compatible, crop=not own_inputs)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
-    ours, theirs = RealValues(sample, ranges, net), RealValues(benchmark, ranges, net)
-
-    def one(pair: Pair) -> Row | Failed:
-        try:
-            if by_figures(pair):
-                return figures_row(pair, ours, theirs)
-            as_stored = compared_as_stored(pair)
-            a, b = ours.of(pair.sample, as_stored), theirs.of(pair.benchmark, as_stored)
-            notes = [pair.note, layout_note(pair, as_stored)]
-            if pair.benchmark.io == "in" and not own_inputs:
-                a, b, cropped = without_overallocation(a, b)
-                notes.append(cropped)
-            found = measure(a, b, accumulators, settings, layouts(pair, as_stored))
-        except SgsdumpError as error:
-            return Failed(pair, str(error))
-        row = row_of(pair, found.sums, "; ".join(filter(None, [*notes, found.note])))
-        return _with_extra(_with_vendor(row, found, vendor) if vendor else row, found, further)
-
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
         if match_by_value:
-            given = pairs_by_value(ours, theirs, inputs, given, pool.map)
+            given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         alignment = align(sample, benchmark, inputs, given)
-        stream: Iterable[Row | Failed] = pool.map(one, alignment.pairs)
-        done = list(progress(stream, len(alignment.pairs)) if progress else stream)
-        twins = find_twins(alignment.pairs, done, ours, theirs, inputs)
-    rows = [replace(found, twin=twins.get(i)) for i, found in enumerate(done) if isinstance(found, Row)]
+        stream: Iterable[Row | Failed] = pool.map(measures.result, alignment.pairs)
+        results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
+        misnamed = find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
+    rows = [replace(result, misnamed=misnamed.get(i)) for i, result in enumerate(results) if isinstance(result, Row)]
     failed = [
-        replace(found, reason=f"{found.reason}; {twins[i]}" if i in twins else found.reason)
-        for i, found in enumerate(done)
-        if isinstance(found, Failed)
+        replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)
+        for i, result in enumerate(results)
+        if isinstance(result, Failed)
     ]
     return Comparison(
         tuple(with_rises(rows, sample, benchmark)),
@@ -164,25 +207,24 @@ def compare(
     )
 
 
-def _with_extra(row: Row, found: Measured, further: Mapping[str, Metric]) -> Row:
-    """The row with further metrics, and how many values each left out."""
-    if not further:
-        return row
-    sources = {name: found.accumulators[m.accumulator] if m.accumulator else found.sums for name, m in further.items()}
-    values = {name: metric.of(sources[name]) for name, metric in further.items()}
-    left_out = {
-        name: accumulator.left_out
-        for name, accumulator in sources.items()
-        if isinstance(accumulator, Accumulator) and accumulator.left_out
-    }
-    return replace(row, extra=values, left_out=left_out)
+def _opened(dump: Dump | str | Path) -> Dump:
+    if isinstance(dump, Dump):
+        return dump
+    if isinstance(dump, (str, Path)):
+        return open_dump(dump)
+    raise ConfigError(f"compare takes dumps or their paths, not {type(dump).__name__}")
 
 
-def _with_vendor(row: Row, found: Measured, vendor: VendorMetrics) -> Row:
-    """The row with what the vendor's tool prints; of two dumps, where booleans are numbers to it."""
-    sides = (v.array if v.to_real is None else v.to_real(v.array) for v in (found.sample, found.benchmark))
-    printed = vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))
-    return replace(row, vendor=printed.values, vendor_message=printed.message)
+def _check_collections(metrics: Any, name_map: Any) -> None:
+    """Raises ConfigError for a text where several names are meant: its letters would be taken for names."""
+    if isinstance(metrics, str):
+        names = [name.strip() for name in metrics.split(",")]
+        raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
+    if isinstance(name_map, (str, Path)):
+        raise ConfigError(
+            f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "
+            f"with sgsdump.comparison.naming.sources.read_name_sources"
+        )
 
 
 def _cores() -> int:

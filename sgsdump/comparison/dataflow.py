@@ -41,9 +41,9 @@ def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
 def with_rises(rows: list[Row], sample: Dump, benchmark: Dump) -> list[Row]:
     """The rows with their ``sources`` and ``rise``, by the data flow of whichever dump tells it, else the row before.
 
-    Rows that hold two different tensors (``twin``) feed nothing.
+    Rows that hold two different tensors (``misnamed``) feed nothing.
     """
-    trusted = [row for row in rows if not row.twin]
+    trusted = [row for row in rows if not row.misnamed]
     errors = {row.name: row.error for row in trusted}
     if tells_flow(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
@@ -62,7 +62,7 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
     before: tuple[str, ...] = ()
     for row in rows:
         sources.append(before)
-        before = before if row.twin else (row.name,)
+        before = before if row.misnamed else (row.name,)
     return sources
 
 

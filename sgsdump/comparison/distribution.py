@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
-from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.errors import SgsdumpError
 from sgsdump.files.safe_names import normalised
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
-from sgsdump.tensors.tensor import Quant, Tensor, dequantise
 from sgsdump.tensors.value_range import Range
 
 BINS = 256
@@ -135,13 +133,12 @@ def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, 
 def distributions(dump: Dump, ranges: Mapping[str, Range]) -> Iterator[Distribution | Undrawn]:
     """One result for each of ``layers(dump)``, the values loaded one layer at a time; ``ranges`` is by layer name.
 
-    Integers get their true scale from the ranges; those for which that fails, and damaged layers, come as Undrawn.
+    Layers whose values cannot be read, integers of unknown scale among them, come as Undrawn.
     """
-    scales, refused = true_scales(dump, ranges)
     index = 0
     for record in layers(dump):
         try:
-            values = _real_values(record.tensor, scales, refused)
+            values = record.tensor.real(layout="logical")
         except SgsdumpError as error:
             yield Undrawn(record.name, str(error))
             continue
@@ -183,13 +180,3 @@ def _outside(values: np.ndarray, stats: Statistics, limits: tuple[float, float])
     slack = _ROUNDING * max(1.0, abs(limits[0]), abs(limits[1]))
     low, high = limits[0] - slack, limits[1] + slack
     return count_outside(values, low, high) if stats.span[0] < low or stats.span[1] > high else 0
-
-
-def _real_values(tensor: Tensor, scales: Mapping[str, Quant], refused: Mapping[str, str]) -> np.ndarray:
-    name = tensor.info.name
-    if name in refused:
-        raise ValuesError(f"tensor {name!r} holds integers whose true scale is not known: {refused[name]}")
-    tensor = tensor.logical()
-    if name in scales:
-        return dequantise(tensor.stored(), replace(tensor.info, quant=scales[name]))
-    return tensor.real()

@@ -20,23 +20,21 @@ either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair, align
 from sgsdump.comparison.device_pairs import compared_as_stored, layouts
 from sgsdump.comparison.layout_match import Layouts, orient, orient_by_layouts
-from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.net_facts import with_layouts
-from sgsdump.dumps.formats.sigmastar.true_scales import Ranges
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
-from sgsdump.sidecars.parse_net import ParseNet
+from sgsdump.progress import SILENT, Progress, each
 
 Load = Callable[[], np.ndarray]
-Progress = Callable[[Iterable, int], Iterable]
 EPSILON = 1e-9
 
 
@@ -130,7 +128,7 @@ def compare_files(
     th1: float = 1e-6,
     th2: float = 1e-3,
     titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """Compare what has the same file name on every side. ``sample["relu.npy"]()`` gives the array.
 
@@ -147,9 +145,8 @@ def compare_files(
         sides = [side[name] for side in (sample, benchmark, golden) if side is not None]
         return _row(name, name, sides, tag, th1)
 
-    stream: Iterable[GoldenRow] = map(row, names)
     return GoldenComparison(
-        tuple(progress(stream, len(names)) if progress else stream),
+        tuple(each(progress, map(row, names), "compare", "tensor", len(names))),
         (titles[0], titles[1], titles[2] if golden is not None else None),
         tag,
         th1,
@@ -170,20 +167,15 @@ def compare_golden(
     th1: float = 1e-6,
     th2: float = 1e-3,
     inputs: bool = False,
-    ranges: Ranges | None = None,
-    net: ParseNet | None = None,
     titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """Compare dumps of any format, tensors paired as ``compare`` pairs them; the file names are ``NAME.npy``.
 
-    inputs, ranges, net and progress are ``compare``'s. Raises what ``compare_files`` raises.
+    inputs and progress are ``compare``'s. Raises what ``compare_files`` raises.
     """
     _check(tag, th1, th2)
     dumps = [dump for dump in (sample, benchmark, golden) if dump is not None]
-    if net is not None:
-        dumps = [with_layouts(dump, net) for dump in dumps]
-    own = [RealValues(dump, ranges, net) for dump in dumps]
     paired = align(dumps[0], dumps[1], inputs)
     joined: list[tuple[Record, ...]] = [(pair.sample, pair.benchmark) for pair in paired.pairs]
     said = {id(pair.benchmark): pair.note for pair in paired.pairs}
@@ -201,14 +193,13 @@ def compare_golden(
         name = records[1].name
         pairs = [Pair(record, records[-1], "") for record in records]
         as_stored = all(map(compared_as_stored, pairs))
-        sides = [_loader(values, record, as_stored) for values, record in zip(own, records)]
+        sides = [partial(_real, record, as_stored) for record in records]
         known = _known_layouts(pairs, as_stored)
         return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])], known)
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
-    stream: Iterable[GoldenRow] = map(row, joined)
     return GoldenComparison(
-        tuple(progress(stream, len(joined)) if progress else stream),
+        tuple(each(progress, map(row, joined), "compare", "layer", len(joined))),
         (titles[0], titles[1], titles[2] if golden is not None else None),
         tag,
         th1,
@@ -239,7 +230,7 @@ def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
 
 
 def _row(
-    file: str, name: str, sides: list[Load], tag: float, th1: float, said: str = "", known: Sequence[Layouts] = ()
+    file: str, name: str, sides: Sequence[Load], tag: float, th1: float, said: str = "", known: Sequence[Layouts] = ()
 ) -> GoldenRow:
     """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
     try:
@@ -299,12 +290,9 @@ def _is_float(arrays: list[np.ndarray]) -> bool:
     return all(array.dtype.kind not in "iub" for array in arrays)
 
 
-def _loader(values: RealValues, record: Record, as_stored: bool) -> Load:
-    def load() -> np.ndarray:
-        found = values.of(record, as_stored)
-        return found.array if found.to_real is None else found.to_real(found.array)
-
-    return load
+def _real(record: Record, as_stored: bool) -> np.ndarray:
+    values = real_values(record, as_stored)
+    return values.array if values.to_real is None else values.to_real(values.array)
 
 
 def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:

@@ -1,7 +1,7 @@
 """Pairing the tensors of two float runs by what they hold, whatever they are called.
 
-Two runs of the same weights give the same values but for rounding: COS above 1 - 1e-6 and an error of at most
-``CLOSE`` = 1e-3 of the benchmark's norm, |a-b| <= 1e-3 |b|. Such an error bounds how far the norms, means and
+Two runs of the same weights give the same values but for rounding: an error of at most ``CLOSE`` = 1e-3 of the
+benchmark's norm, |a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error bounds how far the norms, means and
 extremes of two tensors are apart, in whatever order their values lie. What passes that, and agrees at 64 probed places
 in some layout, is compared in full.
 
@@ -22,16 +22,14 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Given, Pair
 from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.real_values import readable
 from sgsdump.comparison.value_probes import PROBES, probe_all
-from sgsdump.dumps.dump import Record
+from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
 from sgsdump.files.safe_names import normalised
 from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.statistics import Statistics, summarise
 
-LEAST_COS = 1 - 1e-6
 CLOSE = 1e-3
 PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
 SMALLEST = 4
@@ -52,31 +50,31 @@ class Held:
 
 
 def pairs_by_value(
-    ours: RealValues, theirs: RealValues, inputs: bool = False, given: Given | None = None, run: Mapper = map
+    sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | None = None, run: Mapper = map
 ) -> Given:
     """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
     given = given or Given()
     unclear: dict[int, str] = {}
-    sample = _held(ours, inputs, given, "benchmark", unclear)
-    benchmark = _held(theirs, inputs, given, "sample", unclear)
-    sizes = sample.keys() & benchmark.keys()
-    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample[size], benchmark[size])]
+    ours = _held(sample, inputs, given, "benchmark", unclear)
+    theirs = _held(benchmark, inputs, given, "sample", unclear)
+    sizes = ours.keys() & theirs.keys()
+    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(ours[size], theirs[size])]
     errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     made = {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
     reasons = {**given.reasons, **unclear}
-    for held, side in ((sample, "benchmark"), (benchmark, "sample")):
+    for held, side in ((ours, "benchmark"), (theirs, "sample")):
         for item in (item for group in held.values() for item in group):
             if id(item.record) not in made:
                 reasons[id(item.record)] = _why(item, equal, side)
     return Given((*given.pairs, *pairs), given.apart, reasons)
 
 
-def _held(own: RealValues, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
+def _held(dump: Dump, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
     """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    free = [(record, values) for record, values in own.readable(inputs) if id(record) not in settled]
+    free = [(record, values) for record, values in readable(dump, inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
     for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
         size = values.array.size
@@ -121,12 +119,12 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
 
 
 def _error(sample: Values, benchmark: Values) -> float:
-    """|a-b| / |b| in the better orientation; infinite when the shapes do not fit or the directions differ."""
+    """|a-b| / |b| in the better layout; infinite when the shapes do not fit."""
     try:
         sums = measure(sample, benchmark).sums
     except ValuesError:
         return math.inf
-    return math.sqrt(sums.dd / sums.bb) if cos(sums) >= LEAST_COS else math.inf
+    return math.sqrt(sums.dd / sums.bb)
 
 
 def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterator[Pair]:

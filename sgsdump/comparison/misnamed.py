@@ -1,43 +1,44 @@
-"""Pairs whose names agree but which are different tensors, and which tensor they really are."""
+"""Misnamed pairs: tensors whose names agree although they are different ones, and which tensor each really is."""
 
 from __future__ import annotations
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.real_values import RealValues
-from sgsdump.comparison.row import Failed, Row, Twin
+from sgsdump.comparison.real_values import readable, real_values
+from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.comparison.value_probes import Agreement, find_matches
+from sgsdump.dumps.dump import Dump
 from sgsdump.errors import SgsdumpError
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
 
 
-def find_twins(
-    pairs: tuple[Pair, ...], done: list[Row | Failed], ours: RealValues, theirs: RealValues, inputs: bool
-) -> dict[int, Twin]:
+def find_misnamed(
+    pairs: tuple[Pair, ...], results: list[Row | Failed], sample: Dump, benchmark: Dump, inputs: bool
+) -> dict[int, Misnamed]:
     """By number of the pair, the tensor that agrees with one side of a pair that does not.
 
-    To be another tensor, one side must agree with another one within the documented thresholds and ten times better
+    A pair is misnamed when one side agrees with another tensor within the documented thresholds and ten times better
     than with its namesake: a layer that quantisation spoilt does not, one with a Relu folded in does, though
-    its COS may well pass. Pairs that agree to ``SURE`` are not looked at.
+    its COS may well pass. Pairs with an error of at most ``SURE`` are not looked at, nor those with NaN or Inf.
     """
-    errors = {i: float("inf") if isinstance(found, Failed) else found.error for i, found in enumerate(done)}
-    unreadable = {i for i, found in enumerate(done) if isinstance(found, Row) and not found.finite}
+    errors = {i: float("inf") if isinstance(result, Failed) else result.error for i, result in enumerate(results)}
+    unreadable = {i for i, result in enumerate(results) if isinstance(result, Row) and not result.finite}
     suspicious = {i: error for i, error in errors.items() if error > SURE and i not in unreadable}
     assert DOCUMENTED.min_cos is not None and DOCUMENTED.max_rmse is not None
     agreement = Agreement(DOCUMENTED.min_cos, DOCUMENTED.max_rmse)
-    twins: dict[int, Twin] = {}
-    for side, own, other in (("benchmark", ours, theirs), ("sample", theirs, ours)):
+    misnamed: dict[int, Misnamed] = {}
+    for side, pool in (("benchmark", benchmark), ("sample", sample)):
         targets = {}
-        for i in suspicious.keys() - twins.keys():
-            record = pairs[i].sample if own is ours else pairs[i].benchmark
+        for i in suspicious.keys() - misnamed.keys():
+            record = pairs[i].sample if side == "benchmark" else pairs[i].benchmark
             try:
-                targets[i] = own.of(record), suspicious[i]
+                targets[i] = real_values(record), suspicious[i]
             except SgsdumpError:
                 continue
         if not targets:
             continue
-        for i, match in find_matches(targets, other.readable(inputs), agreement).items():
+        for i, match in find_matches(targets, readable(pool, inputs), agreement).items():
             r = match.record
-            twins[i] = Twin(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
-    return twins
+            misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
+    return misnamed

@@ -17,8 +17,8 @@ from sgsdump.tensors.tensor import TensorInfo
 
 
 @dataclass(frozen=True)
-class Twin:
-    """The tensor that one side of a wrongly named pair really agrees with; ``side`` is the dump that holds it."""
+class Misnamed:
+    """The tensor that one side of a misnamed pair really agrees with; ``side`` is the dump that holds it."""
 
     side: str
     name: str
@@ -42,15 +42,15 @@ class Row:
     *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
     sources      names of the nearest compared layers that feed this one.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
-    twin         the tensor that agrees where this pair does not, or None.
+    misnamed     the tensor that agrees where this pair does not, or None.
     *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
     *_minus_inf  the negative ones of the infinite values.
     odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
     extra        further metrics that were asked for, by name.
     left_out     by name of such a metric, how many values it left out, where there are any.
     vendor       a vendor's metrics as it prints them, and what it says beside them.
-    figures      where a side has statistics only, the relative error of each (see ``figures.py``); mse, cos and rmse
-                 are NaN then, and the limit on rmse is that of the largest.
+    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
+                 and rmse are NaN then, and the limit on rmse applies to the largest.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Row:
     note: str = ""
     sources: tuple[str, ...] = ()
     rise: float = 0.0
-    twin: Twin | None = None
+    misnamed: Misnamed | None = None
     sample_dtype: str = ""
     benchmark_dtype: str = ""
     dtype_note: str = ""
@@ -83,7 +83,7 @@ class Row:
     left_out: Mapping[str, int] = field(default_factory=dict, hash=False)
     vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
     vendor_message: str = ""
-    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+    statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def finite(self) -> bool:
@@ -95,12 +95,12 @@ class Row:
         """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
         if not self.finite:
             return float("inf")
-        if self.figures:
-            return max(self.figures.values())
+        if self.statistics:
+            return max(self.statistics.values())
         return 0.0 if self.mse == 0 else self.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        if self.figures:
+        if self.statistics:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
@@ -110,7 +110,7 @@ class Row:
         that differ, values left out, another layout, an ambiguous name, another tensor; else ``pass``."""
         if not self.passes(thresholds):
             return "fail"
-        return "warn" if self.dtype_note or self.left_out or self.note or self.twin else "pass"
+        return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class Failed:
 def row_of(pair: Pair, sums: Sums, note: str) -> Row:
     """The row of a measured pair."""
     record = pair.benchmark
-    ours, theirs = pair.sample.tensor.info, record.tensor.info
-    dtypes = name_of(ours.dtype), name_of(theirs.dtype)
-    differ = dtypes[0] != dtypes[1] and ours.quant is None and theirs.quant is None
+    infos = pair.sample.tensor.info, record.tensor.info
+    dtypes = [name_of(info.dtype) for info in infos]
+    differ = dtypes[0] != dtypes[1] and all(info.quant is None for info in infos)
     return Row(
         name=record.name,
         io=record.io,

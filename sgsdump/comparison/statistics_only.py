@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.real_values import RealValues
+from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Row, row_of
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
@@ -25,12 +25,12 @@ _DECIMALS = 6
 COMPARED = ("min", "max", "mean", "l2norm")
 
 
-def by_figures(pair: Pair) -> bool:
+def has_statistics_only(pair: Pair) -> bool:
     """Whether the values of a side were not dumped."""
     return pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None
 
 
-def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
+def statistics_row(pair: Pair) -> Row:
     """The row of a pair by its figures; its three metrics are NaN.
 
     Raises ValuesError when the two have no figure in common, or are of different sizes.
@@ -38,7 +38,7 @@ def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
     shapes = [record.tensor.info.shape for record in (pair.sample, pair.benchmark)]
     if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
-    mine, golden = _figures(pair.sample, ours), _figures(pair.benchmark, theirs)
+    mine, golden = _figures(pair.sample), _figures(pair.benchmark)
     errors = relative_errors(mine, golden)
     if not errors:
         for record in (pair.sample, pair.benchmark):
@@ -52,7 +52,7 @@ def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
     counts = nan, inf, golden_nan, golden_inf, minus, golden_minus
     sums = Sums(golden.count or mine.count or 0, 0, 0, 0, 0, 0, 0, *counts)
     row = row_of(pair, sums, "; ".join(filter(None, [pair.note, note])))
-    return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, figures=errors)
+    return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
@@ -78,11 +78,11 @@ def _one_rounding(a: float, b: float) -> bool:
     return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
 
 
-def _figures(record: Record, values: RealValues) -> Statistics:
+def _figures(record: Record) -> Statistics:
     """What was dumped, or what the values give."""
     if record.tensor.statistics is not None:
         return record.tensor.statistics
-    read = values.of(record)
+    read = real_values(record)
     return summarise(read.array if read.to_real is None else read.to_real(read.array))
 
 

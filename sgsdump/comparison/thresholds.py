@@ -31,6 +31,8 @@ class Thresholds:
         for name, limit in (("RMSE", self.max_rmse), ("MSE", self.max_mse)):
             if limit is not None and not limit >= 0:
                 raise ConfigError(f"an {name} is 0 or more, so {limit:g} is no threshold for it")
+        if isinstance(self.further, str):
+            raise ConfigError("further is a list of pairs, a metric's name and its limit, not a string")
         for name, limit in self.further:
             if not (METRICS[name].higher_is_better and limit <= 1) and not limit >= 0:
                 raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")

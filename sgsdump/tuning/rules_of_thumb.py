@@ -16,6 +16,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import WIDE, Distribution, distributions, layers, pair_ranges
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.safe_names import normalised
 from sgsdump.models.graph import Graph
@@ -159,7 +160,7 @@ def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -
     ours = {theirs: name for name, theirs in pairs.items()}
     few = Dump([names[name] for name in ours], path=dump.path)
     by_layer = {name: ranges[own] for name, own in ours.items() if own in ranges}
-    return {ours[d.name]: d for d in distributions(few, by_layer) if isinstance(d, Distribution)}
+    return {ours[d.name]: d for d in distributions(with_scales(few, by_layer), by_layer) if isinstance(d, Distribution)}
 
 
 def _int16(found: list[Convolution], dump: Dump) -> frozenset[str]:

@@ -78,7 +78,7 @@ def test_progress_of_long_work_goes_to_standard_error(dumps, capsys, monkeypatch
     main(["compare", dumps["near"], dumps["same"]])
     plain = capsys.readouterr()
     assert not plain.err
-    monkeypatch.setattr("sgsdump.progress.DELAY_SECONDS", 0)
+    monkeypatch.setattr("sgsdump.commands.terminal.DELAY_SECONDS", 0)
     main(["compare", dumps["near"], dumps["same"]])
     captured = capsys.readouterr()
     assert "/2 [" in captured.err and captured.out == plain.out
@@ -127,3 +127,40 @@ def test_integers_need_their_ranges(tmp_path, capsys):
     ranges.write_text("Name:x, min: -0.590000, max: 0.590000;\n")
     assert main(["compare", str(integers), str(floats), *options]) == 2
     assert "are they of this very model?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "at", "past"),
+    [
+        ("--max-rmse", "0.5", "0.49999"),
+        ("--max-mse", "4", "3.99999"),
+        ("--limit", "mae=2", "mae=1.99999"),
+        ("--min-cos", "0.8", "0.80001"),
+    ],
+)
+def test_exit_status_at_the_limit_and_just_past_it(tmp_path, option, at, past):
+    """Of numbers that float64 has exactly, so that a limit can be met to the bit."""
+    far = option != "--min-cos"
+    sample, benchmark = ([6, 6], [4, 4]) if far else ([4, 3, 0], [5, 0, 0])
+    for name, values in (("a.bin", sample), ("b.bin", benchmark)):
+        sgsdump.save_dump([Tensor.of("x", np.array([values], np.float32))], tmp_path / name)
+    command = ["compare", str(tmp_path / "a.bin"), str(tmp_path / "b.bin"), option]
+    assert main([*command, at]) == 0 and main([*command, past]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ([], 0),
+        (["--min-cos", "-1"], 1),
+        (["--max-rmse", "inf"], 1),
+        (["--max-mse", "inf"], 1),
+        (["--limit", "mae=inf"], 1),
+    ],
+)
+def test_a_layer_that_could_not_be_compared_is_past_every_limit_given(dumps, tmp_path, capsys, options, status):
+    good = sgsdump.open_dump(dumps["same"])["conv1"].stored()
+    sgsdump.save_dump([Tensor.of("conv1", good), Tensor.of("conv2", good[:, 1:])], tmp_path / "short.bin")
+    assert main(["compare", str(tmp_path / "short.bin"), dumps["same"], *options]) == status
+    out = capsys.readouterr().out
+    assert "Compared: 1 of the benchmark's 2 layers." in out and "conv2: sizes differ" in out

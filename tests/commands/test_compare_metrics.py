@@ -161,3 +161,22 @@ def test_trouble_is_one_line(dumps, capsys):
         assert main(["compare", dumps["near"], dumps["good"], *options]) == 2
         captured = capsys.readouterr()
         assert said in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0099, 0), (1.0101, 1)])
+def test_the_tag_is_ten_and_th1_a_millionth_where_none_is_given(dumps, tmp_path, capsys, factor, status):
+    """The benchmark is off by a thousandth, so the sample may be off by a hundredth."""
+    golden = sgsdump.open_dump(dumps["golden"])
+    path = tmp_path / "sample.bin"
+    sgsdump.save_dump([Tensor.of(n, golden[n].stored() * np.float32(factor)) for n in ("conv1", "relu/2")], path)
+    assert main(["compare", str(path), dumps["good"], "--golden", dumps["golden"]]) == status
+    assert "*10.0=" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("value", "status"), [(1e-6, 0), (1.1e-6, 1)])
+def test_all_close_within_a_millionth_where_no_th1_is_given(tmp_path, value, status):
+    for name, array in (("a.bin", [0.0, value]), ("b.bin", [0.0, 0.0])):
+        sgsdump.save_dump([Tensor.of("x", np.array([array], np.float64).astype(np.float32))], tmp_path / name)
+    value = float(np.float32(value))
+    assert (value <= 1e-6) is (status == 0)
+    assert main(["compare", str(tmp_path / "a.bin"), str(tmp_path / "b.bin"), "--limit", "all_close=1"]) == status

@@ -1,6 +1,7 @@
 """Pairing by name and slot; what has no partner says why."""
 
 import numpy as np
+import pytest
 
 from sgsdump.comparison.alignment import align
 from sgsdump.dumps.dump import Dump, Record
@@ -87,3 +88,30 @@ def test_every_record_ends_up_somewhere():
     found = align(a, b)
     assert len(found.pairs) + len(found.only_in_sample) == len(a.records)
     assert len(found.pairs) + len(found.only_in_benchmark) == len(b.records)
+
+
+LONG = "block/" * 40
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "paired"),
+    [
+        ([cut(LONG)], [LONG + "conv"], [(LONG, LONG + "conv")]),
+        ([LONG + "conv"], [cut(LONG)], [(LONG + "conv", LONG)]),  # the benchmark's header may be the cut one
+        ([cut(LONG)], [LONG + "conv", LONG + "conv2"], []),
+        ([LONG + "conv", LONG + "conv2"], [cut(LONG)], []),
+        # one candidate each, and yet two that want it
+        ([cut(LONG), cut(LONG + "c")], [LONG + "conv"], []),
+        ([cut(LONG), cut(LONG + "c")], [LONG + "conv", LONG + "add"], []),
+        ([cut(LONG)], [LONG[:-1] + "x"], []),
+        ([LONG], [LONG + "conv"], []),  # neither is cut
+    ],
+)
+def test_cut_names_pair_only_where_nothing_else_could_be_meant(sample, benchmark, paired):
+    sides = [
+        [dump(item).records[0] if isinstance(item, str) else item for item in side] for side in (sample, benchmark)
+    ]
+    found = align(*map(Dump, sides))
+    assert [(p.sample.name, p.benchmark.name) for p in found.pairs] == paired
+    for unpaired in found.only_in_sample + found.only_in_benchmark:
+        assert "more than one begins so" in unpaired.reason or "no output of this name" in unpaired.reason

@@ -1,9 +1,11 @@
 """The comparison as a whole: other tensors under one name, where the error rises, thresholds, the real detector."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
+from watched import Watched
 
 import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
@@ -36,12 +38,13 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     folded = np.ascontiguousarray(norm.transpose(0, 3, 1, 2))
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
-    assert str(comparison.rows[0].twin) == "same name, another tensor: matches 246 after BatchNormalization"
+    assert str(comparison.rows[0].misnamed) == "same name, another tensor: matches 246 after BatchNormalization"
     assert comparison.worst.name == "z" and not comparison.past() and not comparison.passes()
     # the other way round the matching tensor is in the sample
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
-        str(comparison.rows[0].twin) == "same name, another tensor: matches 246 of the sample after BatchNormalization"
+        str(comparison.rows[0].misnamed)
+        == "same name, another tensor: matches 246 of the sample after BatchNormalization"
     )
 
 
@@ -109,15 +112,12 @@ def test_rows_are_frozen_and_threads_change_nothing():
         one.rows[0].mse = 0.0
 
 
-def test_progress_wraps_the_stream():
-    seen = []
-
-    def progress(stream, total):
-        seen.append(total)
-        yield from stream
-
+def test_progress_counts_the_pairs():
+    progress = Watched()
     dump = Dump([out(i, f"t{i}", noise(4)) for i in range(3)])
-    assert len(sgsdump.compare(dump, dump, progress=progress).rows) == 3 and seen == [3]
+    assert len(sgsdump.compare(dump, dump, progress=progress).rows) == 3
+    (bar,) = progress.bars
+    assert (bar.what, bar.unit, bar.total) == ("compare", "layer", 3) and bar.is_full
 
 
 def test_the_detector_with_wrongly_named_tensors(shared):
@@ -151,7 +151,7 @@ def test_the_detector_with_wrongly_named_tensors(shared):
     )
     comparison = sgsdump.compare(sample, benchmark)
     assert len(moved) >= 36 and len(comparison.rows) == len(values)
-    found = {row.name: values[row.twin.name] for row in comparison.suspects}
+    found = {row.name: values[row.misnamed.name] for row in comparison.suspects}
     assert found.keys() == moved.keys()
     assert all(np.array_equal(array, values[moved[name]]) for name, array in found.items())
     assert comparison.worst.error < 1e-6
@@ -159,3 +159,60 @@ def test_the_detector_with_wrongly_named_tensors(shared):
 
 def _nhwc(array: np.ndarray) -> np.ndarray:
     return array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
+
+
+@pytest.mark.parametrize(("count", "found"), [(16, True), (15, False)])
+def test_fewer_than_sixteen_values_accuse_no_one(count, found):
+    values, others = np.split(noise(2 * count), 2)
+    benchmark = Dump([out(0, "x", others), out(1, "y", values)])
+    comparison = sgsdump.compare(Dump([out(0, "x", values)]), benchmark)
+    assert bool(comparison.suspects) is found
+
+
+@pytest.mark.parametrize(("own", "other", "found"), [(0.5, 0.0499, True), (0.5, 0.0501, False), (2.0, 0.101, False)])
+def test_another_tensor_must_agree_ten_times_better_than_the_namesake_and_within_the_limits(own, other, found):
+    """Of one side the RMSE to its namesake is ``own``, to y it is ``other``."""
+    clean = np.random.default_rng(5).standard_normal((1, 400))
+    benchmark = Dump([out(0, "x", clean / (1 + own)), out(1, "y", clean / (1 + other))])
+    comparison = sgsdump.compare(Dump([out(0, "x", clean)]), benchmark)
+    assert comparison.rows[0].rmse == pytest.approx(own)
+    assert (comparison.rows[0].misnamed is not None) is found
+
+
+@pytest.mark.parametrize(("error", "looked_at"), [(1.01e-3, True), (0.99e-3, False)])
+def test_pairs_that_agree_to_a_thousandth_are_not_looked_at(error, looked_at):
+    clean = np.random.default_rng(6).standard_normal((1, 400))
+    comparison = sgsdump.compare(
+        Dump([out(0, "x", off(clean, error))]), Dump([out(0, "x", clean), out(1, "y", off(clean, error))])
+    )
+    assert bool(comparison.suspects) is looked_at
+
+
+@pytest.mark.parametrize(("least", "kept"), [(0.0101, ["a", "b"]), (0.0099, ["a"])])
+def test_rises_below_a_tenth_of_the_steepest_are_left_out(least, kept):
+    a, b = noise(1, 64).astype(np.float64), noise(1, 64).astype(np.float64)
+    dumps = [Dump([out(0, "a", x), out(1, "b", y)]) for x, y in ((off64(a, 0.1), off64(b, 0.1 + least)), (a, b))]
+    assert [row.name for row in sgsdump.compare(*dumps).jumps] == kept
+
+
+def off64(array: np.ndarray, by: float) -> np.ndarray:
+    return array * (1 + by)
+
+
+def test_a_pair_that_failed_never_passes():
+    """One layer is equal, the other could not be compared: no limit, however wide, is held by it."""
+    good, size = noise(1, 8), noise(1, 9)
+    found = sgsdump.compare(Dump([out(0, "a", good), out(1, "b", size)]), Dump([out(0, "a", good), out(1, "b", good)]))
+    assert len(found.rows) == len(found.failed) == 1 and not found.past(Thresholds(min_cos=-1))
+    assert not found.passes(Thresholds(min_cos=-1)) and not found.passes(Thresholds())
+
+
+def test_an_error_that_was_infinite_before_does_not_rise():
+    a, b = noise(1, 8), noise(1, 8)
+    broken = a.copy()
+    broken[0, 0] = np.nan
+    found = sgsdump.compare(
+        Dump([out(0, "a", broken), out(1, "b", off(b, 0.5))]), Dump([out(0, "a", a), out(1, "b", b)])
+    )
+    assert found["a"].rise == math.inf and found["b"].sources == ("a",) and found["b"].rise == 0.0
+    assert [row.name for row in found.jumps] == ["a"]

@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
+from sgsdump.comparison.distribution import BINS, Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ValuesError
+from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
 from sgsdump.tensors.value_range import Range
 
@@ -96,18 +98,79 @@ def integers(scale):
 
 
 def test_integers_take_their_scale_from_the_range():
-    (found,) = distributions(Dump([integers(0.1)]), {"a": Range.of(0, 25.5)})
+    ranges = {"a": Range.of(0, 25.5)}
+    (found,) = distributions(with_scales(Dump([integers(0.1)]), ranges), ranges)
     assert found.stats.max == pytest.approx(25.5)
 
 
 def test_integers_of_unknown_scale_are_named_not_drawn():
     damaged = Tensor(integers(0.1).tensor.info, _raise)
     wrong = Record("out", 0, 1, "ADD", damaged)
-    found = list(distributions(Dump([integers(0.1)]), {"a": Range.of(0, 99)}))
+    ranges = {"a": Range.of(0, 99)}
+    found = list(distributions(with_scales(Dump([integers(0.1)]), ranges), ranges))
     found += distributions(Dump([wrong]), {"a": Range.of(0, 25.5)})
     assert [type(f) for f in found] == [Undrawn, Undrawn]
-    assert "'a'" in found[0].reason and "left out" in found[1].reason
+    assert "scale for tensor 'a'" in found[0].reason and "0.388235" in found[0].reason
+    assert "left out" in found[1].reason
 
 
 def _raise():
     raise ValuesError("tensor 'a' was left out")
+
+
+def spread(stats=(0.0, 1.0), limits=(-1.0, 0.0), finite=1000, outside=0, levels=256) -> Distribution:
+    """A layer with these extremes, of which ``outside`` values lie beyond the limits."""
+    facts = Statistics(stats[0], stats[1], 0.0, 1.0, finite, 0, 0, 0)
+    return Distribution(0, "a", "CONV_2D", None, facts, np.zeros(BINS, np.int64), stats, limits, outside, levels)
+
+
+def up(value):
+    return math.nextafter(value, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("limits", "levels", "wasteful"),
+    [
+        ((0.0, 30.0), 1, False),  # wider than 30, not as wide
+        ((0.0, up(30.0)), 1, True),
+        ((0.0, 40.0), 63, True),
+        ((0.0, 40.0), 64, False),  # less than a quarter of 256
+        ((0.0, 40.0), None, False),
+    ],
+)
+def test_a_wasteful_range_is_wider_than_30_and_less_than_a_quarter_used(limits, levels, wasteful):
+    found = spread((0.0, 1.0), limits, levels=levels)
+    assert found.wasteful is found.troubled is wasteful
+
+
+@pytest.mark.parametrize(
+    ("highest", "outside", "clipped"),
+    [
+        (0.05, 10, False),  # more than 1 % of 1000, not as much
+        (0.05, 11, True),
+        (0.5 / 256, 500, False),  # more than half a level beyond, not as far
+        (up(0.5 / 256), 500, True),
+        (0.1, 1, False),  # by more than a tenth of the width, not by as much
+        (up(0.1), 1, True),
+        (-0.5, 0, False),
+    ],
+)
+def test_clipped_is_more_than_a_hundredth_outside_or_one_by_more_than_a_tenth(highest, outside, clipped):
+    found = spread((-1.0, highest), (-1.0, 0.0), outside=outside)
+    assert found.clipped is found.troubled is clipped
+
+
+@pytest.mark.parametrize(("outliers", "wide"), [(5, False), (6, True)])
+def test_the_central_interval_leaves_out_half_a_percent_at_each_end(outliers, wide):
+    values = [-100.0] * outliers + [0.0] * (1000 - 2 * outliers) + [100.0] * outliers
+    found = only(values, -100, 100)
+    assert len(found.counts) == 256 and found.counts.sum() == 1000
+    assert (found.central[0] < -99) is (found.central[1] > 99) is wide
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "outside"),
+    [(1, 1.0000008, 0), (1, 1.0000012, 1), (100, 100.00008, 0), (100, 100.00012, 1), (0.25, 0.2500008, 0)],
+)
+def test_a_millionth_is_the_rounding_of_the_ranges_text(limit, value, outside):
+    assert only([value, 0.0], -limit, limit).outside == only([-value, 0.0], -limit, limit).outside == outside

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sgsdump.comparison.golden import compare_files, compare_golden, diff3
+from sgsdump.comparison.golden import GoldenRow, compare_files, compare_golden, diff3
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.reports.golden import csv as golden_csv
@@ -253,13 +254,53 @@ def test_loaders_are_asked_one_tensor_at_a_time():
 
         return load
 
-    stream = []
+    seen = []
 
-    def progress(rows, total):
-        for row in rows:
-            stream.append((row.file, len(alive), total))
-            yield row
+    class Progress:
+        @contextmanager
+        def bar(self, what, unit, total=None):
+            yield lambda done: seen.append((what, unit, done, len(alive), total))
 
     sides = [{f"{n}.npy": loader(n) for n in "ab"} for _ in range(3)]
-    compare_files(*sides, progress=progress)
-    assert stream == [("a.npy", 3, 2), ("b.npy", 6, 2)]
+    compare_files(*sides, progress=Progress())
+    assert seen == [("compare", "tensor", 1, 3, 2), ("compare", "tensor", 2, 6, 2)]
+
+
+@pytest.mark.parametrize(
+    ("sw", "accepted", "tag", "passes"),
+    [
+        (1.0, 0.1, 10.0, True),
+        (math.nextafter(1.0, 2), 0.1, 10.0, False),
+        (0.0, 0.0, 10.0, True),
+        (5e-324, 0.0, 10.0, False),
+        (1.0, math.inf, 10.0, False),
+        (1.0, math.nan, 10.0, False),
+        (0.0, 1.0, 0.0, True),
+    ],
+)
+def test_the_largest_and_the_mean_may_be_tag_times_the_benchmarks(sw, accepted, tag, passes):
+    fine = {"max_sw": 0.0, "max_g": 1.0, "mean_sw": 0.0, "mean_g": 1.0}
+    for what in ("max", "mean"):
+        row = GoldenRow("x.npy", "x", tag, **fine | {f"{what}_sw": sw, f"{what}_g": accepted})
+        assert getattr(row, f"{what}_passes") is row.passes is passes
+
+
+@pytest.mark.parametrize(("value", "close"), [(1.5, True), (1.5000001, False), (0.5, True), (0.4999999, False)])
+def test_close_is_th1_absolute_and_th1_of_the_benchmark(value, close):
+    assert one(np.float32([value]), np.float32([1.0]), th1=0.25).all_close is close
+
+
+@pytest.mark.parametrize(("e", "listed"), [(1.0009, False), (1.0011, True), (1.009, True)])
+def test_the_log_lists_a_diff2_past_a_thousandth(e, listed):
+    found = compare_files(files(x=np.float32([e])), files(x=np.float32([1.0])))
+    assert ("diff2 list: ['x.npy']" in render(found)) is listed
+    exact = compare_files(files(x=np.float32([1.5])), files(x=np.float32([1.0])), th2=0.5)
+    assert exact.rows[0].diff2 == 0.5 and "diff2 list: []" in render(exact)
+
+
+@pytest.mark.parametrize("name", ["tag", "th1", "th2"])
+def test_zero_is_a_setting_and_less_is_none(name):
+    assert one([1.0], [1.0], [1.0], **{name: 0.0}).passes
+    for wrong in (-5e-324, math.nan):
+        with pytest.raises(ConfigError, match="is 0 or more"):
+            one([1.0], [1.0], [1.0], **{name: wrong})

@@ -83,3 +83,30 @@ def test_pictures_of_four_values_a_pixel_are_cropped():
     x, y, note = without_overallocation(Values(a), Values(b))
     assert x.array.shape == y.array.shape == (1, 2, 2, 3) and "12 of 16" in note
     assert without_overallocation(Values(noise(15)), Values(b))[2] == ""
+
+
+def cube(cos: float) -> np.ndarray:
+    """A cube whose COS with its NCHW view is ``cos``, as near as float64 has it."""
+    a = RNG.standard_normal((1, 6, 6, 6))
+    # as much of a constant, which no turning changes, as gives that COS: Σ(a+c)(t+c) = cos Σ(a+c)²
+    total, square, own = a.sum(), (a * to_nchw(a)).sum(), (a * a).sum()
+    return a + max(np.roots([(1 - cos) * a.size, 2 * (1 - cos) * total, square - cos * own]).real)
+
+
+@pytest.mark.parametrize(("cos", "retried"), [(0.5, True), (0.9799, True), (0.9801, False)])
+def test_the_other_layout_is_tried_below_a_cos_of_098(cos, retried):
+    a = cube(cos)
+    turned = np.ascontiguousarray(to_nchw(a))
+    as_it_lies = (a * turned).sum() / (a * a).sum()
+    assert as_it_lies == pytest.approx(cos, abs=1e-9)
+    found = measure(Values(turned), Values(a))
+    assert (found.note != "") == retried == (found.sums.dd == 0)
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "kept"), [(16, 12, 12), (12, 16, 12), (15, 12, None), (17, 12, None), (12, 12, None)]
+)
+def test_only_four_values_for_three_are_an_over_allocation(sample, benchmark, kept):
+    a, b, note = without_overallocation(Values(np.arange(sample)), Values(np.arange(benchmark)))
+    assert (a.array.size, b.array.size) == ((sample, benchmark) if kept is None else (kept, kept))
+    assert bool(note) == (kept is not None) and (kept is None or note.startswith("the first 12 of 16 values"))

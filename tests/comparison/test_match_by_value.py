@@ -182,3 +182,32 @@ def test_the_real_detectors_pairs_need_no_names(detector):
     )
     found = sgsdump.compare(shuffled, benchmark, match_by_value=True)
     assert {row.sample_name: row.name for row in found.rows} == {renamed[a]: b for a, b in expected.items()}
+
+
+def with_error(array, error, seed=7):
+    """The array with |a-b| = error |b|, in a direction of its own."""
+    wide = array.astype(np.float64)
+    other = rand(*array.shape, seed=seed).astype(np.float64)
+    other -= wide * (other * wide).sum() / (wide * wide).sum()
+    return wide + other * error * np.linalg.norm(wide) / np.linalg.norm(other)
+
+
+@pytest.mark.parametrize(("error", "paired"), [(9.9e-4, True), (1.01e-3, False)])
+def test_equal_values_differ_by_a_thousandth_of_the_norm_at_most(error, paired):
+    a = rand(1, 4, 5, 6).astype(np.float64)
+    assert bool(matched(dump(x=with_error(a, error)), dump(a=a))[0]) is paired
+
+
+@pytest.mark.parametrize(("count", "paired"), [(4, True), (3, False)])
+def test_fewer_than_four_values_are_left_to_their_names(count, paired):
+    values = np.array([1.0, -2.0, 3.5, 0.25])[:count]
+    assert bool(matched(dump(x=values), dump(a=values))[0]) is paired
+
+
+@pytest.mark.parametrize(("times", "first", "note"), [(1.9, "worse", "one of 2 equal tensors"), (2.1, "better", "")])
+def test_twice_the_best_error_is_as_good(times, first, note):
+    """Of those the first in execution order is taken, and the note says that there was a choice."""
+    a = rand(1, 4, 5, 6).astype(np.float64)
+    found = matched(dump(worse=with_error(a, times * 1e-4), better=with_error(a, 1e-4, seed=8)), dump(a=a))[1]
+    assert found.rows[0].sample_name == first and found.rows[0].note.startswith(note)
+    assert bool(found.rows[0].note) == bool(note)

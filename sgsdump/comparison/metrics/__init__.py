@@ -1,6 +1,7 @@
-"""The metrics of a comparison, one file each; ``base.py`` is the contract.
+"""The metrics of a comparison, one file per formula; ``base.py`` is the contract.
 
 mse, cos and rmse are printed always. The next eight are those of the SDAA dump tools, the last ten those of msaccucmp.
+Four formulas have two names each, under which either tool prints them: such aliases stand in one file.
 """
 
 from sgsdump.registry import Registry
@@ -12,15 +13,15 @@ METRICS = Registry(
         "mse": _HERE + "mse:MSE",
         "cos": _HERE + "cos:COS",
         "rmse": _HERE + "rmse:RMSE",
-        "diff1": _HERE + "diff1:DIFF1",
-        "diff2": _HERE + "diff2:DIFF2",
+        "diff1": _HERE + "rmse:DIFF1",
+        "diff2": _HERE + "relative_euclidean_distance:DIFF2",
         "diff3_max": _HERE + "diff3_max:DIFF3_MAX",
         "diff3_mean": _HERE + "diff3_mean:DIFF3_MEAN",
         "all_close": _HERE + "all_close:ALL_CLOSE",
         "nan_inf": _HERE + "nan_inf:NAN_INF",
-        "mae": _HERE + "mae:MAE",
+        "mae": _HERE + "mean_absolute_error:MAE",
         "mape": _HERE + "mape:MAPE",
-        "CosineSimilarity": _HERE + "cosine_similarity:COSINE_SIMILARITY",
+        "CosineSimilarity": _HERE + "cos:COSINE_SIMILARITY",
         "MaxAbsoluteError": _HERE + "max_absolute_error:MAX_ABSOLUTE_ERROR",
         "AccumulatedRelativeError": _HERE + "accumulated_relative_error:ACCUMULATED_RELATIVE_ERROR",
         "RelativeEuclideanDistance": _HERE + "relative_euclidean_distance:RELATIVE_EUCLIDEAN_DISTANCE",

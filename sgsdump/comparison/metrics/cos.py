@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sgsdump.comparison.metrics.base import Metric, Sums, ratio
 
@@ -13,3 +14,4 @@ def cos(sums: Sums) -> float:
 
 
 COS = Metric("COS", "Σab / (√Σa² √Σb²)", ideal=1.0, higher_is_better=True, of=cos)
+COSINE_SIMILARITY = replace(COS, name="CosineSimilarity")  # msaccucmp's name; it gives two sides of zeros a 1

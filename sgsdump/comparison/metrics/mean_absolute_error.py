@@ -1,6 +1,8 @@
-"""msaccucmp's MeanAbsoluteError: (1/n) Σ|a-b|."""
+"""msaccucmp's MeanAbsoluteError: (1/n) Σ|a-b|, in units of the tensor."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sgsdump.comparison.metrics.base import Metric, Sums, ratio
 
@@ -11,3 +13,4 @@ def mean_absolute_error(sums: Sums) -> float:
 
 
 MEAN_ABSOLUTE_ERROR = Metric("MeanAbsoluteError", "(1/n) Σ|d|", 0.0, False, mean_absolute_error)
+MAE = replace(MEAN_ABSOLUTE_ERROR, name="mae")  # the name of the SDAA dump tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sgsdump.comparison.metrics.base import Metric, Sums, ratio
 
@@ -15,3 +16,4 @@ def relative_euclidean_distance(sums: Sums) -> float:
 RELATIVE_EUCLIDEAN_DISTANCE = Metric(
     "RelativeEuclideanDistance", "sqrt(Σd² / Σb²)", 0.0, False, relative_euclidean_distance
 )
+DIFF2 = replace(RELATIVE_EUCLIDEAN_DISTANCE, name="diff2")  # of the SDAA dump tools, which list a tensor past 1e-3

@@ -6,6 +6,8 @@ sample and benchmark changes it. We keep the name because the SDK's reports, man
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sgsdump.comparison.metrics.base import Metric, Sums, ratio
 
 
@@ -15,3 +17,4 @@ def rmse(sums: Sums) -> float:
 
 
 RMSE = Metric("RMSE", "Σ|a-b| / Σ|b|", ideal=0.0, higher_is_better=False, of=rmse)
+DIFF1 = replace(RMSE, name="diff1")  # the name of the SDAA dump tools

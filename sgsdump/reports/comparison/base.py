@@ -29,8 +29,8 @@ def remark(row: Row) -> str:
             f"NaN: {row.sample_nan} in sample, {row.benchmark_nan} in benchmark; "
             f"Inf: {row.sample_inf} in sample, {row.benchmark_inf} in benchmark"
         )
-    if row.twin:
-        said.append(str(row.twin))
+    if row.misnamed:
+        said.append(str(row.misnamed))
     if row.sample_name != row.name and row.paired != "cut name":
         by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
         said.append(f"paired{by} with {row.sample_name!r} of the sample")

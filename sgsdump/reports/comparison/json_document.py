@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 
@@ -29,7 +30,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         },
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
-            asdict(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
+            _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
             for row in comparison.rows
         ],
         "failed": [
@@ -41,6 +42,11 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
     }
     return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """The row's fields; two of them have other names here, which readers of the file know."""
+    return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in asdict(row).items()}
 
 
 def _facts(record: Record) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _label(row: Row) -> str:
 
 
 def _numbers(row: Row) -> str:
-    if row.figures:
+    if row.statistics:
         return f"{_label(row)}, statistics apart by {row.error:.3g}."
     return f"{_label(row)}, COS {row.cos:f}, RMSE {row.rmse:f}."
 

@@ -215,3 +215,25 @@ def test_every_metric_says_what_it_is():
         assert metric.ideal == (1.0 if metric.higher_is_better else 0.0)
     same = measured(np.arange(5.0), np.arange(5.0))
     assert same == pytest.approx({name: metric.ideal for name, metric in METRICS.items()})
+
+
+@pytest.mark.parametrize(("value", "close"), [(1e-6, 1.0), (1.1e-6, 0.0)])
+def test_th1_is_a_millionth_where_none_is_given(value, close):
+    assert measured(np.array([value]), np.array([0.0]))["all_close"] == close
+    assert measured(np.array([2e-6]), np.array([1e-6]))["diff3_max"] == pytest.approx(1e-6)  # absolute up to th1
+    assert measured(np.array([4e-6]), np.array([2e-6]))["diff3_max"] == pytest.approx(2e-6 / 2.001e-6)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("diff1", "rmse"),
+        ("CosineSimilarity", "cos"),
+        ("mae", "MeanAbsoluteError"),
+        ("diff2", "RelativeEuclideanDistance"),
+    ],
+)
+def test_an_alias_is_the_same_formula_under_its_own_name(alias, name):
+    one, other = METRICS[alias], METRICS[name]
+    assert one.of is other.of and one.name == alias != other.name
+    assert (one.ideal, one.higher_is_better) == (other.ideal, other.higher_is_better)

@@ -105,3 +105,37 @@ def test_unknown_names_offer_the_nearest():
         compared(np.ones(2), np.ones(2), metrics=["dif2"])
     with pytest.raises(ConfigError, match=r"unknown vendor's metrics 'msprob'.*msprobe"):
         compared(np.ones(2), np.ones(2), compatible="msprob")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "thousandth", "five"),
+    [(1000.0, "0.0", "1.0"), (1001.0, "1.0", "1.0"), (200.0, "0.0", "0.0"), (201.0, "0.0", "1.0")],
+)
+def test_msprobes_ratios_are_of_errors_below_their_limit(benchmark, thousandth, five):
+    b = np.full(4, benchmark)
+    values = VENDOR_METRICS["msprobe"](b + 1, b).values
+    assert values["One Thousandth Err Ratio"] == thousandth and values["Five Thousandths Err Ratio"] == five
+
+
+@pytest.mark.parametrize(("cosine", "digits"), [(0.9995, 12), (0.99989, 12), (0.99991, 6)])
+def test_msprobes_cosine_has_six_decimals_only_above_09999(cosine, digits):
+    n = np.array([cosine, math.sqrt(1 - cosine**2)]) * math.pi
+    shown = VENDOR_METRICS["msprobe"](n, np.array([math.e, 1e-5])).values["Cosine"]
+    exact = float(np.dot(n, [math.e, 1e-5]) / math.hypot(math.e, 1e-5) / math.pi)
+    assert shown == str(round(exact, digits)) != str(round(exact, 18 - digits))
+
+
+@pytest.mark.parametrize(
+    ("mean", "shown"), [(0.0009, "0.000"), (-0.0009, "0.000"), (0.0016, "0.002"), (0.006, "0.006")]
+)
+def test_msaccucmp_prints_less_than_a_thousandth_as_zero(mean, shown):
+    m = np.full(4, mean, np.float32)
+    found = VENDOR_METRICS["msaccucmp"](m, m).values["StandardDeviation"]
+    assert found.startswith(f"({shown};0.000)")
+
+
+@pytest.mark.parametrize(("golden", "largest"), [(2.0**-51, "1.000000"), (2.0**-52, "0.000000")])
+def test_msaccucmp_takes_no_relative_error_up_to_its_epsilon(golden, largest):
+    g = np.full(3, golden, np.float32)
+    values = VENDOR_METRICS["msaccucmp"](2 * g, g).values
+    assert values["MaxRelativeError"] == values["MeanRelativeError"] == largest

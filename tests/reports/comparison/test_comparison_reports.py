@@ -102,3 +102,30 @@ def test_json_is_strict_and_complete(comparison):
 
 def test_every_report_of_the_table_renders(comparison):
     assert all(render(name, comparison).endswith("\n") for name in REPORTS)
+
+
+@pytest.mark.parametrize(("second", "marked"), [(7.0, False), (7.0001, True)])
+def test_the_scripts_mark_is_a_rise_by_more_than_one(second, marked):
+    """RMSE 0.5 first, then 1.5: one more, to the bit."""
+    sample = Dump([out(0, "a", [6, 6]), out(1, "b", [10, 3 + second])])
+    benchmark = Dump([out(0, "a", [4, 4]), out(1, "b", [4, 4])])
+    comparison = sgsdump.compare(sample, benchmark)
+    assert comparison["a"].rmse == 0.5 and (comparison["b"].rmse == 1.5) is not marked
+    assert ("OVER threshold" in render("sdk_lines", comparison)) is marked
+
+
+def test_the_verdict_shows_the_three_steepest_rises():
+    rng = np.random.default_rng(4)
+    arrays = {name: rng.standard_normal((1, 50)) for name in "abcd"}
+    errors = {"a": 0.1, "b": 0.3, "c": 0.6, "d": 1.0}
+    sample = Dump([out(i, name, array * (1 + errors[name])) for i, (name, array) in enumerate(arrays.items())])
+    comparison = sgsdump.compare(sample, Dump([out(i, name, array) for i, (name, array) in enumerate(arrays.items())]))
+    assert [row.name for row in comparison.jumps] == ["d", "c", "b", "a"]
+    lines = render("verdict", comparison).splitlines()
+    first = lines.index("RMSE rises most at:") + 1
+    assert [line.split()[0] for line in lines[first:] if line.startswith("  ")] == ["3.d", "2.c", "1.b"]
+
+
+def test_json_keeps_the_names_its_readers_know(comparison):
+    rows = json.loads(render("json", comparison))["rows"]
+    assert all({"twin", "figures"} <= row.keys() and not {"misnamed", "statistics"} & row.keys() for row in rows)

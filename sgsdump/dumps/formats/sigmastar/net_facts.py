@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, true_scales
+from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, rescaled, true_scales, with_scales
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.sidecars.tensor_min_max import Range
@@ -30,7 +30,7 @@ from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 Padded = Callable[[], bool | None]
 
 
-def with_layouts(dump: Dump, net: ParseNet) -> Dump:
+def unpadded(dump: Dump, net: ParseNet) -> Dump:
     """The dump with the shapes of parse_net, its integer buffers unpadded when they are read.
 
     A tensor whose buffer fits neither its padded nor its plain size, or whose order in memory is not known, raises
@@ -70,17 +70,24 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
     return found, refused
 
 
-def with_scales(dump: Dump, net: ParseNet) -> Dump:
+def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
     """The dump with ``scales_of`` in its tensors; those refused keep the inexact scale of their header."""
-    found, _ = scales_of(dump, net)
+    return rescaled(dump, scales_of(dump, net)[0])
 
-    def scaled(record: Record) -> Tensor:
-        tensor = record.tensor
-        if record.constant or record.name not in found:
-            return tensor
-        return Tensor(replace(tensor.info, quant=found[record.name]), tensor.raw)
 
-    return _mapped(dump, scaled)
+def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
+    """The dump as the calibrated ranges and the parse_net text of its model describe it; None is no such file.
+
+    It is unpadded, and its integers have the exact scale that parse_net's ranges give, else the calibrated ones.
+    A tensor for which neither gives one raises ValuesError with the reason when its values are read.
+    """
+    if net is None:
+        return dump if ranges is None else with_scales(dump, ranges)
+    dump = unpadded(dump, net)
+    found, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
+    net_found, net_refused = scales_of(dump, net)
+    found = found | net_found
+    return rescaled(dump, found, {n: why for n, why in (refused | net_refused).items() if n not in found})
 
 
 def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:

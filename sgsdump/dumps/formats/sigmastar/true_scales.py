@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.tensors.tensor import Quant
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.tensor import Quant, Tensor
 from sgsdump.tensors.value_range import Range
 
 Ranges = Mapping[str, Range]
@@ -27,6 +30,7 @@ _MOVES = {"RESHAPE", "Reshape_Alias", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PA
 _SHARING = _POOLS | _MOVES | {"CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK"}
 _FIXED = {"SOFTMAX": 1 / 32768, "LOGISTIC": 1 / 32767}
 _SOFTMAX_LOWEST = -10.0
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str, str]]:
@@ -53,6 +57,35 @@ def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str,
             else:
                 refused[name] = "the ranges file has no range for it, nor for what shares its domain"
     return found, refused
+
+
+def with_scales(dump: Dump, ranges: Ranges) -> Dump:
+    """The dump with ``true_scales`` in its integer tensors, so that ``real`` gives float32 of the exact scale.
+
+    A tensor whose scale was refused raises ValuesError with the reason when its values are read. Constants, tensors of
+    exact scale and everything that is not integers stay as they are.
+    """
+    return rescaled(dump, *true_scales(dump, ranges))
+
+
+def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str] = _NONE) -> Dump:
+    """The dump whose coarse tensors (see ``true_scales``) have these scales, by name; reading those in ``refused``, by
+    name with the reason, raises ValuesError. Coarse tensors in neither keep the scale of their header."""
+
+    def tensor_of(record: Record) -> Tensor:
+        tensor, name = record.tensor, record.name
+        if record.constant or not _coarse(record):
+            return tensor
+        if name in refused:
+            return Tensor(tensor.info, partial(_refuse, f"no true scale for tensor {name!r}: {refused[name]}"))
+        return Tensor(replace(tensor.info, quant=scales[name]), tensor.raw) if name in scales else tensor
+
+    records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
+    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
+
+
+def _refuse(reason: str) -> np.ndarray:
+    raise ValuesError(reason)
 
 
 def _coarse(record: Record) -> bool:

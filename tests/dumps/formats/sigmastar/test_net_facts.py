@@ -7,7 +7,7 @@ import pytest
 
 import sgsdump
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, with_layouts, with_scales
+from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, unpadded, with_net_scales, with_side_files
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
@@ -34,7 +34,7 @@ def genuine(shared, name):
     ],
 )
 def test_genuine_buffers_unpad_to_their_twin(shared, net, padded, twin):
-    found, expected = with_layouts(genuine(shared, padded), net), genuine(shared, twin)
+    found, expected = unpadded(genuine(shared, padded), net), genuine(shared, twin)
     assert len(found.records) == len(expected.records) == 41
     for ours, theirs in zip(found.records, expected.records):
         assert ours.name == theirs.name
@@ -50,7 +50,7 @@ def test_genuine_buffers_unpad_to_their_twin(shared, net, padded, twin):
 
 @pytest.mark.parametrize("pair", [("tiny_fixed_d_plain", "tiny_fixed_b_elim"), ("tiny_all16_plain", "tiny_all16_elim")])
 def test_saved_again_it_is_the_eliminategarbage_file(shared, net, tmp_path, pair):
-    sgsdump.save_dump(with_layouts(genuine(shared, pair[0]), net), tmp_path / "out.bin")
+    sgsdump.save_dump(unpadded(genuine(shared, pair[0]), net), tmp_path / "out.bin")
     expected = shared / "sigmastar/dumps" / pair[1] / "sigma_outtensor_dump.bin"
     assert (tmp_path / "out.bin").read_bytes() == expected.read_bytes()
 
@@ -60,7 +60,7 @@ def test_genuine_dump_dequantises_bit_for_bit(shared, net, name):
     raw, expected = genuine(shared, name), genuine(shared, "tiny_fixed_a_elim_dequant")
     found, refused = scales_of(raw, net)
     assert not refused and found.keys() == {r.name for r in raw.records if not r.constant}
-    real = with_scales(with_layouts(raw, net), net)
+    real = with_net_scales(unpadded(raw, net), net)
     for ours, theirs in zip(real.records, expected.records):
         if not ours.constant:
             values, wanted = ours.tensor.real().reshape(-1), theirs.tensor.stored().reshape(-1)
@@ -68,7 +68,7 @@ def test_genuine_dump_dequantises_bit_for_bit(shared, net, name):
 
 
 def test_the_string_dump_is_the_dequantised_one_as_printed(shared, net):
-    printed = with_layouts(genuine(shared, "tiny_fixed_e_elim_dequant_string"), net)
+    printed = unpadded(genuine(shared, "tiny_fixed_e_elim_dequant_string"), net)
     expected = genuine(shared, "tiny_fixed_a_elim_dequant")
     for ours, theirs in zip(printed.records, expected.records):
         if not ours.constant:
@@ -84,7 +84,7 @@ def test_ranges_of_another_conversion_are_refused(shared, net):
     found, refused = scales_of(raw, net)
     assert refused.keys() == {"relu1", "block/dw", "add", "pool1"}
     assert all("UINT8" in reason and "int16" in reason for reason in refused.values())
-    real = with_scales(raw, net)
+    real = with_net_scales(raw, net)
     for name in found.keys() - {"data"}:
         np.testing.assert_array_equal(real[name].real(), expected[name].stored(), err_msg=name)
     with pytest.raises(ValuesError, match="true scale"):
@@ -93,7 +93,7 @@ def test_ranges_of_another_conversion_are_refused(shared, net):
 
 def test_compare_takes_a_padded_dump_like_the_dequantised_one(shared, net):
     benchmark = genuine(shared, "tiny_float_a_full")
-    ours = sgsdump.compare(genuine(shared, "tiny_fixed_d_plain"), benchmark, net=net, inputs=True)
+    ours = sgsdump.compare(with_side_files(genuine(shared, "tiny_fixed_d_plain"), net=net), benchmark, inputs=True)
     theirs = sgsdump.compare(genuine(shared, "tiny_fixed_a_elim_dequant"), benchmark, inputs=True)
     assert not ours.failed and len(ours.rows) == 14
     metrics = [[(r.name, r.mse, r.cos, r.rmse) for r in found.rows] for found in (ours, theirs)]
@@ -115,7 +115,7 @@ def buffer(size, name="x", dtype=np.uint8, shape=None, **record):
 
 
 def stored(net, *records):
-    return [record.tensor.stored() for record in with_layouts(Dump(records), net).records]
+    return [record.tensor.stored() for record in unpadded(Dump(records), net).records]
 
 
 def test_a_size_that_fits_neither_is_refused_with_sizes():
@@ -173,9 +173,9 @@ def test_what_is_not_listed_stays_and_what_is_ambiguous_is_refused():
     with pytest.raises(ValuesError, match="different tensors of the name 'twice'"):
         stored(net, buffer(64), buffer(5, "twice"))
     with pytest.raises(ConfigError, match="lists no tensor"):
-        with_layouts(Dump([buffer(64, "other")]), net)
+        unpadded(Dump([buffer(64, "other")]), net)
     float_dump = Dump([Record("out", 0, 0, "OP", Tensor.of("y", np.zeros(3, np.float32)))])
-    assert with_layouts(float_dump, net)["y"].stored().shape == (3,)
+    assert unpadded(float_dump, net)["y"].stored().shape == (3,)
 
 
 def test_a_shape_in_the_dump_must_agree():

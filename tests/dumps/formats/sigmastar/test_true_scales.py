@@ -7,7 +7,7 @@ import pytest
 
 import sgsdump
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
+from sgsdump.dumps.formats.sigmastar.true_scales import true_scales, with_scales
 from sgsdump.errors import ValuesError
 from sgsdump.sidecars.tensor_min_max import Range, read_ranges
 from sgsdump.tensors.real_view import values_of
@@ -52,7 +52,7 @@ def test_integer_dump_compares_like_the_dequantised_one(shared):
     names = ("tiny_fixed_b_elim", "tiny_fixed_a_elim_dequant", "tiny_float_a_full")
     raw, real, benchmark = (sgsdump.open_dump(folder / "dumps" / n / "sigma_outtensor_dump.bin") for n in names)
     ranges = read_ranges(folder / "calibration/tiny_L5/tensor_min_max.txt")
-    ours = sgsdump.compare(raw, benchmark, ranges=ranges)
+    ours = sgsdump.compare(with_scales(raw, ranges), benchmark)
     theirs = sgsdump.compare(real, benchmark)
     assert not ours.failed and [replace(row, sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
 
@@ -68,7 +68,8 @@ def test_ranges_of_another_model_are_refused(shared):
     # two scales that depend on no range, and a softmax input whose range ends at -10 either way
     assert found.keys() == {"sig", "prob", "fc", "fc#32"}
     assert "scale 0.034400" in refused["relu1"] and "0.017200" in refused["relu1"]
-    comparison = sgsdump.compare(raw, raw, ranges=ranges)
+    refused_dump = with_scales(raw, ranges)
+    comparison = sgsdump.compare(refused_dump, refused_dump)
     assert {row.name for row in comparison.rows} == found.keys()
     assert all("no true scale" in failed.reason for failed in comparison.failed)
 

@@ -1,0 +1,86 @@
+"""From a pair of records to its row: load both, match their layouts, measure in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
+from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
+from sgsdump.comparison.metrics import METRICS
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
+from sgsdump.comparison.real_values import real_values
+from sgsdump.comparison.row import Failed, Row, row_of
+from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row
+from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
+from sgsdump.comparison.vendor_metrics.base import VendorMetrics
+from sgsdump.errors import SgsdumpError
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured of every pair besides MSE, COS and RMSE.
+
+    further   further metrics by name, with their settings.
+    vendor    a vendor's set of metrics, or None.
+    crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
+    """
+
+    further: Mapping[str, Metric]
+    settings: Settings | None = None
+    vendor: VendorMetrics | None = None
+    crop: bool = True
+
+    @classmethod
+    def of(cls, metrics: Sequence[str], settings: Settings | None, compatible: str | None, crop: bool) -> Measures:
+        """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
+        vendor = VENDOR_METRICS[compatible] if compatible else None
+        return cls({name: METRICS[name] for name in metrics}, settings, vendor, crop)
+
+    def result(self, pair: Pair) -> Row | Failed:
+        """The row of a pair, or why it cannot be compared."""
+        try:
+            if has_statistics_only(pair):
+                return statistics_row(pair)
+            measured, notes = self._measured(pair)
+        except SgsdumpError as error:
+            return Failed(pair, str(error))
+        row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note])))
+        return _with_further(_with_vendor(row, measured, self.vendor), measured, self.further)
+
+    def _measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+        as_stored = compared_as_stored(pair)
+        a, b = real_values(pair.sample, as_stored), real_values(pair.benchmark, as_stored)
+        notes = [pair.note, layout_note(pair, as_stored)]
+        if pair.benchmark.io == "in" and self.crop:
+            a, b, cropped = without_overallocation(a, b)
+            notes.append(cropped)
+        kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
+        return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
+
+
+def _with_further(row: Row, measured: Measured, further: Mapping[str, Metric]) -> Row:
+    """The row with further metrics, and how many values each left out."""
+    if not further:
+        return row
+    sources = {
+        name: measured.accumulators[metric.accumulator] if metric.accumulator else measured.sums
+        for name, metric in further.items()
+    }
+    values = {name: metric.of(sources[name]) for name, metric in further.items()}
+    left_out = {
+        name: source.left_out for name, source in sources.items() if isinstance(source, Accumulator) and source.left_out
+    }
+    return replace(row, extra=values, left_out=left_out)
+
+
+def _with_vendor(row: Row, measured: Measured, vendor: VendorMetrics | None) -> Row:
+    """The row with what the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it."""
+    if vendor is None:
+        return row
+    sides = (v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark))
+    printed = vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))
+    return replace(row, vendor=printed.values, vendor_message=printed.message)

@@ -1,0 +1,70 @@
+"""A row's verdict, error and limits, one fact at a time."""
+
+import math
+
+import pytest
+
+from sgsdump.comparison.row import Misnamed, Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+
+OTHER = Misnamed("benchmark", "y", 3, "Relu", 1.0, 0.0)
+
+
+def row(**facts):
+    plain = {"name": "x", "io": "out", "slot": 0, "op_index": 0, "op_type": "Conv", "type_name": "float"}
+    plain |= {"sample_name": "x", "paired": "name", "count": 4, "mse": 0.5, "cos": 1.0, "rmse": 0.05}
+    plain |= dict.fromkeys(("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"), 0)
+    return Row(**plain | facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [
+        ({}, "pass"),
+        ({"cos": 0.99, "rmse": 0.1}, "pass"),
+        ({"cos": math.nextafter(0.99, 0)}, "fail"),
+        ({"rmse": math.nextafter(0.1, 1)}, "fail"),
+        ({"sample_nan": 1}, "fail"),
+        ({"sample_inf": 1}, "fail"),
+        ({"benchmark_nan": 1}, "fail"),
+        ({"benchmark_inf": 1}, "fail"),
+        ({"mse": 0.0, "cos": math.nan, "rmse": math.nan}, "pass"),
+        ({"mse": 0.0, "sample_nan": 1}, "fail"),
+        ({"dtype_note": "dtypes differ"}, "warn"),
+        ({"left_out": {"MaxRelativeError": 1}}, "warn"),
+        ({"note": "benchmark transposed NHWC to NCHW"}, "warn"),
+        ({"misnamed": OTHER}, "warn"),
+        ({"note": "compared flat", "rmse": 0.2}, "fail"),
+        ({"statistics": {"max": 0.1}, "note": "statistics only", "cos": math.nan}, "warn"),
+        ({"statistics": {"min": 0.0, "max": math.nextafter(0.1, 1)}, "note": "statistics only"}, "fail"),
+    ],
+)
+def test_verdict(facts, verdict):
+    assert row(**facts).verdict() == verdict
+
+
+@pytest.mark.parametrize(
+    ("limits", "within"),
+    [
+        (DOCUMENTED, 0.1),
+        (Thresholds(max_rmse=0.25), 0.25),
+        (Thresholds(max_rmse=0.0), 0.0),
+        (Thresholds(min_cos=0.5), 0.1),  # no limit on RMSE was given: the documented one holds
+    ],
+)
+def test_statistics_have_the_limit_on_rmse(limits, within):
+    assert row(statistics={"mean": within}).passes(limits)
+    assert not row(statistics={"mean": math.nextafter(within, 1)}).passes(limits)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({}, 0.05),
+        ({"benchmark_inf": 1}, math.inf),
+        ({"mse": 0.0, "rmse": math.nan}, 0.0),
+        ({"statistics": {"min": 0.25, "max": 0.125}, "rmse": math.nan, "mse": math.nan}, 0.25),
+    ],
+)
+def test_rows_are_ranked_by_error(facts, error):
+    assert row(**facts).error == error
