@@ -1,5 +1,4 @@
-"""Our log folder against the vendor's, from the same three pictures of the small network,
-kept as the arrays that go into it.
+"""Our log folder against the vendor's, from the same three pictures (here as arrays) through the small network.
 
 The vendor's converter splits the average pooling and the fully connected operator (``gap#/…``, ``fc_reshape…``) and
 gives every bias a second row of ones, so its maximum is always 1.0.
