@@ -1,6 +1,6 @@
 """Make the README's pictures again: the demo's overview and the trade-off of its tuned plans, in docs/pictures.
 
-    python docs/make_pictures.py [FOLDER]
+python docs/make_pictures.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def run(command: str) -> None:
 def small(source: str, target: Path) -> Path:
     """The picture with a palette: half the bytes, and no colour of a legend lost."""
     with Image.open(source) as picture:
-        picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
+        paletted = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    paletted.save(target, optimize=True)
     return target
 
 
