@@ -1,6 +1,6 @@
 """The quant plan: for every tensor of the fixed model its type, scale and zero point; for every convolution its bits.
 
-The rules are those of the SDK's fixed simulator (formats reference §1.4, checked against its dumps):
+The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-fixed-model, checked against its dumps):
 
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
 * operators that only move values (max pooling, reshape, transpose, concat …) share one domain with their operands:

@@ -1,4 +1,4 @@
-"""Types, scales and domains of the fixed model, against the plain formulas of the formats reference §1.4."""
+"""Types, scales and domains of the fixed model, against the plain formulas of docs/formats/sigmastar.md#scales."""
 
 import numpy as np
 import onnx
