@@ -75,6 +75,7 @@ def test_a_payload_of_the_right_size_takes_its_shape_and_one_value_less_does_not
         (np.ones(3), 0, (2, 3), False),
         (np.ones(3), 1, (2, 3), True),
         (np.ones(3), 2, (2, 3), False),
+        (np.ones(3), 3, (2, 3), False),
         (np.ones(3), -1, (2, 3), False),
         (np.ones((1, 3)), 1, (2, 3), False),
         (np.ones(3), None, None, False),
@@ -347,6 +348,23 @@ def test_groups_need_channels_and_whole_outputs(origin):
         to_logical(np.zeros((9, 1, 16, 16)), "FRACTAL_Z", origin)
 
 
+@pytest.mark.parametrize(
+    ("groups", "shape", "stored"),
+    [
+        (1, (6, 3, 1, 1), (1, 1, 16, 16)),
+        (2, (6, 3, 1, 1), (1, 1, 16, 16)),  # two groups of 3 channels and 3 outputs lie in one block
+        (3, (48, 16, 1, 1), (3, 1, 16, 16)),  # whole blocks already: each group has its own
+        (4, (32, 4, 1, 1), (1, 2, 16, 16)),
+        (8, (64, 8, 1, 1), (4, 1, 16, 16)),
+    ],
+)
+def test_groups_share_a_block_along_its_diagonal(groups, shape, stored):
+    weights = np.arange(1, math.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    device_array = to_device(weights, "NCHW", "FRACTAL_Z", groups=groups)
+    assert device_array.shape == stored and np.count_nonzero(device_array) == weights.size
+    np.testing.assert_array_equal(to_logical(device_array, "FRACTAL_Z", Origin(shape, "NCHW", groups)), weights)
+
+
 def test_what_else_the_shapes_would_allow():
     info = device("NC1HWC0", (4, 1, 4, 4, 16), Origin((4, 4, 4, 4))).info
     assert conversion(info) == (
@@ -409,6 +427,11 @@ def test_bytes_in_a_file_are_little_endian_whatever_memory_holds():
     assert unpacked(b"\x01\x00\x02\x01\x09", np.dtype(">i2"), 2).tolist() == [1, 258]
     assert packed(np.array([[1, 2], [3, 4]], np.int8).T) == b"\x01\x03\x02\x04"
     assert name_of(">i2") == "int16" and name_of("U3") == "str96"
+
+
+def test_both_halves_of_every_byte_are_read():
+    pairs = unpacked(b"\xa5" * (4 << 20), np.dtype(ml_dtypes.uint4), 8 << 20)
+    assert (pairs[0::2] == 5).all() and (pairs[1::2] == 10).all()
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------
