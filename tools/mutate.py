@@ -35,7 +35,18 @@ except ImportError as error:
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
-COPIED = ("sgsdump", "tests", "tools", "cfg", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml", "setup.py")
+COPIED = (
+    "sgsdump",
+    "tests",
+    "tools",
+    "cfg",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "pyproject.toml",
+    "setup.py",
+)
 UNCOVERED, NO_CHANGE = "no test", "equivalent"
 TRACE_SECONDS = 900
 
@@ -49,14 +60,49 @@ class Room:
 
 
 ROOMS = {
-    "tensors": Room("sgsdump/tensors", ("tests/tensors", "tests/dumps/test_dump", "tests/dumps/test_losses", "tests/comparison/test_", "tests/reports/hist", "tests/commands/test_show", "tests/sidecars/test_input_text")),
-    "sidecars": Room("sgsdump/sidecars", ("tests/sidecars", "tests/models/feeds", "tests/commands/test_calibrate_sim", "tests/commands/test_histogram", "tests/quantisation/test_quant", "tests/dumps/formats/sigmastar")),
+    "tensors": Room(
+        "sgsdump/tensors",
+        (
+            "tests/test_frozen_records.py",
+            "tests/tensors",
+            "tests/dumps/test_dump",
+            "tests/dumps/test_losses",
+            "tests/comparison/test_",
+            "tests/reports/hist",
+            "tests/commands/test_show",
+            "tests/sidecars/test_input_text",
+        ),
+    ),
+    "sidecars": Room(
+        "sgsdump/sidecars",
+        (
+            "tests/test_frozen_records.py",
+            "tests/sidecars",
+            "tests/models/feeds",
+            "tests/commands/test_calibrate_sim",
+            "tests/commands/test_histogram",
+            "tests/quantisation/test_quant",
+            "tests/dumps/formats/sigmastar",
+        ),
+    ),
     "sigmastar": Room(
         "sgsdump/dumps/formats/sigmastar",
-        ("tests/dumps", "tests/commands/test_convert", "tests/commands/test_split", "tests/commands/test_show"),
+        (
+            "tests/test_frozen_records.py",
+            "tests/dumps",
+            "tests/commands/test_convert",
+            "tests/commands/test_split",
+            "tests/commands/test_show",
+        ),
     ),
-    "comparison": Room("sgsdump/comparison", ("tests/comparison", "tests/commands/test_compare", "tests/reports/comparison")),
-    "quantisation": Room("sgsdump/quantisation", ("tests/quantisation", "tests/tuning", "tests/commands/test_calibrate")),
+    "comparison": Room(
+        "sgsdump/comparison",
+        ("tests/test_frozen_records.py", "tests/comparison", "tests/commands/test_compare", "tests/reports/comparison"),
+    ),
+    "quantisation": Room(
+        "sgsdump/quantisation",
+        ("tests/test_frozen_records.py", "tests/quantisation", "tests/tuning", "tests/commands/test_calibrate"),
+    ),
 }
 
 
@@ -70,7 +116,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in [room_of(args.module)] if args.module else args.room or ROOMS:
         room = ROOMS[name]
         trace = room_trace(room, tree, scratch, args.verbose)
-        paths = [args.module] if args.module else [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / room.source).rglob("*.py"))]
+        paths = (
+            [args.module]
+            if args.module
+            else [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / room.source).rglob("*.py"))]
+        )
         mutants = drawn([mutant for path in paths for mutant in mutants_of(tree, path)], args.sample, args.seed)
         counts: Counter[str] = Counter()
         log = scratch / f"kills.{digest(package_files(tree))}.json"
@@ -190,7 +240,9 @@ def summary(name: str, counts: Counter[str]) -> str:
     judged = sum(counts.values()) - counts[NO_CHANGE]
     killed = counts[KILLED] + counts[TIMED_OUT]
     words = ", ".join(f"{counts[key]} {key}" for key in (KILLED, TIMED_OUT, SURVIVED, UNCOVERED, NO_CHANGE))
-    return f"{name}: {sum(counts.values())} mutants: {words}; {killed} of {judged} noticed, {killed / max(judged, 1):.1%}"
+    return (
+        f"{name}: {sum(counts.values())} mutants: {words}; {killed} of {judged} noticed, {killed / max(judged, 1):.1%}"
+    )
 
 
 if __name__ == "__main__":

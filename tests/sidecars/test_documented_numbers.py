@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError, FormatError, OutputError, ValuesError
-from sgsdump.sidecars import debug_config, ini, input_config, input_text, parse_net, quant_param, tensor_chn, tensor_weight
+from sgsdump.sidecars import (
+    debug_config,
+    ini,
+    input_config,
+    input_text,
+    parse_net,
+    quant_param,
+    tensor_chn,
+    tensor_weight,
+)
 from sgsdump.sidecars.input_config import ModelInput
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
@@ -135,7 +144,10 @@ def test_the_defaults_of_an_input_and_an_output(stored):
     picture, raw = found.inputs
     assert picture == ModelInput("a", "RGB", "RGB", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), "NHWC", True, 1, 1)
     assert raw == ModelInput("b", *RAW, (), (), "NHWC", True, 1, 1)
-    assert [(out.name, out.dequantised, out.layout) for out in found.outputs] == [("x", False, "NHWC"), ("y", False, "NHWC")]
+    assert [(out.name, out.dequantised, out.layout) for out in found.outputs] == [
+        ("x", False, "NHWC"),
+        ("y", False, "NHWC"),
+    ]
     assert found.conv_format is None and found.tensor_arrays == ()
     assert input_config.read(stored(config(RGB))).outputs == ()
     assert ModelInput("a", "RGB", "RGB") == ModelInput("a", "RGB", "RGB", (0,) * 3, (1,) * 3, "NHWC", True, 1, 1)
@@ -215,7 +227,10 @@ def test_alignments_of_two_inputs(stored, keys, expected):
 def test_a_comma_at_the_end_of_a_list_is_no_value(stored):
     text = config(RGB, RGB, input_layouts="NCHW,NHWC,", quantizations="FALSE,TRUE,", OUTPUT_CONFIG="outputs=x,;")
     found = input_config.read(stored(text.replace("inputs=a,b;", "inputs=a,b,;")))
-    assert [(entry.name, entry.layout, entry.quantised) for entry in found.inputs] == [("a", "NCHW", False), ("b", "NHWC", True)]
+    assert [(entry.name, entry.layout, entry.quantised) for entry in found.inputs] == [
+        ("a", "NCHW", False),
+        ("b", "NHWC", True),
+    ]
     assert [out.name for out in found.outputs] == ["x"]
 
 
@@ -254,16 +269,22 @@ def debug(tmp_path, monkeypatch):
 @pytest.mark.parametrize("word", debug_config.FLAGS)
 def test_each_word_is_one_flag(debug, word):
     found = debug_config.read(debug(f"{word}\npath=.\n"))
-    assert [getattr(found, field) for field in debug_config.FLAGS.values()] == [one == word for one in debug_config.FLAGS]
+    assert [getattr(found, field) for field in debug_config.FLAGS.values()] == [
+        one == word for one in debug_config.FLAGS
+    ]
 
 
-@pytest.mark.parametrize("rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"])
+@pytest.mark.parametrize(
+    "rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"]
+)
 def test_what_says_the_opposite_is_refused(debug, rest):
     with pytest.raises(ConfigError, match=r":1: .* the SDK takes this as dumpasstring on; .* write #dumpasstring"):
         debug_config.read(debug(f"dumpasstring{rest}\n"))
 
 
-@pytest.mark.parametrize("rest", ["=1", " on", "0", "off", "=00", " offline", " nothing", " # off", "; ", " // path=x", " ;dumpTensor"])
+@pytest.mark.parametrize(
+    "rest", ["=1", " on", "0", "off", "=00", " offline", " nothing", " # off", "; ", " // path=x", " ;dumpTensor"]
+)
 def test_anything_else_may_follow_a_word(debug, rest):
     assert debug_config.read(debug(f"dumpasstring{rest}\n")).dump_as_string
 
@@ -351,7 +372,9 @@ def test_nan_is_a_float(stored):
         assert np.isnan(input_text.read(stored(f"Input_shape=3, 4\n1, {word}, ")).values).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("head", ["Input_shape=3, 4", "Input_shape=3,4,", "Input_shape= 3 , 4 , ", "Input_shape=123456789, 1\r"])
+@pytest.mark.parametrize(
+    "head", ["Input_shape=3, 4", "Input_shape=3,4,", "Input_shape= 3 , 4 , ", "Input_shape=123456789, 1\r"]
+)
 def test_first_lines(stored, head):
     assert input_text.read(stored(head + "\n1")).values.tolist() == [1]
     assert input_text.is_input_text(stored(head))
@@ -380,9 +403,11 @@ def test_texts_of_another_form(stored, text, message):
     ("values", "text"),
     [
         (np.arange(16, dtype=np.uint8), "Input_shape=5, 6\n" + "".join(f"{n}, " for n in range(16)) + "\n"),
-        (np.arange(33, dtype=np.int16), "Input_shape=5, 6\n" + "".join(
-            "".join(f"{n}, " for n in range(start, min(start + 16, 33))) + "\n" for start in (0, 16, 32)
-        )),
+        (
+            np.arange(33, dtype=np.int16),
+            "Input_shape=5, 6\n"
+            + "".join("".join(f"{n}, " for n in range(start, min(start + 16, 33))) + "\n" for start in (0, 16, 32)),
+        ),
         (np.array([[0.1, -2]]), "Input_shape=5, 6\n0.10000000149011612, -2.0, \n"),
         (np.array([0.1], np.float32), "Input_shape=5, 6\n0.10000000149011612, \n"),
         (np.array([]), "Input_shape=5, 6\n"),
@@ -403,7 +428,9 @@ def test_a_folder_is_no_input_text(tmp_path):
 # -- parse_net ---------------------------------------------------------------------------------------------------------
 
 
-def net_line(name="x", kind="UINT8", shape="1 5 6 7", numbers=("1.5", "-0.5", "0.007843", "64"), ddr="IPU_U8_NHWC", rank=None):
+def net_line(
+    name="x", kind="UINT8", shape="1 5 6 7", numbers=("1.5", "-0.5", "0.007843", "64"), ddr="IPU_U8_NHWC", rank=None
+):
     high, low, scale, zero = numbers
     return (
         f"|   |--> Tensor[ 2] type(3):{kind} buffer: 12  (const buffer: 0      size: 10 : buf: 0x1) bVar: 32 "
@@ -445,7 +472,9 @@ def test_each_number_in_its_place(stored):
     assert tensor.shape == (1, 5, 6, 7) and parse_net.read(stored(net_line(shape=""))).tensors["x"].shape == ()
 
 
-@pytest.mark.parametrize(("ddr", "order"), [("IPU_S16_NHWX", "NHWX"), ("RGB", "RGB"), ("IPU_K_KB", "KB"), ("A_B_C", "C")])
+@pytest.mark.parametrize(
+    ("ddr", "order"), [("IPU_S16_NHWX", "NHWX"), ("RGB", "RGB"), ("IPU_K_KB", "KB"), ("A_B_C", "C")]
+)
 def test_the_order_is_the_last_word(stored, ddr, order):
     tensor = parse_net.read(stored(net_line(ddr=ddr))).tensors["x"]
     assert (tensor.ddr_type, tensor.order) == (ddr, order)
@@ -465,9 +494,18 @@ def test_the_longest_line_and_the_ranks(stored):
 def test_a_byte_order_mark_is_no_content(stored, start):
     entries = json.dumps([{"name": "a", "min": 0, "max": [1.5], "bit": 16}]).encode()
     (found,) = quant_param.read(stored(start + entries))
-    assert (found.name, found.bit, found.range.bit, found.range.low, found.range.high, found.data) == ("a", 16, 16, 0, 1.5, None)
+    assert (found.name, found.bit, found.range.bit, found.range.low, found.range.high, found.data) == (
+        "a",
+        16,
+        16,
+        0,
+        1.5,
+        None,
+    )
     assert read_ranges(stored(start + b" \n" + entries))["a"].high == 1.5
-    assert read_ranges(stored(start + b"\n Name:a, min: 0.0, max: 1.5;\n".replace(b"\n Name", b"Name")))["a"].high == 1.5
+    assert (
+        read_ranges(stored(start + b"\n Name:a, min: 0.0, max: 1.5;\n".replace(b"\n Name", b"Name")))["a"].high == 1.5
+    )
 
 
 def test_entries_may_lack_a_range_and_the_ends_may_be_equal(stored):
@@ -511,7 +549,9 @@ def test_what_is_written_has_the_keys_in_order_and_a_bit_only_where_known(tmp_pa
         {"name": "a", "min": [-1.0], "max": [2.0]},
         {"name": "b", "min": [0.0], "max": [1.0], "bit": 16},
     ]
-    assert (tmp_path / "x").read_text().startswith('[\n    {\n        "name": "a",\n        "min": [\n            -1.0\n')
+    assert (
+        (tmp_path / "x").read_text().startswith('[\n    {\n        "name": "a",\n        "min": [\n            -1.0\n')
+    )
     quant_param.write(params, tmp_path / "y", "pickle")
     assert (tmp_path / "y").read_bytes()[:2] == b"\x80\x03"
 
@@ -535,7 +575,13 @@ def test_lines_of_ranges(stored, numbers, ends):
 
 @pytest.mark.parametrize(
     "line",
-    ["Name:a, min: .5, max: 1;", "Name:a, min: 0, max: 1", "Name:a, min: 0x1, max: 1;", "Name:a, min: 0 max: 1;", "Nam:a"],
+    [
+        "Name:a, min: .5, max: 1;",
+        "Name:a, min: 0, max: 1",
+        "Name:a, min: 0x1, max: 1;",
+        "Name:a, min: 0 max: 1;",
+        "Nam:a",
+    ],
 )
 def test_lines_of_another_form(stored, line):
     with pytest.raises(FormatError, match=":2: .* is not 'Name:x, min: a, max: b;'"):
@@ -545,7 +591,9 @@ def test_lines_of_another_form(stored, line):
 def test_the_same_range_may_stand_twice_but_not_another(stored):
     one, other = ({"name": "a", "min": [0], "max": [top], "bit": 8} for top in (1, 2))
     assert list(read_ranges(stored(json.dumps([one, one])))) == ["a"]
-    with pytest.raises(FormatError, match=r"quant_param\[1\]: a: the tensor 'a' stands in the file twice, with different"):
+    with pytest.raises(
+        FormatError, match=r"quant_param\[1\]: a: the tensor 'a' stands in the file twice, with different"
+    ):
         read_ranges(stored(json.dumps([one, other])))
     with pytest.raises(FormatError, match="with different ranges"):
         read_ranges(stored(json.dumps([one, {**one, "bit": 16}])))
@@ -633,7 +681,11 @@ def test_every_weight_is_written_once_whatever_their_number(tmp_path):
         (b"[X]\r", ["a"], b"[X]\r\n[CONV_CONFIG]\ntensor_arrays='a';\n"),
         (b"[X]\n", [], b"[X]\n"),
         (b"[CONV_CONFIG]", ["a"], b"[CONV_CONFIG]\ntensor_arrays='a';\n"),
-        (b"[CONV_CONFIG]\n[X]\ntensor_arrays=b;\n", ["a"], b"[CONV_CONFIG]\ntensor_arrays='a';\n[X]\ntensor_arrays=b;\n"),
+        (
+            b"[CONV_CONFIG]\n[X]\ntensor_arrays=b;\n",
+            ["a"],
+            b"[CONV_CONFIG]\ntensor_arrays='a';\n[X]\ntensor_arrays=b;\n",
+        ),
         (b"[X]\nk=1\n[ CONV_CONFIG ]\nk=2\n", ["a"], b"[X]\nk=1\n[ CONV_CONFIG ]\ntensor_arrays='a';\nk=2\n"),
         (b"[CONV_CONFIG]\nTensor_Arrays \t=  b ; c\nk=1\n", ["a"], b"[CONV_CONFIG]\nTensor_Arrays \t=  'a'; c\nk=1\n"),
         (b"[CONV_CONFIG]\ntensor_arrays=b,\n  c,\n\td; e\nk=1\n", ["a"], b"[CONV_CONFIG]\ntensor_arrays='a'; e\nk=1\n"),

@@ -342,7 +342,9 @@ def test_blocks_that_do_not_fit(shape, origin):
         to_logical(np.zeros(shape), "NC1HWC0", origin)
 
 
-@pytest.mark.parametrize("origin", [Origin((4, 0, 3, 3), None, 2), Origin((0, 4, 3, 3), None, 2), Origin((5, 4, 3, 3), None, 2)])
+@pytest.mark.parametrize(
+    "origin", [Origin((4, 0, 3, 3), None, 2), Origin((0, 4, 3, 3), None, 2), Origin((5, 4, 3, 3), None, 2)]
+)
 def test_groups_need_channels_and_whole_outputs(origin):
     with pytest.raises(ValuesError):
         to_logical(np.zeros((9, 1, 16, 16)), "FRACTAL_Z", origin)
@@ -451,7 +453,9 @@ def test_parts_together_are_the_whole():
     assert statistics.merged([summarise(values[:3]), summarise(values[3:6]), summarise(values[6:])]) == whole
     nothing = statistics.merged(iter([summarise(values[4:6]), summarise(values[2:3])]))
     assert (nothing.count, nothing.nan, nothing.inf, nothing.minus_inf) == (3, 1, 2, 2)
-    assert math.isnan(nothing.min) and math.isnan(nothing.max) and math.isnan(nothing.mean) and math.isnan(nothing.l2norm)
+    assert (
+        math.isnan(nothing.min) and math.isnan(nothing.max) and math.isnan(nothing.mean) and math.isnan(nothing.l2norm)
+    )
     assert statistics.merged([]).count == 0
 
 
@@ -517,7 +521,9 @@ def test_a_range_and_what_holds_for_wider_integers():
     assert Range.of(0, 1).min.dtype == np.float64 and Range.of(0, 1).bit is None
 
 
-@pytest.mark.parametrize("other", [Range.of(-1, 3, 8), Range.of(-2, 2, 8), Range.of(-2, 3, 16), Range.of(-2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "other", [Range.of(-1, 3, 8), Range.of(-2, 2, 8), Range.of(-2, 3, 16), Range.of(-2, 3)], ids=str
+)
 def test_ranges_are_the_same_in_numbers_and_bits(other):
     assert Range.of(-2, 3, 8).same(Range.of(-2, 3, 8))
     assert not Range.of(-2, 3, 8).same(other) and not other.same(Range.of(-2, 3, 8))

@@ -38,13 +38,17 @@ class Trace:
         """The tests that run a line, the quickest first; those that run anything of the file for a line of its top."""
         lines = self.contexts.get(path, {})
         statement = _statement(source, line)
-        names = set().union(*lines.values()) if statement is None else set().union(*(lines.get(n, ()) for n in statement))
+        names = (
+            set().union(*lines.values()) if statement is None else set().union(*(lines.get(n, ()) for n in statement))
+        )
         files = {name for name in names if "::" not in name}
         tests = {test for test in self.seconds if test in names or test.partition("::")[0] in files}
         return sorted(tests - self.failed, key=lambda test: (self.seconds[test], test))
 
     def save(self, path: Path) -> None:
-        contexts = {name: {line: sorted(names) for line, names in lines.items()} for name, lines in self.contexts.items()}
+        contexts = {
+            name: {line: sorted(names) for line, names in lines.items()} for name, lines in self.contexts.items()
+        }
         text = json.dumps({"seconds": self.seconds, "contexts": contexts, "failed": sorted(self.failed)})
         path.write_text(text, encoding="utf-8")
 

@@ -34,7 +34,9 @@ class Chosen:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted((item for item in items if item.nodeid in self.order), key=lambda item: self.order[item.nodeid])
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self.order), key=lambda item: self.order[item.nodeid]
+        )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ran += report.when == "call"
@@ -51,7 +53,15 @@ def prepare() -> None:
     sys.dont_write_bytecode = True
     import importlib
 
-    for name in ("numpy", "onnx", "onnxruntime", "ml_dtypes", "PIL.Image", "hypothesis.extra.numpy", "hypothesis.strategies"):
+    for name in (
+        "numpy",
+        "onnx",
+        "onnxruntime",
+        "ml_dtypes",
+        "PIL.Image",
+        "hypothesis.extra.numpy",
+        "hypothesis.strategies",
+    ):
         importlib.import_module(name)
     with contextlib.suppress(ImportError):
         import coverage  # noqa: F401
