@@ -1,6 +1,6 @@
 """Records do not change once they are made, and those that hold arrays are compared by identity.
 
-``==`` of two arrays is an array, which has no truth value: a record of arrays that were compared field by field would raise.
+``==`` of two arrays is an array, which has no truth value: a record of arrays compared field by field would raise.
 """
 
 from __future__ import annotations

@@ -432,9 +432,10 @@ def net_line(
     name="x", kind="UINT8", shape="1 5 6 7", numbers=("1.5", "-0.5", "0.007843", "64"), ddr="IPU_U8_NHWC", rank=None
 ):
     high, low, scale, zero = numbers
+    rank = len(shape.split()) if rank is None else rank
     return (
         f"|   |--> Tensor[ 2] type(3):{kind} buffer: 12  (const buffer: 0      size: 10 : buf: 0x1) bVar: 32 "
-        f"shape(len:{len(shape.split()) if rank is None else rank}  {shape}  ) Quant:{{Max: {high}, Min: {low}, Scaler: {scale}, "
+        f"shape(len:{rank}  {shape}  ) Quant:{{Max: {high}, Min: {low}, Scaler: {scale}, "
         f"zeroP: {zero}}} ddr_type: {ddr} name({name}) EvrId(3) ExtFlag(16)"
     )
 
@@ -483,8 +484,8 @@ def test_the_order_is_the_last_word(stored, ddr, order):
 def test_the_longest_line_and_the_ranks(stored):
     one = net_line("a")
     longest = "|" * (65536 - len(one)) + one
-    text = f"{longest}\n|{longest.replace('(a)', '(b)')}\n{net_line('c', rank=3)}\n{net_line('d', rank=5)}\n{net_line('e')}\n"
-    assert list(parse_net.read(stored(text)).tensors) == ["a", "e"]
+    lines = [longest, "|" + longest.replace("(a)", "(b)"), net_line("c", rank=3), net_line("d", rank=5), net_line("e")]
+    assert list(parse_net.read(stored("\n".join(lines))).tensors) == ["a", "e"]
 
 
 # -- quant_param and tensor_min_max ------------------------------------------------------------------------------------
@@ -584,7 +585,7 @@ def test_lines_of_ranges(stored, numbers, ends):
     ],
 )
 def test_lines_of_another_form(stored, line):
-    with pytest.raises(FormatError, match=":2: .* is not 'Name:x, min: a, max: b;'"):
+    with pytest.raises(FormatError, match=r":2: .* is not 'Name:x, min: a, max: b;'"):
         read_ranges(stored("Name:x, min: 0, max: 1;\n" + line))
 
 
@@ -702,5 +703,5 @@ def test_nothing_but_the_list_changes(before, names, after):
 
 @pytest.mark.parametrize("name", ["a,b", "a'b", 'a"b', "a\nb", "a\rb", " a", "a "])
 def test_names_the_list_cannot_hold(name):
-    with pytest.raises(ConfigError, match="input_config.ini cannot name the tensor"):
+    with pytest.raises(ConfigError, match=r"input_config\.ini cannot name the tensor"):
         with_tensor_arrays(b"", ["x", name])

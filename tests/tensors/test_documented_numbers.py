@@ -149,7 +149,7 @@ def test_wide_complex_values_become_float32_without_a_word():
         assert Tensor.of("x", np.array([1e300])).real().tolist() == [math.inf]
 
 
-# -- chunks that become real when they are read -------------------------------------------------------------------------
+# -- chunks that become real when they are read ------------------------------------------------------------------------
 
 
 def test_which_tensors_are_dequantised_chunk_by_chunk():
