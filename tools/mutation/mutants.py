@@ -4,8 +4,8 @@ Left out are changes that no test can judge or that any test notices: annotation
 for ``==`` and back, an order put for the equality with a text, and of the eleven replacements of an arithmetic operator
 all but the nearest, most of the others being a TypeError wherever the line runs.
 
-A *site* is a place in the source and a family of operators (numbers, comparisons ...). Sites are drawn, then one change of
-each, so that a line with one ``==``, which can be replaced in five ways, does not count five times.
+A *site* is a place in the source and a family of operators (numbers, comparisons ...). Sites are drawn, then one change
+of each, so that a line with one ``==``, which can be replaced in five ways, does not count five times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which test runs which line, measured once: coverage.py with a context for every test.
 
-A context is a test's node id; what runs while a file is collected or its fixtures are set up counts for all tests of that
-file, whose path is then the context. Tests that start processes of their own are seen as far as this process goes.
+A context is a test's node id; what runs while a file is collected or its fixtures are set up counts for all tests of
+that file, whose path is then the context. Tests that start processes of their own are seen as far as this process goes.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def traced(tree: Path, tests: list[str], arguments: list[str], data: Path) -> Tr
 
 
 def _statement(source: str, line: int) -> range | None:
-    """The lines of the innermost statement around a line of a function; None at the top of a module or class, in the head
-    of a function (its defaults) and in functions with a cache."""
+    """The lines of the innermost statement around a line of a function; None at the top of a module or class, in the
+    head of a function (its defaults) and in functions with a cache."""
     path: list[ast.stmt] = []
     body: list[ast.stmt] = ast.parse(source).body
     while body:
@@ -122,7 +122,7 @@ def _statement(source: str, line: int) -> range | None:
             break
         path.append(inner)
         body = [node for node in ast.iter_child_nodes(inner) if isinstance(node, ast.stmt | ast.excepthandler)]  # type: ignore[misc]
-        body += [case for case in getattr(inner, "cases", [])]
+        body += list(getattr(inner, "cases", []))
     functions = [node for node in path if isinstance(node, ast.FunctionDef)]
     if not functions or line < functions[-1].body[0].lineno:
         return None

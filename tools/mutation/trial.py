@@ -25,12 +25,11 @@ NOT_COLLECTED = 90
 
 
 class Chosen:
-    """The pytest plugin that keeps the tests asked for, in their order; new tests of ``folders`` come last."""
+    """The pytest plugin that keeps the tests asked for, in their order."""
 
     def __init__(self, tests: Sequence[str]):
         self.order = {test: place for place, test in enumerate(tests)}
         self.ran = 0
-        self.failed: str = ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -40,8 +39,6 @@ class Chosen:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ran += report.when == "call"
-        if report.failed:
-            self.failed = report.nodeid
 
 
 def prepare() -> None:
@@ -69,7 +66,7 @@ def prepare() -> None:
 
 
 def in_child(tree: Path, work: Callable[[], int], seconds: float, log: Path) -> int | None:
-    """The status of ``work`` run in a forked process within the tree; None after ``seconds``. Its output goes to ``log``."""
+    """The status of ``work`` run in a forked process within the tree; None after ``seconds``. ``log`` gets its output."""
     pid = os.fork()
     if pid == 0:
         status = 99
