@@ -66,7 +66,7 @@ def prepare() -> None:
 
 
 def in_child(tree: Path, work: Callable[[], int], seconds: float, log: Path) -> int | None:
-    """The status of ``work`` run in a forked process within the tree; None after ``seconds``. ``log`` gets its output."""
+    """The status of ``work`` in a forked process within the tree; None after ``seconds``. ``log`` gets its output."""
     pid = os.fork()
     if pid == 0:
         status = 99
