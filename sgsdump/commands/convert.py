@@ -54,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, selected, stays, target_of
-    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of
+    from sgsdump.dumps.dump import Dump, selected
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.partial_save import save
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import counted
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
     dump = open_dump(args.dump)
     for note in dump.notes:
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)
     if args.layout:
         said = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         args.output,
         target,
         str(args.dump),
-        lambda line: print(printable(line)),
+        lambda line: print(for_terminal(line)),
         lambda kept: counted(kept, "convert", "tensor", len(kept)),
         args.strict,
     )
@@ -113,13 +113,13 @@ def _is_topology(source: Path, target: Path) -> bool:
 
 def _topology(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
     if args.to or args.select or args.layout or args.dtype or args.parse_net:
         raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
     for note in convert_topology(args.dump, args.output, -1 if args.level is None else args.level, args.csv):
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     print(f"{args.output}: the topology as ONNX")
     return 0
 

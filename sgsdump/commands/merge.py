@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.partial_save import save
     from sgsdump.dumps.split_merge import merge
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import counted
 
     check_outputs([args.output], args.dumps)
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:
-            print(printable(f"note: {label}: {note}"))
+            print(for_terminal(f"note: {label}: {note}"))
     records = merge(dumps, args.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(args.output, args.to, Dump(records, format, variant))
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         args.output,
         target,
         "these dumps",
-        lambda line: print(printable(line)),
+        lambda line: print(for_terminal(line)),
         lambda kept: counted(kept, "merge", "tensor", len(kept)),
     )
     print(f"{args.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")

@@ -219,6 +219,6 @@ def _bar(what: str) -> AbstractContextManager[Progress | None]:
 
 
 def _say(text: str) -> None:
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
 
-    print(printable(text))
+    print(for_terminal(text))

@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
-    from sgsdump.dumps.conversion import selected
+    from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import counted
     from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
 
@@ -75,16 +75,16 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
     if args.json:
         _write(args.json, inventory_json.render(items, dump.notes))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(printable(inventory_table.render(items, width)), end="")
+    print(for_terminal(inventory_table.render(items, width)), end="")
     among = f" of {len(dump.records)}" if args.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     for note in dump.notes:
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     return 1 if any(item.damaged for item in items) else 0
 
 
 def _values(dump: Dump, args: argparse.Namespace) -> int:
-    from sgsdump.files.terminal_text import printable, shown
+    from sgsdump.files.terminal_text import for_terminal, shown
     from sgsdump.reports.dump import tensor_values
     from sgsdump.tensors.slicing import viewed
 
@@ -95,7 +95,7 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         text = json.dumps(status, indent=4) + "\n"
         if args.json:
             _write(args.json, text)
-        print(printable(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{said}"))
+        print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{said}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)
@@ -106,8 +106,8 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         _write(args.json, tensor_values.json_document(part, record.name))
     if args.output:
         _write_npy(args.output, part)
-    print(printable(f"{shown(record.name)}: {how}{said}"))
-    print(printable(tensor_values.text(part, args.all)), end="")
+    print(for_terminal(f"{shown(record.name)}: {how}{said}"))
+    print(for_terminal(tensor_values.text(part, args.all)), end="")
     return 0
 
 
@@ -145,13 +145,13 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     """The values to show, and what they are."""
     from sgsdump.errors import ValuesError
-    from sgsdump.tensors.device_layout import conversion, is_device, logical
+    from sgsdump.tensors.device_layout import conversion, is_device
     from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
     tensor, layout = record.tensor, record.tensor.info.layout
     if not stored and conversion(tensor.info):
         layout = conversion(tensor.info)
-        tensor = logical(tensor)
+        tensor = tensor.logical()
     elif is_device(layout):
         layout = f"{layout} as it lies"
     array = tensor.stored()

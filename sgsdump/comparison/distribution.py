@@ -18,8 +18,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.safe_names import normalised
-from sgsdump.tensors.device_layout import logical
-from sgsdump.tensors.statistics import Stats, central_span, count_outside, histogram, summarise
+from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
 from sgsdump.tensors.tensor import Quant, Tensor, dequantise
 from sgsdump.tensors.value_range import Range
 
@@ -53,7 +52,7 @@ class Distribution:
     name: str
     op_type: str
     shape: tuple[int, ...] | None
-    stats: Stats
+    stats: Statistics
     counts: np.ndarray
     central: tuple[float, float]
     limits: tuple[float, float] | None
@@ -68,14 +67,15 @@ class Distribution:
     @property
     def broken(self) -> bool:
         """NaN or Inf among the values, or no value at all."""
-        return self.stats.finite < self.stats.count or not self.stats.count
+        return self.stats.finite < (self.stats.count or 1)
 
     @property
     def overshoot(self) -> float:
         """How far the values reach beyond the range, as a part of its width; 0.0 when they do not."""
         if self.limits is None or not self.outside:
             return 0.0
-        beyond = max(self.limits[0] - self.stats.min, self.stats.max - self.limits[1])
+        low, high = self.stats.span
+        beyond = max(self.limits[0] - low, high - self.limits[1])
         return beyond / self.width if self.width > 0 else math.inf
 
     @property
@@ -112,7 +112,7 @@ def layers(dump: Dump) -> list[Record]:
     seen: set[str] = set()
     found = []
     for record in dump.records:
-        if record.constant or (record.io == "in" and (record.name in dump or record.name in seen)):
+        if record.constant or (record.io == "in" and (record.name in dump.outputs or record.name in seen)):
             continue
         seen.add(record.name)
         found.append(record)
@@ -159,8 +159,8 @@ def describe(index: int, record: Record, values: np.ndarray, range: Range | None
     if not stats.finite:
         no_counts = np.zeros(BINS, np.int64)
         return Distribution(index, record.name, op_type, info.shape, stats, no_counts, nothing, limits, 0, None)
-    fine = histogram(values, stats.min, stats.max, BINS * _FINER)
-    central = central_span(fine, stats.min, stats.max, SHARE)
+    fine = histogram(values, *stats.span, BINS * _FINER)
+    central = central_span(fine, *stats.span, SHARE)
     counts = fine.reshape(BINS, _FINER).sum(axis=1)
     outside = _outside(values, stats, limits) if limits else 0
     levels = used_levels(central, limits) if limits else None
@@ -179,17 +179,17 @@ def used_levels(central: tuple[float, float], limits: tuple[float, float]) -> in
     return min(max(math.ceil(last) - math.floor(first), 1), LEVELS)
 
 
-def _outside(values: np.ndarray, stats: Stats, limits: tuple[float, float]) -> int:
+def _outside(values: np.ndarray, stats: Statistics, limits: tuple[float, float]) -> int:
     slack = _ROUNDING * max(1.0, abs(limits[0]), abs(limits[1]))
     low, high = limits[0] - slack, limits[1] + slack
-    return count_outside(values, low, high) if stats.min < low or stats.max > high else 0
+    return count_outside(values, low, high) if stats.span[0] < low or stats.span[1] > high else 0
 
 
 def _real_values(tensor: Tensor, scales: Mapping[str, Quant], refused: Mapping[str, str]) -> np.ndarray:
     name = tensor.info.name
     if name in refused:
         raise ValuesError(f"tensor {name!r} holds integers whose true scale is not known: {refused[name]}")
-    tensor = logical(tensor)
+    tensor = tensor.logical()
     if name in scales:
         return dequantise(tensor.stored(), replace(tensor.info, quant=scales[name]))
     return tensor.real()

@@ -11,7 +11,6 @@ from sgsdump.dumps.formats.sigmastar.net_facts import scales_of
 from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, true_scales
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import ParseNet
-from sgsdump.tensors.device_layout import logical
 from sgsdump.tensors.real_view import Values, values_of
 from sgsdump.tensors.tensor import Quant
 
@@ -37,7 +36,7 @@ class RealValues:
         """
         if record.name in self._refused:
             raise ValuesError(f"no true scale for tensor {record.name!r}: {self._refused[record.name]}")
-        return values_of(record.tensor if as_stored else logical(record.tensor), self._scales.get(record.name))
+        return values_of(record.tensor if as_stored else record.tensor.logical(), self._scales.get(record.name))
 
     def readable(self, inputs: bool = False) -> Iterator[tuple[Record, Values]]:
         """All records a comparison looks at whose values can be had."""

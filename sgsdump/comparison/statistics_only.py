@@ -19,8 +19,7 @@ from sgsdump.comparison.real_values import RealValues
 from sgsdump.comparison.row import Row, row_of
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.statistics import summarise
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics, summarise
 
 _DECIMALS = 6
 COMPARED = ("min", "max", "mean", "l2norm")
@@ -28,7 +27,7 @@ COMPARED = ("min", "max", "mean", "l2norm")
 
 def by_figures(pair: Pair) -> bool:
     """Whether the values of a side were not dumped."""
-    return pair.sample.tensor.figures is not None or pair.benchmark.tensor.figures is not None
+    return pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None
 
 
 def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
@@ -43,11 +42,11 @@ def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
     errors = relative_errors(mine, golden)
     if not errors:
         for record in (pair.sample, pair.benchmark):
-            if record.tensor.figures == Figures():
+            if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
     told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
-    sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.figures is not None]
+    sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {told}"
     (nan, inf, minus), (golden_nan, golden_inf, golden_minus) = _odd(mine), _odd(golden)
     counts = nan, inf, golden_nan, golden_inf, minus, golden_minus
@@ -56,7 +55,7 @@ def figures_row(pair: Pair, ours: RealValues, theirs: RealValues) -> Row:
     return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, figures=errors)
 
 
-def relative_errors(sample: Figures, benchmark: Figures) -> Mapping[str, float]:
+def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
     """The errors of the figures that both have, by name."""
     largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
     found = {}
@@ -79,19 +78,15 @@ def _one_rounding(a: float, b: float) -> bool:
     return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
 
 
-def _figures(record: Record, values: RealValues) -> Figures:
+def _figures(record: Record, values: RealValues) -> Statistics:
     """What was dumped, or what the values give."""
-    if record.tensor.figures is not None:
-        return record.tensor.figures
+    if record.tensor.statistics is not None:
+        return record.tensor.statistics
     read = values.of(record)
-    stats = summarise(read.array if read.to_real is None else read.to_real(read.array))
-    plus, minus = stats.inf - stats.minus_inf, stats.minus_inf
-    if not stats.finite:
-        return Figures(count=stats.count, nan=stats.nan, negative_inf=minus, positive_inf=plus)
-    return Figures(stats.min, stats.max, stats.mean, stats.l2norm, stats.count, stats.nan, minus, plus)
+    return summarise(read.array if read.to_real is None else read.to_real(read.array))
 
 
-def _odd(figures: Figures) -> tuple[int, int, int]:
+def _odd(figures: Statistics) -> tuple[int, int, int]:
     """How many values are NaN, infinite, and -Inf; one at least where a figure says so and nothing counts them."""
     counted = [figures.nan, figures.positive_inf, figures.negative_inf]
     if any(count is not None for count in counted):

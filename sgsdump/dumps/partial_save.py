@@ -69,7 +69,7 @@ def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iter
     """The records, loaded, one at a time; of those that cannot be loaded the name and the reason are put into
     ``left_out``. Those of which only statistics are known pass as they are."""
     for record in records:
-        if record.tensor.figures is not None:
+        if record.tensor.statistics is not None:
             yield record
             continue
         try:

@@ -109,7 +109,7 @@ class DumpTrial:
             with self._watch(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as progress:
                 records = _watched(simulate(model, feed, progress=progress).records, self.judged, found)
                 if number == 0:
-                    save_dump(records, path)
+                    save_dump(records, path, "sigmastar_bin", on_loss="ignore")
                 else:
                     for _ in records:
                         pass

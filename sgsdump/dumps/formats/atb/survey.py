@@ -82,7 +82,7 @@ def say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: l
     gone = [place.short for place, row in rows.items() if row.dumped and place.key not in there]
     if gone:
         notes.append(f"{some(gone, 'tensor')} in {statistic.NAME}, but the file is missing")
-    bare = [place.short for place, row in rows.items() if not (row.dumped or row.figures)]
+    bare = [place.short for place, row in rows.items() if not (row.dumped or row.statistics)]
     if bare:
         notes.append(f"{some(bare, 'tensor')} in {statistic.NAME}, but without statistics")
     untold = [path for place, path in chosen.items() if rows and place.key not in told]

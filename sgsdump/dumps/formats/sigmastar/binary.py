@@ -17,7 +17,7 @@ The end of a file is a record boundary like any other, so a file cut exactly the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -72,6 +72,10 @@ class BinVariant:
     shaped: bool = True
     ending: str = "group"
     odd: Mapping[int, Odd] = field(default_factory=dict)
+
+    def of_part(self) -> BinVariant:
+        """The variant for a dump of other records."""
+        return replace(self, odd={})
 
 
 SIM = BinVariant(shaped=False)

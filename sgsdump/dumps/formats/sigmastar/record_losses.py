@@ -18,7 +18,7 @@ REFUSED = "writing is refused"
 
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[str]:
     """The ends of "the tensor …", for a file of these variants; see ``Format.loses``."""
-    if record.tensor.figures is not None:
+    if record.tensor.statistics is not None:
         yield f"has no values, statistics at most: {REFUSED}"
     yield from _lost_values(record, is_float)
     yield from _lost_quant(record.tensor.info, is_float)

@@ -126,7 +126,7 @@ def test_statistics_stand_where_no_values_are(tmp_path: Path) -> None:
         "Add.c.3.2.1700000000000300.csv": b"nothing\n",
     }
     dump = opened(tmp_path, files)
-    assert [tensor.figures is not None for tensor in dump.values()] == [True, False]
+    assert [tensor.statistics is not None for tensor in dump.values()] == [True, False]
     assert [record.name for record in dump.records] == ["a:output:0", "b:output:0"]
     assert len(dump.notes) == 1 and "Add.c.3.2" in dump.notes[0]
 
