@@ -13,7 +13,7 @@ import pytest
 from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors import sdk_padding, statistics
-from sgsdump.tensors.device_layout import Origin, conversion, logical, to_device, to_logical
+from sgsdump.tensors.device_layout import Origin, conversion, to_device, to_logical
 from sgsdump.tensors.dtypes import carried, carrier, name_of, packed, restored, unpacked
 from sgsdump.tensors.layout import nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.tensors.real_view import values_of
@@ -319,7 +319,7 @@ def device(layout, shape, origin, dtype=np.float16):
     ],
 )
 def test_the_layout_and_shape_behind_a_device_layout(layout, shape, origin, becomes):
-    tensor = logical(device(layout, shape, origin, U8 if layout == "NHWX" else np.float16))
+    tensor = device(layout, shape, origin, U8 if layout == "NHWX" else np.float16).logical()
     assert (tensor.info.layout, tensor.info.shape, tensor.info.origin) == (becomes, origin.shape, None)
     assert tensor.stored().shape == origin.shape
     assert conversion(device(layout, shape, origin).info).startswith(f"{layout} to {becomes or list(origin.shape)}")
@@ -337,7 +337,7 @@ def test_the_layout_and_shape_behind_a_device_layout(layout, shape, origin, beco
 def test_blocks_that_do_not_fit(shape, origin):
     assert conversion(device("NC1HWC0", shape, origin).info) == ""
     with pytest.raises(ValuesError, match=r"does not fit (its|the) original shape"):
-        logical(device("NC1HWC0", shape, origin))
+        device("NC1HWC0", shape, origin).logical()
     with pytest.raises(ValuesError, match="does not fit the original shape"):
         to_logical(np.zeros(shape), "NC1HWC0", origin)
 
@@ -377,10 +377,10 @@ def test_what_else_the_shapes_would_allow():
 
 def test_a_plain_tensor_and_one_of_unknown_stored_shape():
     plain = Tensor.of("t", np.zeros((1, 2)), layout="NCHW")
-    assert logical(plain) is plain
+    assert plain.logical() is plain
     flat = to_device(np.arange(20, dtype=U8).reshape(1, 2, 2, 5), "NHWC", "NHWX")
     tensor = Tensor(TensorInfo("t", None, U8, "NHWX", origin=Origin((1, 2, 2, 5))), lambda: flat)
-    assert logical(tensor).stored().reshape(-1).tolist() == list(range(20))
+    assert tensor.logical().stored().reshape(-1).tolist() == list(range(20))
     with pytest.raises(ValuesError, match=r"a padded NHWX buffer of \[1, 2, 2, 5\] has \(64,\) values, not 63"):
         to_logical(flat[:63], "NHWX", Origin((1, 2, 2, 5)))
 
@@ -443,7 +443,7 @@ def test_chunks_without_a_finite_value_do_not_end_the_sums(monkeypatch):
     monkeypatch.setattr(statistics, "CHUNK", 4)
     values = np.array([np.nan, -np.inf, np.inf, -np.inf, 3, 4, 0, 0, np.nan, np.nan, np.nan, np.inf])
     found = summarise(values)
-    assert (found.count, found.nan, found.inf, found.minus_inf, found.finite) == (12, 4, 4, 2, 4)
+    assert (found.count, found.nan, found.inf, found.negative_inf, found.finite) == (12, 4, 4, 2, 4)
     assert (found.min, found.max, found.mean, found.l2norm) == (0, 4, 1.75, 5)
 
 
@@ -452,10 +452,8 @@ def test_parts_together_are_the_whole():
     whole = summarise(values)
     assert statistics.merged([summarise(values[:3]), summarise(values[3:6]), summarise(values[6:])]) == whole
     nothing = statistics.merged(iter([summarise(values[4:6]), summarise(values[2:3])]))
-    assert (nothing.count, nothing.nan, nothing.inf, nothing.minus_inf) == (3, 1, 2, 2)
-    assert (
-        math.isnan(nothing.min) and math.isnan(nothing.max) and math.isnan(nothing.mean) and math.isnan(nothing.l2norm)
-    )
+    assert (nothing.count, nothing.nan, nothing.inf, nothing.negative_inf) == (3, 1, 2, 2)
+    assert (nothing.min, nothing.max, nothing.mean, nothing.l2norm) == (None,) * 4
     assert statistics.merged([]).count == 0
 
 

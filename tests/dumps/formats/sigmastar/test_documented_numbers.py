@@ -35,7 +35,8 @@ from sgsdump.dumps.formats.sigmastar.record_losses import lost
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.tensors.tensor import Figures, Origin
+from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.value_range import Range
 
 U8, I8, I16, I32, F32 = (np.dtype(word) for word in ("u1", "i1", "<i2", "<i4", "<f4"))
@@ -412,7 +413,7 @@ def test_what_is_lost_is_listed_and_nothing_else(made, shaped, is_float, losses)
 
 
 def test_statistics_and_operator_names_are_lost():
-    only = Tensor.of_figures(TensorInfo("x", (2,), F32, op_type="ADD"), Figures(min=0.0))
+    only = Tensor.of_statistics(TensorInfo("x", (2,), F32, op_type="ADD"), Statistics(min=0.0))
     assert list(lost(Record("out", 0, 0, "ADD", only), True, True)) == [
         "has no values, statistics at most: writing is refused"
     ]
@@ -492,7 +493,7 @@ def test_a_payload_to_the_very_end_is_a_dumpers_last_record(tmp_path):
 
 def test_a_payload_is_a_whole_number_of_values(tmp_path):
     (tmp_path / "x").write_bytes(b"isFloat: 1\n" + body() + body(b"12345"))
-    with pytest.raises(FormatError, match="record 1 'x' .* holds 5 bytes, not a whole number of float32"):
+    with pytest.raises(FormatError, match=r"record 1 'x' .* holds 5 bytes, not a whole number of float32"):
         binary.read(tmp_path / "x")
 
 
@@ -515,7 +516,7 @@ def test_usual_variants_by_the_first_tensor(tmp_path):
 
 
 def test_the_dumpers_form_refuses_inputs_and_says_so(tmp_path):
-    assert [what for _, what in binary.loses(GROUPS[:1], FRAMEWORK)][0].startswith("is an input, which the ONNX")
+    assert next(what for _, what in binary.loses(GROUPS[:1], FRAMEWORK)).startswith("is an input, which the ONNX")
     assert not list(binary.loses(GROUPS[:1], SIM_SHAPED)) and not list(binary.loses(GROUPS[2:3], FRAMEWORK))
     with pytest.raises(OutputError, match="cannot write input 'a'"):
         binary.write(GROUPS[:1], tmp_path / "x", FRAMEWORK)
