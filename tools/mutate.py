@@ -90,7 +90,9 @@ ROOMS = {
         "sgsdump/dumps/formats/sigmastar",
         (
             "tests/test_frozen_records.py",
-            "tests/dumps",
+            "tests/dumps/test_",
+            "tests/dumps/formats/sigmastar",
+            "tests/dumps/formats/test_",
             "tests/commands/test_convert",
             "tests/commands/test_split",
             "tests/commands/test_show",
@@ -198,15 +200,19 @@ def room_trace(room: Room, tree: Path, scratch: Path, verbose: bool) -> Trace:
 
 
 def judged(mutant: Mutant, trace: Trace, tree: Path, scratch: Path, budget: float) -> str:
-    tests, seconds = [], 0.0
-    for test in trace.tests_of(mutant.path, mutant.source, mutant.start[0]):
-        seconds += trace.seconds[test]
-        if tests and seconds > budget:
-            break
-        tests.append(test)
-    if not tests:
-        return UNCOVERED
-    return outcome(tree, mutant.path, mutant.text, tests, 30 + 5 * min(seconds, budget), scratch)
+    """What becomes of a mutant: the tests in the folder of its own room go first, then the others."""
+    mirror = str(Path(mutant.path).parent).replace("sgsdump", "tests", 1)
+    known = trace.tests_of(mutant.path, mutant.source, mutant.start[0])
+    result, seconds = UNCOVERED, 0.0
+    for own in (True, False):
+        tests = []
+        for test in known:
+            if test.startswith(mirror) is own and seconds + trace.seconds[test] <= budget:
+                seconds += trace.seconds[test]
+                tests.append(test)
+        if tests and result in (UNCOVERED, SURVIVED):
+            result = outcome(tree, mutant.path, mutant.text, tests, 30 + 5 * min(seconds, budget), scratch)
+    return result
 
 
 def package_files(tree: Path) -> list[Path]:
