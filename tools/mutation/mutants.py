@@ -1,8 +1,8 @@
 """One small change to a module at a time, made by cosmic-ray's operators.
 
-Left out are changes that no test can judge or that any test notices: annotations, blocks for type checkers, ``is`` put
-for ``==`` and back, an order put for the equality with a text, and of the eleven replacements of an arithmetic operator
-all but the nearest, most of the others being a TypeError wherever the line runs.
+Left out are changes that no test can judge or that any test notices: annotations, protocols, blocks for type checkers,
+``is`` put for ``==`` and back, an order put for the equality with a text, and of the eleven replacements of an
+arithmetic operator all but the nearest, most of the others being a TypeError wherever the line runs.
 
 A *site* is a place in the source and a family of operators (numbers, comparisons ...). Sites are drawn, then one change
 of each, so that a line with one ``==``, which can be replaced in five ways, does not count five times.
@@ -116,6 +116,8 @@ def _unjudged(tree: ast.Module) -> Iterator[tuple[Place, Place]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             yield _span(node)
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.dump(base) for base in node.bases):
+            yield (node.lineno, 0), _span(node)[1]
         for name in ("annotation", "returns"):
             inner = getattr(node, name, None)
             if inner is not None:

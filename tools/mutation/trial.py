@@ -6,7 +6,9 @@ is imported afresh by every child.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
+import importlib
 import os
 import resource
 import shutil
@@ -15,11 +17,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
+from _pytest.config import default_plugins
 
 MOST_MEMORY = 12 * 2**30
-PYTEST = ["-q", "--import-mode=importlib", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+# Plain assertions: rewriting them would cost each trial more than most tests do.
+PYTEST = ["-q", "--import-mode=importlib", "-o", "addopts=", "--assert=plain", "--tb=line"]
+PYTEST += [word for plugin in ("cacheprovider", "xdist", "doctest", "junitxml") for word in ("-p", f"no:{plugin}")]
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 NOT_COLLECTED = 90
 
@@ -48,8 +54,6 @@ def prepare() -> None:
     os.environ["CI"] = "1"  # the tests' profile of hypothesis without chance and deadlines
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = True
-    import importlib
-
     for name in (
         "numpy",
         "onnx",
@@ -60,8 +64,11 @@ def prepare() -> None:
         "hypothesis.strategies",
     ):
         importlib.import_module(name)
+    for name in default_plugins:
+        importlib.import_module(f"_pytest.{name}")
     with contextlib.suppress(ImportError):
-        import coverage  # noqa: F401
+        importlib.import_module("coverage")
+        importlib.import_module("_hypothesis_pytestplugin")
     assert "sgsdump" not in sys.modules
 
 
@@ -134,9 +141,7 @@ def copied(root: Path, scratch: Path, folders: Iterable[str]) -> Path:
     genuine = scratch / "shared"
     if not genuine.exists() and (root.parent / "shared").is_dir():
         genuine.symlink_to((root.parent / "shared").resolve())
-    import compileall
-
     # Checked by content: a mutant may have the size and the second of what it replaces.
-    mode = __import__("py_compile").PycInvalidationMode.CHECKED_HASH
-    compileall.compile_dir(tree / "sgsdump", quiet=2, invalidation_mode=mode)
+    for name in ("sgsdump", "tests"):
+        compileall.compile_dir(tree / name, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return tree
