@@ -26,7 +26,7 @@ from sgsdump.executors.base import Layer, Progress, Skip
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
 from sgsdump.models.external_data import external_bytes
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
-from sgsdump.models.graph import needs
+from sgsdump.models.graph import bodies, needs
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded, without_reading
 from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
@@ -131,9 +131,7 @@ class SegmentRunner:
         absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
         whole = without_reading(part, absent)
         try:
-            ready = self._session(whole, {name: live[name].type for name in whole.reads})
-            values = ready.session.run_with_ort_values(whole.makes, {name: live[name].value for name in whole.reads})
-            types = {info.name: info.type for info in ready.session.get_outputs()}
+            return self._ran(whole, live)
         except REFUSALS as error:
             if len(part.nodes) > 1:
                 return self._single(part, live)
@@ -144,6 +142,12 @@ class SegmentRunner:
             if self._keep_going:
                 return self._lost(part, why)
             raise ModelError(f"{self.model.path}: {why}") from error
+
+    def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+        """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
+        session = self._session(part, {name: live[name].type for name in part.reads}).session
+        values = session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+        types = {info.name: info.type for info in session.get_outputs()}
         return {n: _Live(v, type_proto(types[n], shape_of(v))) for n, v in zip(part.makes, values)}
 
     def _single(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
@@ -158,10 +162,7 @@ class SegmentRunner:
 
         onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
         """
-        if not any(
-            attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-            for attribute in part.nodes[0].attribute
-        ):
+        if not any(bodies(part.nodes[0])):
             return {}
         wanted, cone = set(part.makes), []
         for node in reversed(self._nodes):
@@ -170,12 +171,9 @@ class SegmentRunner:
                 wanted |= needs(node)
         whole = replace(segment(cone[::-1], set(self._weights)), makes=part.makes)
         try:
-            ready = self._session(whole, {name: self._feed[name].type for name in whole.reads})
-            values = ready.session.run_with_ort_values(whole.makes, {n: self._feed[n].value for n in whole.reads})
+            return self._ran(whole, self._feed)
         except REFUSALS:
             return {}
-        types = {info.name: info.type for info in ready.session.get_outputs()}
-        return {n: _Live(v, type_proto(types[n], shape_of(v))) for n, v in zip(part.makes, values)}
 
     def _lost(self, part: Segment, reason: str) -> dict[str, _Live]:
         for name in part.makes:
