@@ -104,9 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for line in trials(job, Path(folder), -(-args.kills // len(jobs)), draw, outcomes):
                 findings += 1
                 print(f"{job.name}: {line}", flush=True)
-    print(
-        f"{sum(outcomes.values())} kills: {', '.join(f'{n} {what}' for what, n in outcomes.items())}; {findings} findings"
-    )
+    ages = ", ".join(f"{number} {what}" for what, number in outcomes.items())
+    print(f"{sum(outcomes.values())} kills: {ages}; {findings} findings")
     return int(findings > 0)
 
 
