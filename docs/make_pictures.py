@@ -15,7 +15,7 @@ from PIL import Image
 from sgsdump.cli import main
 
 PICTURES = Path(__file__).parent / "pictures"
-TUNE = "tune -m digits.onnx -i pictures --input_config input_config.ini -o tuned --budget 60s --quant_level L1"
+TUNE = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 60s --quant-level L1"
 COLOURS = 256
 
 

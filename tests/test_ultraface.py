@@ -36,8 +36,8 @@ def folder(shared, tmp_path_factory):
         (folder / "input_config.ini").write_text(INI)
         (folder / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
         model, picture = str(shared / "ultraface" / MODEL), str(shared / "ultraface" / "images" / "1.jpg")
-        config = ["--input_config", "input_config.ini"]
-        assert main(["dump", "--model_file", model, "-i", picture, *config, "-o", "onnx.bin"]) == 0
+        config = ["--input-config", "input_config.ini"]
+        assert main(["dump", "--model-file", model, "-i", picture, *config, "-o", "onnx.bin"]) == 0
         assert main(["calibrate", "-m", model, "-i", str(shared / "images"), *config, "-o", "fixed.onnx"]) == 0
         assert main(["simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", picture]) == 0
         (folder / "sigma_outtensor_dump.bin").rename(folder / "fixed.bin")

@@ -7,9 +7,9 @@ inherits, and how much of the output error it causes, measured by running the ne
 16 bits; what is measured outranks the rules. A few telling pictures are enough. A Softmax is judged by its input.
 
 examples:
-  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini
-  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini --dump float.bin --fixed fixed.bin
-  sgsdump advise log/tensor_min_max.txt -m net.onnx --input_config input_config.ini -i pictures/ -n preprocess.py
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input-config input_config.ini
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input-config input_config.ini --dump float.bin --fixed fixed.bin
+  sgsdump advise log/tensor_min_max.txt -m net.onnx --input-config input_config.ini -i pictures/ -n preprocess.py
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import INPUTS, add_model, add_pictures
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
@@ -36,15 +37,13 @@ LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
-    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    add_model(parser)
+    parser.add_argument("--input-config", required=True, help="input_config.ini")
     parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
-    parser.add_argument("-i", "--image", help="measure on: picture, folder, list file, .npy, or random[:SEED]")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    add_pictures(parser, f"measure on: {INPUTS}", required=False)
     parser.add_argument(
-        "--quant_level",
+        "--quant-level",
         choices=LEVELS,
         default="L5",
         help="weights when measuring: L1 one scale per tensor, above it one per output channel (default: %(default)s)",

@@ -5,7 +5,7 @@ them: an ONNX file with QuantizeLinear/DequantizeLinear that `sgsdump simulate -
 line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible. An older log folder is moved aside, not
 deleted.
 
-  --quant_level  weights per channel  activation ranges fitted  16 bits proposed
+  --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
   L2             x
   L3             x                    x
@@ -18,7 +18,7 @@ and taken where the model's outputs gain, on a few of the pictures. A convolutio
 when its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
 averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
 
-With --quant_file the level is L1 for what the file does not name.
+With --quant-file the level is L1 for what the file does not name.
 
 log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
 softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
@@ -30,11 +30,11 @@ onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing. T
 the processors are alike; others may round the last bit of a value differently.
 
 examples:
-  sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o net_fixed.onnx
-  sgsdump calibrate -m net.onnx -i list.txt --input_config input_config.ini --quant_level L2 --num_process 4
-  sgsdump calibrate -m net.onnx -i pictures/ --input_config input_config.ini --quant_file quant_info.json
-  sgsdump calibrate -m net.onnx -i pictures/ --input_config input_config.ini --scheduler tcp://host:8786
-  sgsdump calibrate -m net.prototxt --weight_file net.caffemodel -i pictures/ --input_config input_config.ini
+  sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
+  sgsdump calibrate -m net.onnx -i list.txt --input-config input_config.ini --quant-level L2 --num-process 4
+  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --quant-file quant_info.json
+  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --scheduler tcp://host:8786
+  sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_model, add_pictures
+
 if TYPE_CHECKING:
     from sgsdump.quantisation.levels import Calibration
 
@@ -52,19 +54,17 @@ LEVELS = ["L1", "L2", "L3", "L4", "L5"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
-    parser.add_argument("-i", "--image", required=True, help="picture, folder, list file, .npy, or random[:SEED]")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    add_model(parser)
+    add_pictures(parser)
+    parser.add_argument("--input-config", required=True, help="input_config.ini")
     parser.add_argument("-o", "--output", type=Path, help="fixed model to write (default: MODEL_fixed.onnx here)")
-    parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="see above (default: %(default)s)")
-    parser.add_argument("-sth", "--sensitivity_threshold", type=positive, default=0.002, metavar="X",
+    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see above (default: %(default)s)")
+    parser.add_argument("-sth", "--sensitivity-threshold", type=positive, default=0.002, metavar="X",
                         help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--quant_file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
+    parser.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
                         "list of {name, min, max, bit, data}; the level is then L1")  # fmt: skip
     many = parser.add_mutually_exclusive_group()
-    many.add_argument("--num_process", type=count, default=1, metavar="N",
+    many.add_argument("--num-process", type=count, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
     many.add_argument("--scheduler", metavar="ADDRESS", help="run pictures on the Dask cluster whose scheduler is here "
                       "(tcp://host:8786); see above")  # fmt: skip

@@ -13,8 +13,8 @@ layout …), fail or not comparable.
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
-  sgsdump compare integers.bin float.bin --tensor_min_max log/tensor_min_max.txt
-  sgsdump compare padded.bin float.bin --parse_net parse_net.txt
+  sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
+  sgsdump compare padded.bin float.bin --parse-net parse_net.txt
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -49,10 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
     parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
     parser.add_argument(
-        "--tensor_min_max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
+        "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
     )
     parser.add_argument(
-        "--parse_net",
+        "--parse-net",
         type=Path,
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",

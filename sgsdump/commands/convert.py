@@ -13,7 +13,7 @@ examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
   sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
   sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
-  sgsdump convert padded.bin floats.npz --parse_net parse_net.txt --dtype float32
+  sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert layer.json layer.onnx --level 1
 """
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layout", choices=["logical", "NCHW", "NHWC", "HWCN"], help="bring the tensors to a layout")
     parser.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
     parser.add_argument(
-        "--parse_net",
+        "--parse-net",
         type=Path,
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",

@@ -62,16 +62,16 @@ def run(args: argparse.Namespace) -> int:
     digits = _digits()
     with _inside(args.output):
         _lay_out(digits)
-        _type("calibrate -m digits.onnx -i pictures --input_config input_config.ini --quant_level L1 -o fixed.onnx")
+        _type("calibrate -m digits.onnx -i pictures --input-config input_config.ini --quant-level L1 -o fixed.onnx")
         models = _models()
         answers = {kind: _answers(model, digits.images, raw=kind != "float") for kind, model in models.items()}
         picked = _first_spoilt(answers, digits.labels)
         _save_picture(Path("digit.png"), digits.images[picked])
-        _dump("simulate -m digits.onnx -t Float -i digit.png --input_config input_config.ini", "float.bin")
+        _dump("simulate -m digits.onnx -t Float -i digit.png --input-config input_config.ini", "float.bin")
         _dump("simulate -m fixed.onnx -t Fixed -i digit.png", "fixed.bin")
         _type("compare fixed.bin float.bin")
         _type("histogram float.bin log/tensor_min_max.txt")
-        _type("repair -m digits.onnx -i pictures --input_config input_config.ini -o repaired")
+        _type("repair -m digits.onnx -i pictures --input-config input_config.ini -o repaired")
         answers[TUNED] = _answers(open_model("repaired/fixed.onnx"), digits.images, raw=True)
     print(f"\nAccuracy on {len(digits.labels)} digits")
     for kind, found in answers.items():

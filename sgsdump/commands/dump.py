@@ -4,14 +4,14 @@ The tensors keep their names; 4-D ones are stored as NHWC, all values as float32
 With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
 
 examples:
-  sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
-  sgsdump dump --model_file net.onnx -i pictures/ --input_config input_config.ini -o out.bin
-  sgsdump dump --model_file net.onnx -i a.npy,b.npy -n a.py,b.py
-  sgsdump dump --model_file net.onnx -i cat.jpg -n preprocess.py --dump_bin False
-  sgsdump dump --model_file net.prototxt --weight_file net.caffemodel -i cat.jpg -n preprocess.py
+  sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
+  sgsdump dump -m net.onnx -i pictures/ --input-config input_config.ini -o out.bin
+  sgsdump dump -m net.onnx -i a.npy,b.npy -n a.py,b.py
+  sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py --dump-bin False
+  sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
 
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
-in place has its last value. --every_layer adds the values that were written over, under their layers' names.
+in place has its last value. --every-layer adds the values that were written over, under their layers' names.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,20 +39,16 @@ CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_pictures(parser)
+    parser.add_argument("--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess")
     parser.add_argument(
-        "-m", "--model_file", required=True, metavar="MODEL", help="float model: ONNX, or Caffe's .prototxt"
-    )
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
-    parser.add_argument("-i", "--image", required=True, help="picture, folder, list file, .npy, or random[:SEED]")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", metavar="INI", help="input_config.ini, for the built-in preprocess")
-    parser.add_argument(
-        "--dump_bin",
+        "--dump-bin",
         choices=["True", "False"],
         default="True",
         help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
     )
-    parser.add_argument("--every_layer", action="store_true", help="Caffe: also what in-place layers wrote over")
+    parser.add_argument("--every-layer", action="store_true", help="Caffe: also what in-place layers wrote over")
     parser.add_argument(
         "-o",
         "--output",
@@ -67,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
 
     config = input_config.read(args.input_config) if args.input_config else None
     text = args.dump_bin == "False"
-    model = open_model(args.model_file, args.weight_file)
+    model = open_model(args.model, args.weight_file)
     caffe = model.blobs is not None
     output = args.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
-    check_outputs([output], [args.model_file, args.weight_file, args.image, args.input_config])
+    check_outputs([output], [args.model, args.weight_file, args.image, args.input_config])
     every = args.every_layer
     dump_all(model, args.image, args.preprocess, config, output, text=text, caffe=caffe, every_layer=every)
     return 0

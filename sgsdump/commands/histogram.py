@@ -9,7 +9,7 @@ examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
   sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
   sgsdump histogram atb_dump_data/data/0_4711
-  sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse_net parse_net.txt
+  sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the ranges: text, JSON or pickle; may be left out",
     )
     parser.add_argument(
-        "--parse_net",
+        "--parse-net",
         type=Path,
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",

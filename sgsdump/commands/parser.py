@@ -13,13 +13,13 @@ DESCRIPTION = "Find the layer that loses accuracy when a network is quantised."
 EXAMPLES = """\
 examples:
   sgsdump demo                                             the whole loop on an embedded sample
-  sgsdump dump --model_file m.onnx -i cat.jpg -n pre.py    every layer of a model into one dump
+  sgsdump dump -m m.onnx -i cat.jpg -n pre.py    every layer of a model into one dump
   sgsdump compare sample.bin benchmark.bin                 MSE, COS and RMSE of every layer, and a verdict
 """
 
 
-# What the SDK's scripts call an option that has one name here.
-SDK_NAMES = {"--model-file": "--model"}
+# What the vendors' scripts call an option that has one name here.
+VENDORS_NAMES = {"--model-file": "--model", "-d": "--model"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             self._again = False
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
-        """``--input_config`` as ``--input-config``, and SDK_NAMES, where this parser knows that option."""
+        """``--input-config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
         words = iter(args)
         for word in words:
             if word == "--":
@@ -51,8 +51,8 @@ class Parser(argparse.ArgumentParser):
                 break
             name, equals, value = word.partition("=")
             ours = name.replace("_", "-")
-            ours = SDK_NAMES.get(ours, ours)
-            if word.startswith("--") and not self._knows(name) and self._knows(ours):
+            ours = VENDORS_NAMES.get(ours, ours)
+            if word.startswith("-") and not self._knows(name) and self._knows(ours):
                 word = ours + equals + value
             yield word
         yield from words

@@ -8,14 +8,14 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 pass where the error against the golden (float32) run is within input-tag times that of the run of -cd (float16).
 
 examples:
-  sgsdump pipeline full -d net.onnx -o golden
-  sgsdump pipeline full -d net.onnx -mt float16 -o half
-  sgsdump pipeline full -d net.onnx -f reference -cd half -g golden -t 10
-  sgsdump pipeline range -d net.onnx -b conv1 -s 10
-  sgsdump pipeline full -d net.onnx --op-type Conv --name-pattern 'c*'
-  sgsdump pipeline list -d net.onnx -n conv1 c2
-  sgsdump pipeline once -d net.onnx -n conv1 --print-ir --save-test-case conv1_case
-  sgsdump pipeline full -d net.onnx --bisect reference
+  sgsdump pipeline full -m net.onnx -o golden
+  sgsdump pipeline full -m net.onnx -mt float16 -o half
+  sgsdump pipeline full -m net.onnx -f reference -cd half -g golden -t 10
+  sgsdump pipeline range -m net.onnx -b conv1 -s 10
+  sgsdump pipeline full -m net.onnx --op-type Conv --name-pattern 'c*'
+  sgsdump pipeline list -m net.onnx --name conv1 c2
+  sgsdump pipeline once -m net.onnx --name conv1 --print-ir --save-test-case conv1_case
+  sgsdump pipeline full -m net.onnx --bisect reference
 
 Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold or
 --bisect found a difference, 2 on trouble.
@@ -28,6 +28,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_model
 from sgsdump.commands.terminal import TERMINAL, Terminal
 
 if TYPE_CHECKING:
@@ -54,10 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_what(sub: argparse.ArgumentParser, kind: str) -> None:
-    sub.add_argument("-d", "--model", type=Path, required=True, metavar="MODEL", help="ONNX, or Caffe's .prototxt")
-    sub.add_argument("--weight_file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
+    add_model(sub)
     if kind == "once":
-        sub.add_argument("-n", "--name", dest="names", nargs=1, required=True, help="the tensor to dump")
+        sub.add_argument("--name", dest="names", nargs=1, required=True, help="the tensor to dump")
         sub.add_argument("--print-ir", action="store_true", help="print the graph that leads to it")
         sub.add_argument(
             "--save-test-case",
@@ -69,7 +69,7 @@ def _add_what(sub: argparse.ArgumentParser, kind: str) -> None:
         sub.add_argument("--depth", type=int, metavar="N", help="of both: only the last N nodes")
         return
     if kind == "list":
-        sub.add_argument("-n", "--name", dest="names", nargs="+", required=True, help="the tensors to dump")
+        sub.add_argument("--name", dest="names", nargs="+", required=True, help="the tensors to dump")
         return
     if kind == "range":
         for what, short in (("begin", "-b"), ("end", "-e")):

@@ -16,8 +16,8 @@ new input_config.ini at L2 or L3. DebugConfig.txt plays no part. An older folder
 thresholds hold or you gave none, 1 they do not, 2 on trouble.
 
 examples:
-  sgsdump repair -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o repaired
-  sgsdump repair -m net.onnx -i pictures/ --input_config input_config.ini --debug_image cat.jpg -o repaired
+  sgsdump repair -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o repaired
+  sgsdump repair -m net.onnx -i pictures/ --input-config input_config.ini --debug-image cat.jpg -o repaired
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import INPUTS, add_model, add_pictures
 
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
@@ -41,17 +43,15 @@ DEBUG_PICTURES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
-    parser.add_argument("-i", "--image", required=True, help="calibrate on: picture, folder, list file, .npy, random")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", required=True, type=Path, help="input_config.ini")
+    add_model(parser)
+    add_pictures(parser, f"calibrate on: {INPUTS}")
+    parser.add_argument("--input-config", required=True, type=Path, help="input_config.ini")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
-    parser.add_argument("--debug_image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
+    parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
     parser.add_argument("--min-cos", type=finite, metavar="X", help="what every output must hold (default: COS 0.99)")
     parser.add_argument("--max-rmse", type=finite, metavar="X", help="what every output must hold (default: RMSE 0.1)")
     parser.add_argument("--rounds", type=count, default=10, metavar="N", help="at most so many (default: %(default)s)")
-    parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
+    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
 
 
 def finite(text: str) -> float:
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         labels = [label for label, _, _ in pictures]
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
-            f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant_level {args.quant_level})",
+            f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant-level {args.quant_level})",
             f"Judged on {_listed(labels)}, together; the layers on the first.",
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 def debug_pictures(
     args: argparse.Namespace, specs: Sequence[InputSpec], config: InputConfig
 ) -> tuple[PictureFeed, ...]:
-    """Those of --debug_image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
+    """Those of --debug-image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
     model takes them."""
     from sgsdump.models.feeds.feeds import expand, feed_maker
 

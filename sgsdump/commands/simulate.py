@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_model, add_pictures
+
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.simulation import Simulation
@@ -27,14 +29,10 @@ HELP = "run one picture through a float or fixed model, dump its layers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-m", "--model", required=True, help="float model (ONNX, .prototxt) or the fixed one of calibrate"
-    )
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
+    add_model(parser, "float model (ONNX, .prototxt) or the fixed one of calibrate")
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
-    parser.add_argument("-i", "--image", required=True, help="picture, .npy, Input_shape= text, or random[:SEED]")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
+    add_pictures(parser, "picture, .npy, Input_shape= text, or random[:SEED]")
+    parser.add_argument("--input-config", help="input_config.ini, for the built-in preprocess of a float model")
 
 
 def run(args: argparse.Namespace) -> int:

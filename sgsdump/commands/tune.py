@@ -11,8 +11,8 @@ output, at its input. Targets: output-cos>=X (the lowest COS of any output), out
 --metric: your Python function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its
 mean counts, higher is better.
 
-FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant_file`; --pickle: .pkl
-for the SDK's sim_calibrator.py --quant_file) and input_config_i_RATE.ini (yours, with tensor_arrays); input_config.ini
+FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
+for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); input_config.ini
 is that of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the
 target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all. progress.json keeps every
 plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
@@ -22,10 +22,10 @@ preprocessed here, and sent with the model, and the metric runs here, so its mac
 same versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
 
 examples:
-  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input_config input_config.ini -o tuned
-  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --target "output-cos>=0.999"
-  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --metric faces.py:matches --budget 60s
-  sgsdump tune -m net.onnx -i pictures/ --input_config input_config.ini -o tuned --scheduler tcp://host:8786
+  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import INPUTS, add_model, add_pictures
 
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
@@ -52,11 +54,9 @@ LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", metavar="W.caffemodel", help="weights of a Caffe model")
-    parser.add_argument("-i", "--image", required=True, help="calibration pictures: folder, list file, .npy …")
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
-    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    add_model(parser)
+    add_pictures(parser, f"calibration pictures: {INPUTS}")
+    parser.add_argument("--input-config", required=True, help="input_config.ini")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
     parser.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the table and --target")
     parser.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
     parser.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
-    parser.add_argument("--quant_level", choices=LEVELS, default="L5", help="how ranges are found, see calibrate "
+    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="how ranges are found, see calibrate "
                         "(default: %(default)s; the bits it proposes are not taken)")  # fmt: skip
     many = parser.add_mutually_exclusive_group()
-    many.add_argument("--num_process", type=int, default=1, metavar="N", help="processes that calibrate")
+    many.add_argument("--num-process", type=int, default=1, metavar="N", help="processes that calibrate")
     many.add_argument("--scheduler", metavar="ADDRESS", help="calibrate and run plans on the Dask cluster whose "
                       "scheduler is here (tcp://host:8786); see above")  # fmt: skip
     parser.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
@@ -135,7 +135,7 @@ def check_options(args: argparse.Namespace) -> None:
     if args.target and args.target.strip().startswith("metric") and not args.metric:
         raise ConfigError("--target metric>=X needs --metric FILE.py:function")
     if args.num_process < 1:
-        raise ConfigError(f"--num_process {args.num_process} is no number of 1 or more")
+        raise ConfigError(f"--num-process {args.num_process} is no number of 1 or more")
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
@@ -270,5 +270,5 @@ def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None
     names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
     level = LEVELS[args.quant_level]
-    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input_config {folder / 'input_config.ini'} "
-          f"--quant_level {level}")  # fmt: skip
+    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
+          f"--quant-level {level}")  # fmt: skip

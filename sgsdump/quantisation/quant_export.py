@@ -1,4 +1,4 @@
-"""The quant parameters of a fixed model: what ``--quant_file`` takes to make the same one again."""
+"""The quant parameters of a fixed model: what ``--quant-file`` takes to make the same one again."""
 
 from __future__ import annotations
 

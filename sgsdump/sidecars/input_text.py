@@ -1,4 +1,4 @@
-"""The SDK's preprocessed input (``--skip_preprocess``): ``Input_shape=H, W`` then ``v, `` sixteen to a row.
+"""The SDK's preprocessed input (``--skip-preprocess``): ``Input_shape=H, W`` then ``v, `` sixteen to a row.
 
 H and W are those of the original picture, not of the values, which stand in the model's NHWC order: floats for the
 float model (the float32 value in full, as Python prints it), whole numbers for the fixed one.

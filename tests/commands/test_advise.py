@@ -12,7 +12,7 @@ from sgsdump.cli import main
 from sgsdump.commands import demo
 from sgsdump.sidecars import input_config
 
-ARGS = ["log/tensor_min_max.txt", "-m", "digits.onnx", "--input_config", "input_config.ini"]
+ARGS = ["log/tensor_min_max.txt", "-m", "digits.onnx", "--input-config", "input_config.ini"]
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def folder(tmp_path_factory):
         (path / "few").mkdir()
         for number in range(8):
             demo._save_picture(path / "few" / f"{number}.png", digits.calibration[number])
-        config = ["--input_config", "input_config.ini"]
+        config = ["--input-config", "input_config.ini"]
         calibrate = ["calibrate", "-m", "digits.onnx", "-i", "pictures", *config]
-        assert main([*calibrate, "--quant_level", "L1", "-o", "fixed.onnx"]) == 0
+        assert main([*calibrate, "--quant-level", "L1", "-o", "fixed.onnx"]) == 0
         (path / "all16.ini").write_text(demo.INPUT_CONFIG + "[CONV_CONFIG]\ninput_format = ALL_INT16;\n")
-        assert main([*calibrate[:-1], "all16.ini", "--quant_level", "L1", "-o", "all16.onnx"]) == 0
+        assert main([*calibrate[:-1], "all16.ini", "--quant-level", "L1", "-o", "all16.onnx"]) == 0
         for kind, model, more in (("Float", "digits", config), ("Fixed", "fixed", []), ("Fixed", "all16", [])):
             assert main(["simulate", "-m", f"{model}.onnx", "-t", kind, "-i", "few/0.png", *more]) == 0
             (path / "sigma_outtensor_dump.bin").rename(path / f"{model.replace('digits', 'float')}.bin")
@@ -73,7 +73,7 @@ def test_it_chooses_what_was_planted_and_nothing_else(capsys, tmp_path):
 
 
 def test_one_weight_scale_blames_the_depthwise_convolutions_before_them_too(capsys):
-    assert main(["advise", *ARGS, "-i", "few", "--quant_level", "L1"]) == 0
+    assert main(["advise", *ARGS, "-i", "few", "--quant-level", "L1"]) == 0
     assert set(sections(capsys.readouterr().out)) == {*planted(), "block1/pw/relu", "block3/pw/relu"}
 
 
@@ -119,7 +119,7 @@ def one_convolution(path, op=None):
     (path.parent / "one.txt").write_text(
         "Name:image, min: -1.000000, max: 1.000000;\nName:c, min: 0.000000, max: 1.0;\n"
     )
-    return [str(path.parent / "one.txt"), "-m", str(path), "--input_config", str(path.parent / "one.ini")]
+    return [str(path.parent / "one.txt"), "-m", str(path), "--input-config", str(path.parent / "one.ini")]
 
 
 def test_a_model_whose_only_convolution_reads_the_picture(tmp_path, capsys):

@@ -19,7 +19,7 @@ input_formats = RGB;
 mean = 127:127:127;
 std_value = 128;
 """
-CALIBRATE = "calibrate -m net.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()
+CALIBRATE = "calibrate -m net.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()
 LOGS = {"tensor_min_max.txt", "tensor_chn.txt", "softmax_lut_range.txt"}
 WEIGHTS = {"tensor_weight.txt", "tensor_weight_calibration.txt"}
 
@@ -42,14 +42,14 @@ def files(folder):
 
 @pytest.mark.parametrize(("level", "expected"), [("L1", LOGS), ("L2", LOGS | WEIGHTS), ("L5", LOGS | WEIGHTS)])
 def test_the_log_folder_holds_what_the_sdks_holds(folder, level, expected):
-    assert main([*CALIBRATE, "--quant_level", level]) == 0
+    assert main([*CALIBRATE, "--quant-level", level]) == 0
     assert files(folder) == expected
 
 
 def test_l5_is_the_default_and_its_proposal_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     demo._lay_out(demo._digits())
-    command = "calibrate -m digits.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()
+    command = "calibrate -m digits.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "INT16 proposed for block4/pw (tensor_arrays block4/dw/relu)" in out and "block2/pw" in out
@@ -62,14 +62,14 @@ def test_l5_is_the_default_and_its_proposal_is_said(tmp_path, monkeypatch, capsy
 def test_processes_change_nothing(folder):
     assert main(CALIBRATE) == 0
     first = {path.name: path.read_bytes() for path in (*(folder / "log").iterdir(), folder / "fixed.onnx")}
-    assert main([*CALIBRATE, "--num_process", "2"]) == 0
+    assert main([*CALIBRATE, "--num-process", "2"]) == 0
     assert first == {path.name: path.read_bytes() for path in (*(folder / "log").iterdir(), folder / "fixed.onnx")}
 
 
 def test_a_quant_file_decides_and_what_it_does_not_name_is_l1(folder, capsys):
     entries = [{"name": "pool", "min": [-1.0], "max": [7.0], "bit": 16}, {"name": "elsewhere", "min": [0], "max": [1]}]
     (folder / "q.json").write_text(json.dumps(entries))
-    assert main([*CALIBRATE, "--quant_file", "q.json"]) == 0
+    assert main([*CALIBRATE, "--quant-file", "q.json"]) == 0
     out = capsys.readouterr().out
     assert "q.json: 1 ranges taken; all else is of level L1" in out and "not in this model: elsewhere" in out
     assert "4 convolutions, 1 of them INT16" in out
@@ -81,7 +81,7 @@ def test_new_weights_are_marked_as_changed(folder):
     weight = onnx.numpy_helper.to_array(next(t for t in residual_net().proto.graph.initializer if t.name == "c2.w"))
     entry = {"name": "c2.w", "min": [-1.0], "max": [1.0], "bit": 8, "data": weight / 2}
     (folder / "q.pkl").write_bytes(pickle.dumps([entry], 3))
-    assert main([*CALIBRATE, "--quant_file", "q.pkl"]) == 0
+    assert main([*CALIBRATE, "--quant-file", "q.pkl"]) == 0
     blocks = (folder / "log/tensor_weight.txt").read_text().split("Name:[")
     assert [block.partition("]")[0] for block in blocks if "hasChanged:TRUE" in block] == ["r1,c2.w"]
 
@@ -89,10 +89,10 @@ def test_new_weights_are_marked_as_changed(folder):
 @pytest.mark.parametrize(
     ("words", "content", "message"),
     [
-        (["--quant_file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q names no tensor of the model"),
-        (["--quant_file", "q"], '[{"name": "r1", "min": [3], "max": [1]}]', "min above its max"),
-        (["--quant_file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "has bit 4"),
-        (["--quant_file", "none"], "", "cannot read none"),
+        (["--quant-file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q names no tensor of the model"),
+        (["--quant-file", "q"], '[{"name": "r1", "min": [3], "max": [1]}]', "min above its max"),
+        (["--quant-file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "has bit 4"),
+        (["--quant-file", "none"], "", "cannot read none"),
         (["-i", "broken"], "", "broken"),
     ],
 )
@@ -116,11 +116,11 @@ def test_a_log_that_cannot_be_written_leaves_the_older_one(folder, monkeypatch):
         raise OutputError("no space left")
 
     monkeypatch.setattr(tensor_chn, "write", full)
-    assert main([*CALIBRATE, "--quant_level", "L1"]) == 2
+    assert main([*CALIBRATE, "--quant-level", "L1"]) == 2
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("words", [["--num_process", "0"], ["--num_process", "x"], ["-sth", "-1"], ["-sth", "nan"]])
+@pytest.mark.parametrize("words", [["--num-process", "0"], ["--num-process", "x"], ["-sth", "-1"], ["-sth", "nan"]])
 def test_numbers_that_mean_nothing_are_refused(folder, words, capsys):
     with pytest.raises(SystemExit):
         main([*CALIBRATE, *words])

@@ -22,9 +22,9 @@ std_value = 128;
 outputs = prob;
 dequantizations = TRUE;
 """
-CALIBRATE = "calibrate -m net.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()
+CALIBRATE = "calibrate -m net.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()
 FIXED = "simulate -m fixed.onnx -t Fixed -i pictures/0.png".split()
-FLOAT = "simulate -m net.onnx -t Float -i pictures/0.png --input_config input_config.ini".split()
+FLOAT = "simulate -m net.onnx -t Float -i pictures/0.png --input-config input_config.ini".split()
 
 
 @pytest.fixture

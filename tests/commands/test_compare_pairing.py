@@ -45,7 +45,7 @@ def test_values_make_the_pairs_and_the_map_makes_them_again(clash, tmp_path, cap
 
 
 def test_bad_side_files_are_one_line(clash, tmp_path, capsys):
-    for option, text in (("--name-map", "[1]"), ("--name-map", '{"conv": "gone"}'), ("--parse_net", "hello")):
+    for option, text in (("--name-map", "[1]"), ("--name-map", '{"conv": "gone"}'), ("--parse-net", "hello")):
         (tmp_path / "file").write_text(text)
         assert main(["compare", *clash, option, str(tmp_path / "file")]) == 2
         captured = capsys.readouterr()
@@ -56,7 +56,7 @@ def test_a_padded_dump_compares_like_the_dequantised_one(shared, capsys):
     folder = shared / "sigmastar"
     dump = {n: str(folder / "dumps" / n / "sigma_outtensor_dump.bin") for n in FILES}
     net = str(folder / "model/parse_net_tiny_fixed_L5.txt")
-    assert main(["compare", dump[FILES[0]], dump[FILES[2]], "--parse_net", net, "--min-cos", "0.99"]) == 0
+    assert main(["compare", dump[FILES[0]], dump[FILES[2]], "--parse-net", net, "--min-cos", "0.99"]) == 0
     padded = capsys.readouterr().out
     assert main(["compare", dump[FILES[1]], dump[FILES[2]], "--min-cos", "0.99"]) == 0
     assert padded == capsys.readouterr().out
@@ -70,6 +70,6 @@ def test_a_padded_dump_is_drawn(shared, tmp_path, capsys):
     folder = shared / "sigmastar"
     dump = str(folder / "dumps/tiny_fixed_d_plain/sigma_outtensor_dump.bin")
     ranges = str(folder / "calibration/tiny_L5/tensor_min_max.txt")
-    options = ["--parse_net", str(folder / "model/parse_net_tiny_fixed_L5.txt"), "-o", str(tmp_path / "H")]
+    options = ["--parse-net", str(folder / "model/parse_net_tiny_fixed_L5.txt"), "-o", str(tmp_path / "H")]
     assert main(["histogram", dump, ranges, *options]) == 0
     assert "14 pictures" in capsys.readouterr().out

@@ -218,7 +218,7 @@ def test_padded_buffers_with_parse_net(shared):
         pytest.skip("no parse_net text among the genuine files")
     fitting = []
     for net in files:
-        words = (source, "out.npz", "--parse_net", net, "--dtype", "float32")
+        words = (source, "out.npz", "--parse-net", net, "--dtype", "float32")
         if exit_status("convert", lambda words=words: run(*words)) == 0:
             fitting.append(net)
             tensor = open_dump("out.npz")["block/dw"]

@@ -49,7 +49,7 @@ def save_model(nodes: list[onnx.NodeProto], shape: tuple[int, ...] = (1, 2, 3, 4
 def test_equals_the_sdk_dumper(folder: Path, shared: Path) -> None:
     sdk = open_dump(shared / "sigmastar/reference_dumps/onnx/dump_bin_True/onnx_NHWC_outtensor_dump.bin")
     model = shared / "sigmastar/model"
-    assert main(["dump", "--model_file", f"{model}/tiny.onnx", "-i", f"{model}/in_norm.txt"]) == 0
+    assert main(["dump", "--model-file", f"{model}/tiny.onnx", "-i", f"{model}/in_norm.txt"]) == 0
     ours = open_dump("dumpData/onnx_NHWC_outtensor_dump.bin")
     assert ours.variant == sdk.variant
     assert set(ours) == set(sdk)
@@ -124,7 +124,7 @@ def test_each_picture_has_its_own_dump(folder: Path) -> None:
         "[INPUT_CONFIG]\ninputs = x;\ntraining_input_formats = RGB;\ninput_formats = RGB;\n"
         "mean_red = 0;\nmean_green = 0;\nmean_blue = 0;\nstd_value = 1;\n[OUTPUT_CONFIG]\noutputs = y;\n"
     )
-    assert main(["dump", "-m", "m.onnx", "-i", "in", "--input_config", "config.ini", "-o", "out.bin"]) == 0
+    assert main(["dump", "-m", "m.onnx", "-i", "in", "--input-config", "config.ini", "-o", "out.bin"]) == 0
     assert sorted(path.name for path in folder.glob("*.bin")) == ["out_p0.bin", "out_p1.bin"]
     for number in range(2):
         assert open_dump(f"out_p{number}.bin")["y"].real().min() == -number

@@ -192,7 +192,7 @@ def test_an_option_of_the_executor(folder: Path) -> None:
 def test_a_caffe_model(folder: Path) -> None:
     first = weights("c1", (4, 3, 3, 3), 1)
     save(folder, CAFFE_NET, {"conv1": [first["c1.w"], first["c1.b"]]})
-    pipeline("full", "-d", "net.prototxt", "--weight_file", "net.caffemodel")
+    pipeline("full", "-d", "net.prototxt", "--weight-file", "net.caffemodel")
     assert [file.split("__")[1] for file in outputs()] == ["conv1.npy"]
 
 

@@ -19,7 +19,7 @@ from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config
 
 FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "rounds.json", "rounds.txt"}
-REPAIR = "repair -m digits.onnx -i pictures --input_config input_config.ini -o out".split()
+REPAIR = "repair -m digits.onnx -i pictures --input-config input_config.ini -o out".split()
 PLANTED = ["block2/dw/relu", "block4/dw/relu"]
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -141,7 +141,7 @@ def test_the_ini_is_the_users_and_gives_the_same_model_again(repaired, monkeypat
     assert input_config.read(folder / "out" / "input_config.ini").tensor_arrays == tuple(PLANTED)
     monkeypatch.chdir(tmp_path)
     model, pictures, ini = folder / "digits.onnx", folder / "pictures", folder / "out" / "input_config.ini"
-    command = ["calibrate", "-m", model, "-i", pictures, "--input_config", ini, "--quant_level", "L3", "-o", "f.onnx"]
+    command = ["calibrate", "-m", model, "-i", pictures, "--input-config", ini, "--quant-level", "L3", "-o", "f.onnx"]
     assert main([str(word) for word in command]) == 0
     ours, again = onnx.load(folder / "out" / "fixed.onnx"), onnx.load("f.onnx")
     assert ours.graph == again.graph
@@ -152,7 +152,7 @@ def test_the_ini_is_the_users_and_gives_the_same_model_again(repaired, monkeypat
 
 def test_what_is_raised_in_excess_is_lowered_again(digits, capsys):
     """With one scale per tensor more stands out than has to be raised."""
-    assert main([*REPAIR, "--quant_level", "L1", "--max-rmse", "0.4"]) == 0
+    assert main([*REPAIR, "--quant-level", "L1", "--max-rmse", "0.4"]) == 0
     found = document(digits / "out")
     first, last = found["rounds"][1], found["rounds"][-1]
     assert last["lowered"] and last["kept"] and found["final_round"] == 2
@@ -199,7 +199,7 @@ def test_a_model_that_int16_cannot_repair_says_so(digits, capsys):
 
 def test_a_healthy_model_stops_at_round_0(small, capsys):
     onnx.save(residual_net().proto, "net.onnx")
-    assert main("repair -m net.onnx -i pictures --input_config input_config.ini -o out".split()) == 0
+    assert main("repair -m net.onnx -i pictures --input-config input_config.ini -o out".split()) == 0
     assert document(small / "out")["ended"] == "the thresholds hold: nothing to repair"
     assert len(document(small / "out")["rounds"]) == 1
     assert Path("out/input_config.ini").read_text() == INI
@@ -209,7 +209,7 @@ def test_a_healthy_model_stops_at_round_0(small, capsys):
 def test_a_model_with_nothing_to_raise_says_so(small, capsys):
     net = model([conv("c1", "data")], weights("c1", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["c1"])
     onnx.save(net.proto, "net.onnx")
-    command = "repair -m net.onnx -i pictures --input_config input_config.ini -o out".split()
+    command = "repair -m net.onnx -i pictures --input-config input_config.ini -o out".split()
     assert main([*command, "--max-rmse", "0"]) == 1
     assert "no convolution is left that could be raised" in capsys.readouterr().out
     assert main(command) == 0
@@ -220,12 +220,12 @@ def test_a_name_that_the_ini_cannot_hold_is_not_raised(small, capsys):
     nodes = [conv("c1", "data"), node("Relu", ["c1"], "a,b"), conv("c2", "a,b")]
     constants = {**weights("c1", (4, 3, 1, 1)), **weights("c2", (2, 4, 1, 1), 1)}
     onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c2"]).proto, "net.onnx")
-    assert main("repair -m net.onnx -i pictures --input_config input_config.ini -o out --max-rmse 0".split()) == 1
+    assert main("repair -m net.onnx -i pictures --input-config input_config.ini -o out --max-rmse 0".split()) == 1
     assert document(small / "out")["tensor_arrays"] == []
 
 
 def test_debug_pictures_of_ones_own(digits, capsys):
-    assert main([*REPAIR, "--debug_image", "pictures/05.png"]) == 0
+    assert main([*REPAIR, "--debug-image", "pictures/05.png"]) == 0
     assert document(digits / "out")["debug_pictures"] == ["pictures/05.png"]
     assert document(digits / "out")["tensor_arrays"] == PLANTED
 
@@ -235,8 +235,8 @@ def test_debug_pictures_of_ones_own(digits, capsys):
     [
         ({"-m": "none.onnx"}, "none.onnx"),
         ({"-i": "none"}, "none"),
-        ({"--input_config": "none.ini"}, "none.ini"),
-        ({"--debug_image": "none.png"}, "none.png"),
+        ({"--input-config": "none.ini"}, "none.ini"),
+        ({"--debug-image": "none.png"}, "none.png"),
         ({"-o": "."}, "you are in it"),
         ({"-o": "digits.onnx"}, "a file has that name"),
         ({"-n": "none.py"}, "none.py"),
@@ -273,7 +273,7 @@ def test_a_run_that_breaks_leaves_the_older_folder(digits, capsys, monkeypatch):
     assert not [path.name for path in digits.iterdir() if path.name.startswith((".", "out_"))]
 
 
-@pytest.mark.parametrize("bad", [["--rounds", "0"], ["--min-cos", "nan"], ["--max-rmse", "x"], ["--quant_level", "L6"]])
+@pytest.mark.parametrize("bad", [["--rounds", "0"], ["--min-cos", "nan"], ["--max-rmse", "x"], ["--quant-level", "L6"]])
 def test_options_out_of_range(bad, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*REPAIR, *bad])
@@ -287,5 +287,5 @@ def test_outputs_that_no_error_can_be_measured_on_are_told(small, capsys):
             array = onnx.numpy_helper.to_array(constant)
             constant.CopyFrom(onnx.numpy_helper.from_array(np.zeros_like(array), constant.name))
     onnx.save(net.proto, "net.onnx")
-    assert main("repair -m net.onnx -i pictures --input_config input_config.ini -o out".split()) == 2
+    assert main("repair -m net.onnx -i pictures --input-config input_config.ini -o out".split()) == 2
     assert "zero on every picture" in capsys.readouterr().err

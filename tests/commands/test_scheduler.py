@@ -30,7 +30,7 @@ def get_image(path, norm=True, nchw=False):
     return pixels.transpose(0, 3, 1, 2) if nchw else pixels
 """
 METRIC = "import numpy as np\ndef same(a, b):\n    return -float(np.abs(a['prob'] - b['prob']).max())\n"
-GIVEN = "-m net.onnx -i pictures -n pre.py --input_config input_config.ini".split()
+GIVEN = "-m net.onnx -i pictures -n pre.py --input-config input_config.ini".split()
 
 
 @pytest.fixture
@@ -110,5 +110,5 @@ def test_nobody_there_is_one_line(folder, capsys, command):
 @pytest.mark.parametrize("command", ["calibrate", "tune"])
 def test_processes_and_a_scheduler_exclude_each_other(folder, capsys, command):
     with pytest.raises(SystemExit):
-        main([command, *GIVEN, "-o", "x", "--num_process", "2", "--scheduler", "tcp://127.0.0.1:1"])
+        main([command, *GIVEN, "-o", "x", "--num-process", "2", "--scheduler", "tcp://127.0.0.1:1"])
     assert "not allowed with" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
 from sgsdump.tuning.tuning_setup import evenly
 
-COMMON = ["-m", "net.onnx", "--input_config", "input_config.ini"]
+COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {
     "calibrate": [*COMMON, "-i", "pictures"],
     "simulate": ["-m", "net.onnx", "-t", "Float", "-i", "cat.jpg"],

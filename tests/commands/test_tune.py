@@ -46,7 +46,7 @@ def work(tmp_path, monkeypatch):
     return tmp_path
 
 
-TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input_config", "mine.ini"]
+TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input-config", "mine.ini"]
 
 
 def facts(path):
@@ -84,7 +84,7 @@ def test_calibrate_makes_the_same_fixed_model_again(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6", "--fixed-model"]) == 0
     ini = work / "out" / "input_config_0_0.6.ini"
     assert ini.read_text().startswith(INI) and input_config.read(ini).tensor_arrays == ("rb",)
-    given = ["--input_config", str(ini), "--quant_level", "L3", "-o", "again.onnx"]
+    given = ["--input-config", str(ini), "--quant-level", "L3", "-o", "again.onnx"]
     assert main(["calibrate", *TUNE[1:5], *given]) == 0
     tuned, again = facts("out/optimized_0_0.6.onnx"), facts("again.onnx")
     assert tuned.tensors == again.tensors and tuned.weights == again.weights
@@ -97,7 +97,7 @@ def test_quant_parameters_are_in_the_sdks_form_and_import(work):
     assert [p.range.max.size for p in pickled] == [1, 6, 1, 4]
     assert all(a.range.same(b.range) for a, b in zip(pickled, plain))
     assert (work / "out" / "optimized_quant_info_0_0.6.pkl").read_bytes()[:2] == b"\x80\x03"
-    given = ["--quant_file", "out/optimized_quant_info_0_0.6.pkl", "-o", "again.onnx"]
+    given = ["--quant-file", "out/optimized_quant_info_0_0.6.pkl", "-o", "again.onnx"]
     assert main(["calibrate", *TUNE[1:], *given]) == 0
     tuned, again = facts("out/optimized_0_0.6.onnx"), facts("again.onnx")
     assert all(tuned.tensors[name] == again.tensors[name] for name in ("ra", "rb"))
@@ -141,7 +141,7 @@ def test_a_target_and_other_pictures_to_judge_by(work, capsys):
         (["--metric", "bad.py:fails"], "bad.py:8: the metric failed: KeyError"),
         (["--budget", "soon"], "--budget 'soon' is no time"),
         (["-o", "metric.py"], "cannot make the folder metric.py"),
-        (["--input_config", "input_config.ini", "-o", "."], "would overwrite input_config.ini"),
+        (["--input-config", "input_config.ini", "-o", "."], "would overwrite input_config.ini"),
         (["--evaluate", "nowhere"], "nowhere"),
     ],
 )

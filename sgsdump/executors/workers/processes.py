@@ -73,7 +73,7 @@ class _Pool:
                 if losses > PATIENCE:
                     raise WorkerError(
                         f"worker processes were killed {losses} times at the same task, perhaps for want of memory; "
-                        f"try fewer (--num_process)"
+                        f"try fewer (--num-process)"
                     ) from error
                 self._replace(waiting)
                 continue

@@ -152,7 +152,7 @@ class Piece:
     @cached_property
     def _blobs(self) -> tuple[Blob, ...]:
         if self.weights is None:
-            self.fail("has weights; give the .caffemodel with --weight_file")
+            self.fail("has weights; give the .caffemodel with --weight-file")
         blobs = self.weights.blobs(self.layer.name)
         if blobs is None:
             near = difflib.get_close_matches(self.layer.name, self.weights.layers, n=1)

@@ -49,7 +49,7 @@ def _text(path: Path) -> str:
     if data is None or _BINARY.search(data):
         raise ModelError(
             f"{path} is not text, so it is no prototxt; give the .prototxt as the model and the .caffemodel with "
-            f"--weight_file"
+            f"--weight-file"
         )
     return data.decode("utf-8-sig", "replace")
 

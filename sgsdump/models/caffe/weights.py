@@ -137,7 +137,7 @@ def _what_it_is(head: bytes) -> str:
     if head.startswith(b"\x89HDF\r\n"):
         return "is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)"
     if not any(byte < 9 or 13 < byte < 32 for byte in head):
-        return "is text, so it is no caffemodel; give the .caffemodel with --weight_file and the .prototxt as the model"
+        return "is text, so it is no caffemodel; give the .caffemodel with --weight-file and the .prototxt as the model"
     return "is not a caffemodel, or it is cut off or damaged"
 
 

@@ -122,7 +122,7 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
     if entry is None:
         raise InputError(
             f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
-            f"input_config.ini with its format, mean and std_value (--input_config)"
+            f"input_config.ini with its format, mean and std_value (--input-config)"
         )
     if not entry.is_picture:
         raise InputError(f"the input {spec.name!r} is {entry.training_format}, so it takes an .npy file, not {file}")

@@ -130,7 +130,7 @@ def test_missing_weights(tmp_path: Path) -> None:
     ):
         opened(tmp_path, GOOD, {"conv1": [FILTER, BIAS]})
     prototxt, caffe = save(tmp_path, GOOD, {"conv": [FILTER, BIAS]})
-    with pytest.raises(ModelError, match=r"'conv'.*has weights; give the .caffemodel with --weight_file"):
+    with pytest.raises(ModelError, match=r"'conv'.*has weights; give the .caffemodel with --weight-file"):
         open_model(prototxt)
     with pytest.raises(ModelError, match="no such weight file"):
         open_model(prototxt, tmp_path / "absent.caffemodel")

@@ -26,7 +26,7 @@ def compared(sample: str, benchmark: Path) -> list[float]:
 
 def tiny(shared: Path) -> list[str]:
     model = shared / "sigmastar/model"
-    return [f"{model}/tiny.prototxt", "--weight_file", f"{model}/tiny.caffemodel"]
+    return [f"{model}/tiny.prototxt", "--weight-file", f"{model}/tiny.caffemodel"]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_the_small_net_is_its_onnx_model(shared: Path) -> None:
 
 
 def test_dump_has_the_records_of_the_sdk_dumper(shared: Path, folder: Path) -> None:
-    assert main(["dump", "--model_file", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt")]) == 0
+    assert main(["dump", "--model-file", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt")]) == 0
     reference = shared / "sigmastar/reference_dumps/caffe/dump_bin_True"
     ours, sdk = (open_dump(p / "caffe_NHWC_outtensor_dump.bin") for p in (folder / "dumpData", reference))
     assert [(r.name, r.op_index, r.op_type, r.tensor.info.shape) for r in ours.records] == [
@@ -80,8 +80,8 @@ def test_dump_equals_the_simulators_float_dump(shared: Path, folder: Path) -> No
 def test_calibrated_and_simulated_as_the_sdk_does(shared: Path, folder: Path) -> None:
     """input_config.ini names cat as an output, which a Caffe net cannot say of itself."""
     model = shared / "sigmastar/model"
-    config = ["--input_config", f"{model}/input_config.ini"]
-    level = ["--quant_level", "L1"]
+    config = ["--input-config", f"{model}/input_config.ini"]
+    level = ["--quant-level", "L1"]
     assert main(["calibrate", "-m", *tiny(shared), "-i", f"{model}/calib_arrays", *config, *level]) == 0
     assert [o.name for o in onnx.load("tiny_fixed.onnx").graph.output] == ["prob", "cat"]
     Path("DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
@@ -112,13 +112,13 @@ def test_dump_shows_blobs_or_every_layer(folder: Path) -> None:
     save(folder, IN_PLACE, {"fc": [np.ones((2, 4), np.float32)]})
     for name, array in (("a", np.ones((1, 2, 3, 4))), ("b", -np.arange(24).reshape(1, 2, 3, 4))):
         np.save(f"{name}.npy", array.astype(np.float32))
-    command = ["dump", "-m", "net.prototxt", "--weight_file", "net.caffemodel", "-i", "a.npy,b.npy"]
+    command = ["dump", "-m", "net.prototxt", "--weight-file", "net.caffemodel", "-i", "a.npy,b.npy"]
     assert main(command) == 0
     blobs = open_dump("dumpData/caffe_NHWC_outtensor_dump.bin")
     # The first input is left out, as the SDK's script leaves it out.
     assert [record.name for record in blobs.records] == ["b", "sum", "fc"]
     assert blobs["sum"].real().max() == 2
-    assert main([*command, "--every_layer", "-o", "every.bin"]) == 0
+    assert main([*command, "--every-layer", "-o", "every.bin"]) == 0
     every = open_dump("every.bin")
     assert [record.name for record in every.records] == ["b", "sum@sum", "double", "sum", "fc"]
     np.testing.assert_array_equal(every["double"].real(), 2 * every["sum@sum"].real())
