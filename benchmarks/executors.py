@@ -18,7 +18,7 @@ import numpy as np
 from resnet_like import resnet_like
 
 from sgsdump.errors import MissingExtra
-from sgsdump.executors.base import Layer
+from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.pipeline.bisection import worst_relative

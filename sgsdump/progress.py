@@ -1,31 +1,65 @@
-"""Progress bars for the commands: shown on standard error for work over a second, silent otherwise."""
+"""How the library reports its progress: one contract, implemented by whoever runs it (``commands/terminal.py``).
+
+    with progress.bar("calibrate", "picture", total=len(pictures)) as advance:
+        for done, picture in enumerate(pictures, 1):
+            ...
+            advance(done)
+    progress.say("a worker process was killed; what it had under way is done again")
+
+A function that takes ``progress`` opens its own bars; one that does a part of the work of its caller's bar takes
+``advance``. The defaults do nothing: ``SILENT`` and ``unwatched``. All calls come from the process and the thread that
+called the library; what worker processes do is counted when their results arrive.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
-DELAY_SECONDS = 1.0
 
 
-@contextmanager
-def counter(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A callback for (done, total) that the library calls as it goes."""
-    from tqdm import tqdm
+class Advance(Protocol):
+    """Moves a bar."""
 
-    with tqdm(desc=what, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """``done`` of ``total`` units are done, counted from the beginning; None leaves the total as it was."""
 
 
-def counted(items: Iterable[Item], what: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """The items themselves, counted on a bar as they pass."""
-    from tqdm import tqdm
+class Progress(Protocol):
+    """Shows how far a long piece of work is, and one-line messages on the way."""
 
-    yield from tqdm(items, what, total, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True)
+    def bar(self, what: str, unit: str, total: int | None = None) -> AbstractContextManager[Advance]:
+        """A bar for the work in the ``with`` block: what is done, in which unit, how many of them (None: unknown)."""
+
+    def say(self, line: str) -> None:
+        """Show one line, given without a line end."""
+
+
+def unwatched(done: int, total: int | None = None) -> None:
+    """The ``Advance`` that nobody watches."""
+
+
+class Silent:
+    """The ``Progress`` that nobody watches."""
+
+    def bar(self, what: str, unit: str, total: int | None = None) -> AbstractContextManager[Advance]:
+        return nullcontext(unwatched)
+
+    def say(self, line: str) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "SILENT"
+
+
+SILENT: Progress = Silent()
+
+
+def each(progress: Progress, items: Iterable[Item], what: str, unit: str, total: int | None = None) -> Iterator[Item]:
+    """The items themselves, each counted on a bar of its own when the next one is asked for."""
+    with progress.bar(what, unit, total) as advance:
+        for done, item in enumerate(items, 1):
+            yield item
+            advance(done)

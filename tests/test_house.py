@@ -21,7 +21,14 @@ FAMILIES = (
 )
 # What the members of a family share stands in its folder beside them.
 SHARED = {
-    *("commands/parser", "executors/base", "executors/table", "executors/conformance"),
+    *(
+        "commands/parser",
+        "commands/terminal",
+        "executors/runner",
+        "executors/base",
+        "executors/table",
+        "executors/conformance",
+    ),
     *("sidecars/ini", "sidecars/quant_param_entries", "reports/comparison/base", "comparison/metrics/base"),
     *("comparison/metrics/accumulators", "comparison/vendor_metrics/base"),
     *(
@@ -33,7 +40,7 @@ SHARED = {
 }
 LIBRARIES_AT_HOME = {
     "matplotlib": ("reports",),
-    "tqdm": ("commands", "progress"),
+    "tqdm": ("commands",),
     "onnxruntime": ("executors",),
     "distributed": ("executors",),
     "openvino": ("executors",),

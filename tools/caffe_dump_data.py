@@ -16,13 +16,10 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
+    from sgsdump.commands.sdk.dump_options import dump_parser
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model_file", required=True, help="prototxt")
+    parser = dump_parser(__doc__, "prototxt")
     parser.add_argument("--weight_file", required=True, help="caffemodel")
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("--dump_bin", choices=["True", "False"], default="True", help="binary or text (%(default)s)")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s) with get_image, one per input, by commas")
     args = parser.parse_args(argv)
     return exit_status("caffe_dump_data.py", lambda: run(args))
 

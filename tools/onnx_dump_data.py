@@ -15,13 +15,9 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
+    from sgsdump.commands.sdk.dump_options import dump_parser
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model_file", required=True, help="ONNX model")
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("--dump_bin", choices=["True", "False"], default="True", help="binary or text (%(default)s)")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s) with get_image, one per input, by commas")
-    args = parser.parse_args(argv)
+    args = dump_parser(__doc__, "ONNX model").parse_args(argv)
     return exit_status("onnx_dump_data.py", lambda: run(args))
 
 

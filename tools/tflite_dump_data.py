@@ -15,13 +15,9 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
+    from sgsdump.commands.sdk.dump_options import dump_parser
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model_file", required=True, type=Path, help="TFLite model")
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("--dump_bin", choices=["True", "False"], default="True", help="binary or text (%(default)s)")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s) with get_image, one per input, by commas")
-    args = parser.parse_args(argv)
+    args = dump_parser(__doc__, "TFLite model").parse_args(argv)
     return exit_status("tflite_dump_data.py", lambda: run(args))
 
 
@@ -32,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.models.feeds.feeds import expand, feeds
 
-    model = TfliteRun(args.model_file)
+    model = TfliteRun(Path(args.model_file))
     runs = feeds(args.image, args.preprocess, model.inputs)
     files = [names[0] for names in expand(args.image, len(model.inputs))]
     folder = make_folder(Path("dumpData"))

@@ -138,13 +138,13 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
 
 
 def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
-    from sgsdump.progress import counter
 
     total = trial.runs * len(expand(args.image, len(graph_inputs(model.proto))))
-    with counter("advise", "run") as count:
-        return trial.measure(_feeds(args, model, config), lambda done: count(done, total))
+    with TERMINAL.bar("advise", "run", total) as advance:
+        return trial.measure(_feeds(args, model, config), advance)
 
 
 def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[PictureFeed]:

@@ -40,7 +40,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,12 +85,12 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, set_aside
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.progress import counter
     from sgsdump.quantisation.calibration import make_fixed, serialise, simplify
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.levels import calibrate
@@ -115,10 +114,9 @@ def run(args: argparse.Namespace) -> int:
         imported = None if params is None else import_params(simple, params, config, fuse, args.quant_file)
         if imported is not None:
             simple, config = imported.model, imported.config
-        workers = Workers(args.num_process, args.scheduler, lambda line: print(line, file=sys.stderr))
+        workers = Workers(args.num_process, args.scheduler)
         options = (level, fuse, workers, args.sensitivity_threshold)
-        with counter("calibrate", "picture") as progress, counter("measure", "run") as measuring:
-            found = calibrate(simple, feeds, config, *options, progress, measuring)
+        found = calibrate(simple, feeds, config, *options, Terminal("stderr"))
         if imported is not None:
             found = replace(found, ranges={**found.ranges, **imported.ranges})
         fixed = make_fixed(simple, found.ranges, found.config, fuse)

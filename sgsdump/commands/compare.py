@@ -28,7 +28,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
         metrics=_extra([*args.metrics, *(name for name, _ in args.limit)]),
         settings=Settings(args.th1),
         compatible=args.compatible,
-        progress=_bar,
+        progress=TERMINAL,
     )
     if not found.rows and not found.failed:
         unclear = [one for one in found.only_in_benchmark if one.reason.startswith("ambiguous")]
@@ -177,6 +177,7 @@ _NOT_WITH_GOLDEN = (
 
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.golden import compare_golden
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
@@ -193,7 +194,7 @@ def _run_golden(args: argparse.Namespace) -> int:
         th1=args.th1,
         inputs=args.inputs,
         titles=(str(args.sample), str(args.benchmark), str(args.golden)),
-        progress=_bar,
+        progress=TERMINAL,
     )
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
@@ -267,9 +268,3 @@ def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were
         file.write(text.encode("utf-8", "surrogateescape"))
-
-
-def _bar(stream: Iterable, total: int) -> Iterable:
-    from sgsdump.progress import counted
-
-    return counted(stream, "compare", "layer", total)

@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import as_float32, common_form, in_layout, selected, stays, target_of
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.io import open_dump
@@ -61,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import printable
-    from sgsdump.progress import counted
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
     check_not_around(args.output, [args.dump, args.parse_net, args.csv])
@@ -86,15 +86,7 @@ def run(args: argparse.Namespace) -> int:
     elif len(records) != len(dump.records):
         form = common_form([dump])
     target = target_of(args.output, args.to, Dump(records, *form))
-    saved = save(
-        records,
-        args.output,
-        target,
-        str(args.dump),
-        lambda line: print(printable(line)),
-        lambda kept: counted(kept, "convert", "tensor", len(kept)),
-        args.strict,
-    )
+    saved = save(records, args.output, target, str(args.dump), TERMINAL, args.strict)
     print(f"{args.output}: {saved.written} tensors, {target.format}{saved}")
     return 1 if saved.left_out else 0
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.dumps.dump import Record
-    from sgsdump.executors.base import Layer
+    from sgsdump.executors.runner import Layer
     from sgsdump.models.feeds.feeds import Feed
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
@@ -96,11 +96,11 @@ def dump_all(
     every_layer        of a model with in-place layers also the tensors they wrote over.
     """
     from sgsdump.commands.sdk import listing
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.progress import counter
 
     specs = graph_inputs(model.proto)
     runs = feeds(image, preprocess, specs, config)
@@ -112,10 +112,10 @@ def dump_all(
         if output.parent == DEFAULT_OUTPUT.parent:
             make_folder(output.parent)
         summary = Summary()
-        with counter(f"dump {label}", "layer") as progress:
-            layers = runner.run(feed, shown, progress)
+        with TERMINAL.bar(f"dump {label}", "layer") as advance:
+            layers = runner.run(feed, shown, advance)
             if own_outputs_first:
-                layers = listing.own_outputs_first(runner, feed, outputs, progress)
+                layers = listing.own_outputs_first(runner, feed, outputs, advance)
             _write(layers, feed, target, summary, target.stem.removeprefix(output.stem), text, caffe)
         print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
         for name, what in summary.not_finite.items():
@@ -133,7 +133,7 @@ def _write(
     from sgsdump.dumps.formats.sigmastar import binary
     from sgsdump.dumps.formats.sigmastar.layer_files import write_shapes, write_text
     from sgsdump.dumps.io import open_dump
-    from sgsdump.executors.base import Layer
+    from sgsdump.executors.runner import Layer
 
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
     inputs = list(records(fed[:1] if caffe else fed, Summary()))

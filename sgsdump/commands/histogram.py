@@ -43,13 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
     from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.terminal_text import printable
-    from sgsdump.progress import counted
+    from sgsdump.progress import each
     from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
     from sgsdump.reports.histogram.histogram_png import save_histogram
     from sgsdump.reports.histogram.histogram_summary import summary_lines
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     undrawn: list[Undrawn] = []
     with replacing_folder(args.output) as folder:
         found = distributions(dump, by_layer)
-        for result in counted(found, "histogram", "layer", len(names)):
+        for result in each(TERMINAL, found, "histogram", "layer", len(names)):
             if isinstance(result, Undrawn):
                 undrawn.append(result)
                 continue

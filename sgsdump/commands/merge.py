@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import common_form, target_of
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.partial_save import save
     from sgsdump.dumps.split_merge import merge
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import printable
-    from sgsdump.progress import counted
 
     check_outputs([args.output], args.dumps)
     check_not_around(args.output, args.dumps)
@@ -49,14 +49,7 @@ def run(args: argparse.Namespace) -> int:
     records = merge(dumps, args.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(args.output, args.to, Dump(records, format, variant))
-    saved = save(
-        records,
-        args.output,
-        target,
-        "these dumps",
-        lambda line: print(printable(line)),
-        lambda kept: counted(kept, "merge", "tensor", len(kept)),
-    )
+    saved = save(records, args.output, target, "these dumps", TERMINAL)
     print(f"{args.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
     return 1 if saved.left_out else 0
 

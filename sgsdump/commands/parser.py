@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator, Sequence
 
 from sgsdump import __version__
 from sgsdump.commands import COMMANDS
@@ -16,15 +18,21 @@ examples:
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """Takes options anywhere among the positional arguments, so that ``show DUMP --stored NAME`` reads as it looks.
+# What the SDK's scripts call an option that has one name here.
+SDK_NAMES = {"--model-file": "--model"}
 
-    argparse of Python before 3.13 gives up on an optional positional argument once it met an option behind the first.
+
+class Parser(argparse.ArgumentParser):
+    """Options have hyphens and may stand anywhere; the SDK's spelling with underscores works beside ours.
+
+    Anywhere: argparse of Python before 3.13 gives up on an optional positional argument once it met an option behind
+    the first, so ``show DUMP --stored NAME`` would not read as it looks.
     """
 
     _again = False
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        args = list(self._our_spelling(sys.argv[1:] if args is None else args))
         found, left = super().parse_known_args(args, namespace)
         if not left or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
             return found, left
@@ -33,6 +41,25 @@ class Parser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._again = False
+
+    def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
+        """``--input_config`` as ``--input-config``, and SDK_NAMES, where this parser knows that option."""
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                yield word
+                break
+            name, equals, value = word.partition("=")
+            ours = name.replace("_", "-")
+            ours = SDK_NAMES.get(ours, ours)
+            if word.startswith("--") and not self._knows(name) and self._knows(ours):
+                word = ours + equals + value
+            yield word
+        yield from words
+
+    def _knows(self, name: str) -> bool:
+        """Whether ``name`` is an option or begins one."""
+        return any(option.startswith(name) for option in self._option_string_actions)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.terminal import TERMINAL, Terminal
+
 if TYPE_CHECKING:
-    from sgsdump.executors.base import Progress
     from sgsdump.pipeline.job import Job
     from sgsdump.pipeline.pipeline import Pipeline
 
@@ -157,30 +157,30 @@ def dump(job: Job) -> int:
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
 
     check(job)
-    with _bar(f"{job.kind} {job.executor}") as progress:
-        run = pipeline(job, _say, progress)
-        if job.bisect:
-            return _bisect(job, run)
-        if job.print_ir:
-            _say(ir(job, run).rstrip())
-        dump_chosen(job, run)
+    progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the lines themselves show how far it is
+    run = pipeline(job, progress)
+    if job.bisect:
+        return _bisect(job, run)
+    if job.print_ir:
+        progress.say(ir(job, run).rstrip())
+    dump_chosen(job, run)
     written = dump_info.read(job.folder)
     for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
-        _say(line)
+        TERMINAL.say(line)
     if job.test_case:
         save_case(job, run)
-        _say(f"{job.test_case}: the test case of {job.names[0]}")
+        TERMINAL.say(f"{job.test_case}: the test case of {job.names[0]}")
     close = _compare(job) if job.compare_dir else True
     return 1 if run.failures or not close else 0
 
 
 def _bisect(job: Job, run: Pipeline) -> int:
     from sgsdump.pipeline.run_job import bisect
-    from sgsdump.reports.pipeline_lines import bisection_lines, tried_line
+    from sgsdump.reports.pipeline_lines import bisection_lines
 
-    found = bisect(job, run, lambda tried: _say(tried_line(tried)))
+    found = bisect(job, run, TERMINAL)
     for line in bisection_lines(found, job.threshold):
-        _say(line)
+        TERMINAL.say(line)
     return 1 if found.found else 0
 
 
@@ -189,15 +189,14 @@ def _compare(job: Job) -> bool:
     from sgsdump.files.atomic_write import replacing
     from sgsdump.pipeline.compared_files import other_inputs
     from sgsdump.pipeline.run_job import compare, holds
-    from sgsdump.progress import counted
     from sgsdump.reports.golden import csv, json
     from sgsdump.reports.golden import log as golden_log
 
-    found = compare(job, lambda rows, total: counted(rows, "compare", "tensor", total))
+    found = compare(job, TERMINAL)
     for folder in filter(None, (job.compare_dir, job.golden_dir)):
         for name in other_inputs(job.folder, folder):
-            _say(f"note: {folder} was run on another input {name}")
-    _say(golden_log.golden_lines(found).removesuffix("\n"))
+            TERMINAL.say(f"note: {folder} was run on another input {name}")
+    TERMINAL.say(golden_log.golden_lines(found).removesuffix("\n"))
     log = job.log or job.folder / "compare_result.log"
     for path, text in (
         (log, golden_log.render(found)),
@@ -207,18 +206,5 @@ def _compare(job: Job) -> bool:
         with replacing(path) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
     failed = sum(not row.passes for row in found.rows)
-    _say(f"{log}: {len(found.rows)} compared, {len(found.rows) - failed} pass, {failed} do not")
+    TERMINAL.say(f"{log}: {len(found.rows)} compared, {len(found.rows) - failed} pass, {failed} do not")
     return holds(job, found)
-
-
-def _bar(what: str) -> AbstractContextManager[Progress | None]:
-    """A progress bar, unless the lines themselves show on the terminal how far it is."""
-    from sgsdump.progress import counter
-
-    return nullcontext() if sys.stdout.isatty() else counter(what, "step")
-
-
-def _say(text: str) -> None:
-    from sgsdump.files.terminal_text import printable
-
-    print(printable(text))

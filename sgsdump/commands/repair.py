@@ -69,13 +69,13 @@ def count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder, set_aside
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.progress import counter
     from sgsdump.quantisation.calibration import simplify
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.levels import calibrate
@@ -97,9 +97,8 @@ def run(args: argparse.Namespace) -> int:
     pictures = debug_pictures(args, specs, config)
     # Opened first: a long repair must not end with "no such folder".
     with replacing_folder(args.output) as folder:
-        with counter("calibrate", "picture") as progress:
-            level = RANGES_OF.get(args.quant_level, args.quant_level)
-            found = calibrate(model, feeds, config, level, progress=progress)
+        level = RANGES_OF.get(args.quant_level, args.quant_level)
+        found = calibrate(model, feeds, config, level, progress=TERMINAL)
         labels = [label for label, _, _ in pictures]
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
-        repair = Repair(model, found.ranges, config, pictures, limits, folder, counter)
+        repair = Repair(model, found.ranges, config, pictures, limits, folder, TERMINAL)
         rounds, told = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)

@@ -61,15 +61,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import selected
     from sgsdump.dumps.inventory import inventory
     from sgsdump.files.terminal_text import printable
-    from sgsdump.progress import counted
+    from sgsdump.progress import each
     from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
 
     chosen = {id(record) for record in selected(dump.records, args.select)}
     places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
-    items = list(inventory(counted(places, "show", "tensor", len(places))))
+    items = list(inventory(each(TERMINAL, places, "show", "tensor", len(places))))
     if args.csv:
         _write(args.csv, inventory_csv.render(items))
     if args.json:

@@ -70,10 +70,10 @@ def simulate_all(
     config  for a float model's built-in preprocess; a fixed model remembers its own.
     Raises ModelError when ``kind`` is not what the model is.
     """
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.errors import ConfigError, ModelError
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.progress import counter
     from sgsdump.quantisation.calibration import simplify
     from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
     from sgsdump.sidecars import debug_config
@@ -95,8 +95,8 @@ def simulate_all(
         config = fixed_config(model)
     raw = kind == "Fixed" and config is not None
     for label, feed in feeds(image, preprocess, specs, config, normalised=not raw):
-        with counter("simulate", "layer") as progress:
-            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, progress)
+        with TERMINAL.bar("simulate", "layer") as advance:
+            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance)
             _dump(simulation, debug, is_float=kind == "Float" or debug.dequant_fixed)
         _sum_up(label, simulation)
         yield label, simulation

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import ENDINGS, Target, target_of
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.losses import losses
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
     from sgsdump.files.terminal_text import printable
-    from sgsdump.progress import counted
+    from sgsdump.progress import each
 
     check_outputs([args.output], [args.dump])
     check_not_around(args.output, [args.dump])
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     parts = split(dump, args.pattern, endings[target.format])
     with replacing_folder(args.output) as folder:
         written = 0
-        for part in counted(parts, "split", "part", len(parts)):
+        for part in each(TERMINAL, parts, "split", "part", len(parts)):
             refused = {id(record) for record in unwritable(part.records, target)}
             refused_lines += losses([record for record in part.records if id(record) in refused], *target)
             records = [record for record in part.records if id(record) not in refused]

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -77,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import OutputError
     from sgsdump.files.atomic_write import replacing
-    from sgsdump.progress import counter
     from sgsdump.reports.tuning.pareto_json import render
     from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
@@ -100,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
     folder = usable_folder(args.output, Path(args.input_config))
     simple, ranges, feeds = calibrated(args, config)
     text = Path(args.metric.rpartition(":")[0]).read_bytes() if args.metric else b""
-    with counter("tune", "run") as progress, stopped_by_ctrl_c(seconds) as left:
-        bar: list[int] = []
-        setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text,
-                       lambda runs: progress(runs, max(bar[0], runs)), workers_of(args))  # fmt: skip
+    with stopped_by_ctrl_c(seconds) as left:
+        setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text, workers_of(args),
+                       Terminal("stderr"))  # fmt: skip
         most = search.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
-        bar.append(most * len(setup.pool.pictures))
+        runs = most * len(setup.pool.pictures)
+        setup.pool.expect(runs)
         print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
-              f"pictures = {bar[0]} runs of the network, within {args.budget}")  # fmt: skip
+              f"pictures = {runs} runs of the network, within {args.budget}")  # fmt: skip
         if setup.pool.resumed:
             print(f"{folder / 'progress.json'}: going on, {setup.pool.resumed} plans are known")
         try:
@@ -143,7 +142,7 @@ def check_options(args: argparse.Namespace) -> None:
 def workers_of(args: argparse.Namespace) -> Workers:
     from sgsdump.executors.workers.task_pool import Workers
 
-    return Workers(args.num_process, args.scheduler, lambda line: print(line, file=sys.stderr))
+    return Workers(args.num_process, args.scheduler)
 
 
 def parse_rates(text: str) -> list[float]:
@@ -188,11 +187,11 @@ def usable_folder(path: Path, ini: Path) -> Path:
 
 def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, dict[str, Range], Iterator[PictureFeed]]:
     """The simplified model, the ranges of its tensors, and the pictures that judge plans."""
+    from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.progress import counter
     from sgsdump.quantisation.calibration import simplify
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.tuning.tuning_setup import evenly
@@ -204,10 +203,9 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)
     judges = PictureFeeds(args.evaluate, args.preprocess, specs, config) if args.evaluate else pictures
     simple = simplify(model)
-    with counter("calibrate", "picture") as progress:
-        found = calibrate(
-            simple, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=progress
-        )
+    found = calibrate(
+        simple, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=Terminal("stderr")
+    )
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,12 +27,13 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import pandas
 
-Progress = Callable[[Iterable, int], Iterable]
+
 JUMP_SHARE = 0.1
 
 
@@ -147,7 +148,7 @@ def compare(
     settings: Settings | None = None,
     compatible: str | None = None,
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
     and so where either dump has each operator's inputs under names of their own (``has_own_inputs``).
@@ -158,7 +159,7 @@ def compare(
     metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; ``settings`` are for these.
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
-    progress  wraps the stream of finished pairs: ``progress(stream, total)``.
+    progress  shows how many pairs are done; see ``sgsdump.progress``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
     Raises ConfigError for an unknown metric or vendor's tool, FormatError for a path that is no dump.
@@ -188,7 +189,7 @@ def compare(
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         alignment = align(sample, benchmark, inputs, given)
         stream: Iterable[Row | Failed] = pool.map(measures.result, alignment.pairs)
-        results = list(progress(stream, len(alignment.pairs)) if progress else stream)
+        results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         misnamed = find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
     rows = [replace(result, misnamed=misnamed.get(i)) for i, result in enumerate(results) if isinstance(result, Row)]
     failed = [

@@ -20,7 +20,7 @@ either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,9 +32,9 @@ from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.progress import SILENT, Progress, each
 
 Load = Callable[[], np.ndarray]
-Progress = Callable[[Iterable, int], Iterable]
 EPSILON = 1e-9
 
 
@@ -128,7 +128,7 @@ def compare_files(
     th1: float = 1e-6,
     th2: float = 1e-3,
     titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """Compare what has the same file name on every side. ``sample["relu.npy"]()`` gives the array.
 
@@ -145,9 +145,8 @@ def compare_files(
         sides = [side[name] for side in (sample, benchmark, golden) if side is not None]
         return _row(name, name, sides, tag, th1)
 
-    stream: Iterable[GoldenRow] = map(row, names)
     return GoldenComparison(
-        tuple(progress(stream, len(names)) if progress else stream),
+        tuple(each(progress, map(row, names), "compare", "tensor", len(names))),
         (titles[0], titles[1], titles[2] if golden is not None else None),
         tag,
         th1,
@@ -169,7 +168,7 @@ def compare_golden(
     th2: float = 1e-3,
     inputs: bool = False,
     titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden"),
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """Compare dumps of any format, tensors paired as ``compare`` pairs them; the file names are ``NAME.npy``.
 
@@ -199,9 +198,8 @@ def compare_golden(
         return _row(f"{name}.npy", name, sides, tag, th1, pair_notes[id(records[1])], known)
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
-    stream: Iterable[GoldenRow] = map(row, joined)
     return GoldenComparison(
-        tuple(progress(stream, len(joined)) if progress else stream),
+        tuple(each(progress, map(row, joined), "compare", "layer", len(joined))),
         (titles[0], titles[1], titles[2] if golden is not None else None),
         tag,
         th1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.losses import losses
 from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import Tensor
 
 SHOWN = 3
@@ -36,22 +37,21 @@ def save(
     path: Path,
     target: Target,
     source: str,
-    say: Callable[[str], None],
-    counted: Callable[[Sequence[Record]], Iterable[Record]],
+    progress: Progress = SILENT,
     strict: bool = False,
 ) -> Saved:
     """Write what can be written, one tensor in memory at a time, whole or not at all.
 
     source   how the message calls what the records come from.
-    say      gets each line: before anything is written what the target loses, at the end what could not be read.
-    counted  wraps the records as they are written, for a progress bar.
+    progress  counts the tensors written, and says before anything is written what the target loses, and at the end
+              what could not be read.
     strict   write nothing when the target cannot hold everything.
 
     Raises ValuesError when nothing is left to write or ``strict`` forbids it, OutputError when the disk refuses.
     """
     lost = losses(records, *target)
     for line in lost:
-        say(f"{target.format} cannot hold everything: {line}")
+        progress.say(f"{target.format} cannot hold everything: {line}")
     if lost and strict:
         raise ValuesError(f"nothing is written: {target.format} cannot hold everything, and --strict was given")
     refused = {id(record) for record in unwritable(records, target)}
@@ -59,9 +59,9 @@ def save(
     if not kept:
         raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {source}; try another --to")
     left_out: list[tuple[str, str]] = []
-    write(readable(counted(kept), left_out), path, target)
+    write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out), path, target)
     for line in told(left_out):
-        say(line)
+        progress.say(line)
     return Saved(len(kept) - len(left_out), len(left_out) + len(refused))
 
 

@@ -1,31 +1,23 @@
-"""The contracts of what runs a model; ``executors/`` holds the families.
+"""The contract of an executor: one back-end behind four calls.
 
-An *executor* is one back-end behind four calls, made in this order and checked by the base class: ``init``,
-``load_model``, ``execute`` (as often as wanted; another ``load_model`` may follow), ``release``. Every back-end that
-can be dumped or compared is one; plug-ins are found by the entry point group ``sgsdump.executors``. As a context
-manager it releases itself, after a failure too:
+The calls are made in this order, which the base class checks: ``init``, ``load_model``, ``execute`` (as often as
+wanted; another ``load_model`` may follow), ``release``. Every back-end that can be dumped or compared is an executor;
+plug-ins are found by the entry point group ``sgsdump.executors``. As a context manager it releases itself, after a
+failure too:
 
     with open_executor("ort") as executor:
         executor.load_model(proto)
         scores, boxes = executor.execute(["scores", "boxes"], {"input": array})
 
 To write one: docs/own_executor.md; to prove it: ``sgsdump.executors.conformance``.
-
-A *runner* gives every tensor of a model, one after another, in the fastest way its back-end allows:
-
-    runner = SegmentRunner(model)
-    for layer in runner.run({"input": array}):
-        print(layer.name, layer.array.shape)
-    print(runner.skipped)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgsdump.errors import ConfigError, ModelError, SgsdumpError
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
@@ -38,7 +30,6 @@ if TYPE_CHECKING:
 
     from sgsdump.models.input_spec import InputSpec
 
-Progress = Callable[[int, int], None]
 Configs = Mapping[str, Any]
 
 
@@ -128,7 +119,10 @@ class Executor(ABC):
 
     @abstractmethod
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        """Arrays of one's own for ``output_names``, which are outputs; ``feed`` fits, in the model's own dtypes."""
+        """Newly allocated arrays for ``output_names``, never views of an internal buffer.
+
+        The names are outputs of the model; ``feed`` fits it, in the model's own dtypes.
+        """
 
     def on_release(self) -> None:  # noqa: B027 - releasing is optional
         """Nothing, unless a back-end holds something; called once, also when ``on_init`` failed half-way."""
@@ -170,45 +164,6 @@ class Executor(ABC):
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error's text that says something, its kind before it where the text alone would not do."""
+    """First non-empty line of the message, prefixed with the exception type when the message is too short."""
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """One output tensor of one node: ``array`` in the model's own layout and dtype, ``node`` the node's name or ""."""
-
-    name: str
-    node: str
-    op_type: str
-    array: np.ndarray
-
-
-@dataclass(frozen=True)
-class Skip:
-    """A tensor of the model that cannot be given as an array, and why; ``failed`` says that running it went wrong."""
-
-    name: str
-    op_type: str
-    reason: str
-    failed: bool = False
-
-
-class Runner(Protocol):
-    """A model made ready to run on many feeds, one at a time."""
-
-    skipped: dict[str, Skip]
-    """Tensors, by name, that no run gave so far."""
-
-    def run(
-        self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
-    ) -> Iterator[Layer]:
-        """Every node output in topological order, freed when no later node needs it.
-
-        feed      array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
-        only      names of the tensors to give; None gives all.
-        progress  called with (nodes done, nodes in all) after each node.
-
-        Raises InputError for a feed that does not fit, ModelError for a node that fails.
-        """

@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.executors.base import Executor, Layer
+from sgsdump.executors.base import Executor
+from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import needs
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.pipeline.attempt import ExecutorConfigs
+from sgsdump.pipeline.console_lines import tried_line
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import FAST, run
+from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import is_complex
 
 if TYPE_CHECKING:
@@ -73,12 +76,12 @@ def bisect(
     proto: onnx.ModelProto,
     differs: Callable[[str], float | None],
     threshold: float = THRESHOLD,
-    on_tried: Callable[[Tried], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Bisection:
     """The first tensor of the graph, on some way through it, whose difference is over the threshold.
 
     differs   the difference of a tensor, 0 for none; NaN is beyond any threshold; None when it cannot be told.
-    on_tried  called after each tensor tried.
+    progress  says a line for each tensor tried.
 
     First the ends of the graph are tried, then about log2(N) tensors spread over it; when these agree nothing is found.
     Raises ModelError for a graph with a cycle.
@@ -88,8 +91,7 @@ def bisect(
 
     def ask(name: str) -> float | None:
         value = differs(name)
-        if on_tried:
-            on_tried(Tried(name, value))
+        progress.say(tried_line(name, value))
         return value
 
     search = _Search({name: [n for n in needs(node) if n in makers] for name, node in makers.items()}, threshold, ask)
@@ -113,7 +115,7 @@ def bisect_executors(
     threshold: float = THRESHOLD,
     mode: str = FAST,
     configs: ExecutorConfigs | None = None,
-    on_tried: Callable[[Tried], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Bisection:
     """Where ``executor`` (with its ``configs``) first differs from ``reference`` by more than ``threshold``, measured
     by ``worst_relative``. ``feed`` and ``mode`` as in ``pipelining.run.run``, whose errors it raises."""
@@ -123,7 +125,7 @@ def bisect_executors(
         other = _array(run(model, reference, feed, [name], mode))
         return None if own is None or other is None else worst_relative(own, other)
 
-    return bisect(model.proto, differs, threshold, on_tried)
+    return bisect(model.proto, differs, threshold, progress)
 
 
 def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.golden import GoldenComparison, Load, Progress, compare_files
+from sgsdump.comparison.golden import GoldenComparison, Load, compare_files
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import named
 from sgsdump.errors import ConfigError, FormatError
+from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def compare_run(
     tag: float,
     th1: float,
     th2: float,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """The run's outputs against those of ``compare_dir``, two-way, or three-way with ``golden_dir``.
 

@@ -1,4 +1,7 @@
-"""The lines the SDAA dump tool prints, to the letter; a name with line breaks or control characters is escaped."""
+"""The lines a run prints as it goes on; those of inputs and outputs are the SDAA dump tool's, to the letter.
+
+A name with line breaks or control characters is escaped.
+"""
 
 from __future__ import annotations
 
@@ -17,3 +20,10 @@ def output_line(index: int | None, name: str, shape: Sequence[int], dtype: objec
     ``output`` on."""
     line = f"output {shown(name)}, shape {tuple(shape)}, dtype {dtype}"
     return line if index is None else f"topology index {index}, {line}"
+
+
+def tried_line(name: str, difference: float | None) -> str:
+    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value; None where one
+    side lacks it."""
+    result = "not given by both" if difference is None else f"{difference:.3g}"
+    return f"tried {shown(name)}: {result}"

@@ -11,7 +11,7 @@ what is there, and a dump of N tensors does not cost N rewrites of N entries.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ import numpy as np
 from sgsdump.dumps.formats.arrays import npy_file
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
-from sgsdump.executors.base import Layer
+from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import check_folder, make_folder, replacing, set_aside
 from sgsdump.pipeline.given_inputs import Given
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
+from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.layout import NCHW
 
 SECONDS = 1.0
@@ -37,13 +38,12 @@ class DumpFolder:
     Raises OutputError when it cannot be written.
     """
 
-    def __init__(self, root: Path, meta: Mapping[str, Any], told: Callable[[str], None] | None = None):
+    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT):
         self.root = root
         if is_dump(root):
             check_folder(root)
             aside = set_aside(root)
-            if told:
-                told(f"the earlier dump in {root} is now {aside}")
+            progress.say(f"the earlier dump in {root} is now {aside}")
         self._meta = {"date_time": datetime.now().strftime(dump_info.DATE), **meta}
         self._inputs: dict[str, InputEntry] = {}
         self._outputs: dict[tuple[str, bool], OutputEntry] = {}

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.base import Executor, Layer
+from sgsdump.executors.base import Executor
+from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.external_data import external_bytes, in_one_piece
 from sgsdump.models.feed_check import bfloat16_inputs, fitted

@@ -13,7 +13,7 @@ begin a new one, for which an earlier dump of the same folder is set aside (``pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.executors.base import Executor, Layer, Progress
+from sgsdump.executors.base import Executor
+from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
@@ -36,6 +37,7 @@ from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults
 from sgsdump.pipeline.run import FAST, MODES, ExecutorConfigs, run
 from sgsdump.pipeline.selection import Place, by_name, select
 from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
+from sgsdump.progress import SILENT, Progress
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
@@ -56,8 +58,8 @@ class Pipeline:
     defaults            seed and ranges of random inputs that have none of their own.
     shapes              the shape of inputs with open sizes, by name.
     model_dtype         a word for ``model_dtype`` in dump_info.json; the executor does not see it.
-    told                gets each line of the console, without a line end.
-    progress            called with (done, in all) while a dump runs.
+    progress            shows how far a dump is, and says a line for each input and output written; see
+                        ``sgsdump.progress``.
 
     not_dumped          what was not dumped so far, in the present run; ``failures`` those of it that are errors.
 
@@ -77,14 +79,13 @@ class Pipeline:
         defaults: InputDefaults = DEFAULTS,
         shapes: Mapping[str, Sequence[int]] | None = None,
         model_dtype: str = "",
-        told: Callable[[str], None] | None = None,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ):
         if mode not in MODES:
             raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")
         self.model = _model(model)
         self.executor = executor
-        self.folder = Path(dump_info or f"{executor if isinstance(executor, str) else executor.name}_dump")
+        self.folder = Path(dump_info or f"{_name(executor)}_dump")
         self.configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
         self.mode = mode
         self.defaults = defaults
@@ -92,7 +93,6 @@ class Pipeline:
         self.not_dumped: list[NotDumped] = []
         self._executor_name = _class_name(executor)
         self._shapes = dict(shapes or {})
-        self._told = told or _nobody
         self._progress = progress
         self._source = InputSource()
         self._extracted = False
@@ -221,8 +221,9 @@ class Pipeline:
     def _dump_chosen(self, chosen: Sequence[NodeOutput], with_index: bool) -> None:
         names = [output.name for output in chosen]
         everything = None if len(chosen) == len(self._outputs) else names
-        layers = run(self.model, self.executor, self.inputs, everything, self.mode, self.configs, self._progress)
-        self._write(layers, {output.name: output for output in chosen}, with_index, keep=False)
+        with self._progress.bar(f"dump by {_name(self.executor)}", "step") as advance:
+            layers = run(self.model, self.executor, self.inputs, everything, self.mode, self.configs, advance)
+            self._write(layers, {output.name: output for output in chosen}, with_index, keep=False)
 
     def _write(
         self,
@@ -247,7 +248,7 @@ class Pipeline:
                     continue
                 dump.put_output(layer, place, with_index)
                 index = place.index if with_index and place is not None else None
-                self._told(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
+                self._progress.say(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
                 if keep:
                     kept[layer.name] = layer.array
         finally:
@@ -300,10 +301,10 @@ class Pipeline:
         if self._dump is not None:
             return self._dump
         given = self._given()
-        dump = DumpFolder(self.folder, self._meta(), self._told)
+        dump = DumpFolder(self.folder, self._meta(), self._progress)
         for name, each in given.items():
             dump.put_input(name, each)
-            self._told(input_line(name, each.array.shape, each.array.dtype))
+            self._progress.say(input_line(name, each.array.shape, each.array.dtype))
         self._dump = dump
         return dump
 
@@ -327,6 +328,10 @@ def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
     return open_model(given) if isinstance(given, str | Path) else Model(given, Path("model.onnx"))
 
 
+def _name(executor: str | Executor) -> str:
+    return executor if isinstance(executor, str) else executor.name
+
+
 def _check_names(names: Sequence[str]) -> None:
     """Raises ConfigError for what is no list of names; one text would be read letter by letter."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
@@ -340,7 +345,3 @@ def _class_name(executor: str | Executor) -> str:
     if executor not in executors():
         raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
     return getattr(executors()[executor], "__name__", executor)
-
-
-def _nobody(line: str) -> None:
-    """Told by a pipeline that has no console."""

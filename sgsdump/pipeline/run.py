@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError
-from sgsdump.executors.base import Executor, Layer, Progress
+from sgsdump.executors.base import Executor
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Layer
 from sgsdump.models.feed_check import check_feed
 from sgsdump.models.model import graph_inputs
 from sgsdump.pipeline.attempt import NO_CONFIGS, ExecutorConfigs, opened
@@ -22,6 +23,7 @@ from sgsdump.pipeline.fast import fast_steps
 from sgsdump.pipeline.isolated import isolated_steps
 from sgsdump.pipeline.not_dumped import NotDumped, inside_nodes
 from sgsdump.pipeline.steps import Lineage, give_steps
+from sgsdump.progress import Advance, unwatched
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
@@ -43,14 +45,14 @@ def run(
     names: Sequence[str] | None = None,
     mode: str = FAST,
     configs: ExecutorConfigs = NO_CONFIGS,
-    progress: Progress | None = None,
+    advance: Advance = unwatched,
 ) -> Iterator[Layer | NotDumped]:
     """The wanted tensors of one run, in an order in which they can be computed.
 
     executor  a name of ``executors()``, or an executor, which is initialised anew and released at the end.
     feed      array by input name, of the declared dtype and shape.
     names     node outputs; None gives every one that has a topological index, and names what cannot be given.
-    progress  called with (done, in all) as the run goes on: nodes, segments or tensors.
+    advance   called with (done, in all) as the run goes on: nodes, segments or tensors.
 
     Raises ConfigError for an unknown name, mode or executor, InputError for a feed that does not fit, ModelError for
     a graph that nothing can run.
@@ -61,13 +63,13 @@ def run(
     inside = {lost.name: lost for lost in inside_nodes(model.proto)}
     wanted = _wanted(model.proto.graph, names, inside)
     if executor == "ort" and mode == FAST and configs == NO_CONFIGS:
-        yield from _by_runner(model, feed, wanted, progress)
+        yield from _by_runner(model, feed, wanted, advance)
     else:
         lineage = Lineage(model.proto)
         shapes = {name: array.shape for name, array in feed.items()}
         steps = isolated_steps(lineage, wanted) if mode == ISOLATED else fast_steps(lineage, wanted, shapes)
         with opened(executor, configs.init) as ready:
-            yield from give_steps(lineage, steps, ready, feed, wanted, model.folder, configs, progress)
+            yield from give_steps(lineage, steps, ready, feed, wanted, model.folder, configs, advance)
     yield from (lost for name, lost in inside.items() if names is None or name in names)
 
 
@@ -83,7 +85,7 @@ def _wanted(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mapping
 
 
 def _by_runner(
-    model: Model, feed: Mapping[str, np.ndarray], wanted: Collection[str], progress: Progress | None
+    model: Model, feed: Mapping[str, np.ndarray], wanted: Collection[str], advance: Advance
 ) -> Iterator[Layer | NotDumped]:
     """By onnxruntime's own segments, up to the last tensor wanted.
 
@@ -94,20 +96,19 @@ def _by_runner(
     if not wanted:
         return
     missing = set(wanted)
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def lost() -> Iterator[NotDumped]:
-        for skip in [skip for name, skip in runner.skipped.items() if name in missing and name not in told]:
-            told.add(skip.name)
+        for skip in [skip for name, skip in runner.skipped.items() if name in missing and name not in reported]:
+            reported.add(skip.name)
             missing.discard(skip.name)
             yield NotDumped(skip.name, nodes[skip.name], skip.op_type, skip.reason, skip.failed)
 
-    for layer in runner.run(feed, wanted, progress):
+    for layer in runner.run(feed, wanted, advance):
         yield from lost()
         missing.discard(layer.name)
         yield layer
         if not missing:
             break
     yield from lost()
-    if progress:
-        progress(len(model.proto.graph.node), len(model.proto.graph.node))
+    advance(len(model.proto.graph.node), len(model.proto.graph.node))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from sgsdump.comparison.golden import GoldenComparison
-from sgsdump.comparison.golden import Progress as Bar
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
-from sgsdump.executors.base import Progress
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.fix_shapes import fix_shapes
 from sgsdump.pipeline.attempt import ExecutorConfigs
-from sgsdump.pipeline.bisection import Bisection, Tried, bisect_executors
+from sgsdump.pipeline.bisection import Bisection, bisect_executors
 from sgsdump.pipeline.compared_files import compare_run
 from sgsdump.pipeline.given_inputs import array_of
 from sgsdump.pipeline.ir_text import executor_text, ir_text
@@ -22,12 +19,13 @@ from sgsdump.pipeline.onnx_test_case import save_test_case
 from sgsdump.pipeline.option_values import input_files, ranges, shapes
 from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.pipeline.random_inputs import InputDefaults
+from sgsdump.progress import SILENT, Progress
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
 
 
-def pipeline(job: Job, told: Callable[[str], None], progress: Progress | None = None) -> Pipeline:
-    """The job's pipeline, its inputs set and nothing written yet; ``told`` gets its console lines.
+def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
+    """The job's pipeline, its inputs set and nothing written yet.
 
     Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
     """
@@ -41,7 +39,6 @@ def pipeline(job: Job, told: Callable[[str], None], progress: Progress | None = 
         mode=job.mode,
         defaults=InputDefaults() if job.seed is None else InputDefaults(seed=job.seed),
         model_dtype=job.model_type or "",
-        told=told,
         progress=progress,
     )
     _set_inputs(job, run)
@@ -75,14 +72,14 @@ def save_case(job: Job, run: Pipeline) -> None:
     save_test_case(run.model, job.executor, run.inputs, job.names, job.test_case, job.depth, configs)
 
 
-def bisect(job: Job, run: Pipeline, on_tried: Callable[[Tried], None]) -> Bisection:
+def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
     """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
     assert job.bisect is not None
     configs = ExecutorConfigs(init=job.init_configs)
-    return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, on_tried)
+    return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, progress)
 
 
-def compare(job: Job, bar: Bar | None = None) -> GoldenComparison:
+def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
     assert job.compare_dir is not None
     return compare_run(
@@ -92,7 +89,7 @@ def compare(job: Job, bar: Bar | None = None) -> GoldenComparison:
         tag=INPUT_TAG if job.input_tag is None else job.input_tag,
         th1=TH1 if job.th1 is None else job.th1,
         th2=TH2 if job.th2 is None else job.th2,
-        progress=bar,
+        progress=progress,
     )
 
 

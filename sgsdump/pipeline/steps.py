@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.executors.base import Executor, Layer, Progress
+from sgsdump.executors.base import Executor
+from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import needs
 from sgsdump.models.model import weight_names
 from sgsdump.models.passes.extract import Extractor
@@ -23,6 +24,7 @@ from sgsdump.models.passes.topology import called, sorted_nodes
 from sgsdump.models.shape_inference import infer_types, is_known
 from sgsdump.pipeline.attempt import ExecutorConfigs, Failed, attempt
 from sgsdump.pipeline.not_dumped import NotDumped, why_no_array, why_no_type
+from sgsdump.progress import Advance
 
 if TYPE_CHECKING:
     import onnx
@@ -99,7 +101,7 @@ def give_steps(
     wanted: Collection[str],
     folder: Path | None,
     configs: ExecutorConfigs,
-    progress: Progress | None,
+    advance: Advance,
 ) -> Iterator[Layer | NotDumped]:
     """The wanted tensors, step after step; a value is let go when no later step is planned to read it."""
     types = infer_types(lineage.proto, {name: array.shape for name, array in feed.items()})
@@ -119,8 +121,7 @@ def give_steps(
                 yield Layer(name, node.name, node.op_type, outcome)
             del outcome
         runner.live = {n: a for n, a in runner.live.items() if n in feed or last_use.get(n, -1) > number}
-        if progress:
-            progress(number + 1, len(steps))
+        advance(number + 1, len(steps))
 
 
 def is_feedable(array: np.ndarray) -> bool:

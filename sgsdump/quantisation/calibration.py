@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executors.base import Runner
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Runner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.passes.topology import sorted_nodes
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.fixed_model import Picture, fixed_facts, quantise
 from sgsdump.quantisation.fusion import operators
 from sgsdump.quantisation.observers import PLAIN, Collector, Statistics, Wanted
@@ -67,7 +68,7 @@ def gather(
     feeds: Iterable[Feed],
     wanted: Wanted = PLAIN,
     workers: Workers = ALONE,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Statistics:
     """One pass over all feeds of a simplified model: the figures of its float tensors.
 
@@ -75,23 +76,21 @@ def gather(
                process a sequence that can be sent there, e.g. ``PictureFeeds``.
     workers    give the same bits whoever they are. To processes the names of the files are sent, to a cluster the
                arrays, so that its machines need no file.
-    progress   called with (feeds done, feeds in all).
+    progress   counts the feeds, and says when a worker was lost.
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """
     if workers.scheduler is not None:
-        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, wanted), feeds, workers)
+        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, wanted), feeds, workers, progress)
     elif workers.processes > 1 and isinstance(feeds, Sequence):
         given = (serialise(model.proto), model.path, wanted, feeds)
         some = replace(workers, processes=min(workers.processes, len(feeds)))
-        parts = run_tasks(_see_by_index, given, range(len(feeds)), some)
+        parts = run_tasks(_see_by_index, given, range(len(feeds)), some, progress)
     else:
         parts = map(_seer(model, wanted), feeds)
-    total = len(feeds) if isinstance(feeds, Sequence) else 0
+    total = len(feeds) if isinstance(feeds, Sequence) else None
     found: Statistics | None = None
-    for done, part in enumerate(parts, 1):
+    for part in each(progress, parts, "calibrate", "picture", total):
         found = part if found is None else found.merged(part)
-        if progress:
-            progress(done, max(total, done))
     if found is None:
         raise InputError("there is no picture to calibrate with")
     return found

@@ -13,7 +13,7 @@ fixed = make_fixed(model, calibration.ranges, calibration.config)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Feed, deployed, gather, plain_ranges
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.observers import Statistics, Wanted
@@ -79,16 +80,15 @@ def calibrate(
     fuse: bool = True,
     workers: Workers = ALONE,
     threshold: float = THRESHOLD,
-    progress: Callable[[int, int], None] | None = None,
-    measuring: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Calibration:
     """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
 
     feeds      for more than one process something that can be sent there: ``PictureFeeds``.
     workers    who runs the pictures; the result is the same.
     threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
-    progress   called with (pictures done, in all) of the one pass over all pictures.
-    measuring  called with (runs done, in all) of the trials of ranges and bits that follow (L3 to L5).
+    progress   counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
+               says when a worker was lost.
     Raises what ``gather`` and ``make_fixed`` raise.
     """
     does = level_named(level)
@@ -108,14 +108,15 @@ def calibrate(
         chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
         # Trials fold BatchNormalization, whose weights these are not when every layer stays visible.
         known = ranges if fuse else {n: each for n, each in ranges.items() if n not in analysis.graph.constants}
-        trials = Trials(model, known, config, chosen, measuring)
-        if does.activations:
-            known, fits = fit_ranges(trials, statistics)
-            ranges |= known
-        if does.bits:
-            found = sensitivities(trials.with_ranges(known), threshold)
-            raised = tuple(s.domain.name for s in found if s.raised)
-            config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
+        with progress.bar("measure", "run") as advance:
+            trials = Trials(model, known, config, chosen, advance)
+            if does.activations:
+                known, fits = fit_ranges(trials, statistics)
+                ranges |= known
+            if does.bits:
+                found = sensitivities(trials.with_ranges(known), threshold)
+                raised = tuple(s.domain.name for s in found if s.raised)
+                config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
     return Calibration(ranges, config, statistics, fits, found)
 
 

@@ -7,7 +7,7 @@ of a Softmax's its input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ import numpy as np
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.calibration import Feed, deployed, pictures_of
 from sgsdump.quantisation.fixed_model import Picture
 from sgsdump.quantisation.objective import watched_tensors
@@ -57,19 +58,18 @@ class RangeFit:
 
 
 class Work:
-    """Runs done and to be done, told to ``progress`` as (done, in all)."""
+    """Runs done and to be done, on a bar."""
 
-    def __init__(self, progress: Callable[[int, int], None] | None = None):
+    def __init__(self, advance: Advance = unwatched):
         self.done = self.total = 0
-        self._progress = progress
+        self._advance = advance
 
     def expect(self, runs: int) -> None:
         self.total += runs
 
     def step(self) -> None:
         self.done += 1
-        if self._progress:
-            self._progress(self.done, max(self.done, self.total))
+        self._advance(self.done, self.total)
 
 
 class Trials:
@@ -84,11 +84,11 @@ class Trials:
         ranges: Mapping[str, Range],
         config: InputConfig,
         feeds: Sequence[Feed],
-        progress: Callable[[int, int], None] | None = None,
+        advance: Advance = unwatched,
     ):
         self.outputs = watched_tensors(deployed(model))
         self.ranges = ranges
-        self.work = Work(progress)
+        self.work = Work(advance)
         marked = replace(model, proto=mark_outputs(model.proto, self.outputs))
         self.trial = PlanTrial(marked, ranges, config, per_channel=True)
         pictures = pictures_of(model, config, ranges)

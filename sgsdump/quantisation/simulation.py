@@ -7,17 +7,18 @@ tensor stands once as an output and again as the input of each consumer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sgsdump.dumps.dump import Record
-from sgsdump.executors.base import Layer
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.fixed_model import fixed_facts
 from sgsdump.quantisation.fusion import operators, sdk_name
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
@@ -57,17 +58,18 @@ def simulate(
     feed: Mapping[str, np.ndarray],
     dequantise: bool = True,
     strip: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    advance: Advance = unwatched,
 ) -> Simulation:
     """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for a fixed model's picture).
 
     dequantise  fixed model: variables as float32 (dequantFixed); False: the stored integers.
     strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
+    advance     called with (nodes done, nodes in all) while the records are read.
     """
     facts = fixed_facts(model.proto)
     view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
     simulation = Simulation(iter(()))
-    simulation.records = _records(model, view, feed, simulation, progress)
+    simulation.records = _records(model, view, feed, simulation, advance)
     return simulation
 
 
@@ -138,7 +140,7 @@ def _records(
     view: _FloatView | _FixedView,
     feed: Mapping[str, np.ndarray],
     simulation: Simulation,
-    progress: Callable[[int, int], None] | None,
+    advance: Advance,
 ) -> Iterator[Record]:
     variables = {name for op in view.operators for name in (*op["inputs"], *op["outputs"])}
     sources = {view.source(name): name for name in variables}
@@ -146,7 +148,7 @@ def _records(
     live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
     runner = SegmentRunner(model)
     wanted = {*sources, *view.graph.outputs}
-    layers = runner.run(feed, only=wanted, progress=progress)
+    layers = runner.run(feed, only=wanted, advance=advance)
     for index, op in enumerate(view.operators):
         _advance(layers, sources, live, {*op["inputs"], *op["outputs"]}, view.graph.outputs, simulation)
         tensors = [(n, view.variable(n, op["in"], live[n])) for n in op["inputs"] if n in live]

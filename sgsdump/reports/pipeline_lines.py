@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
 from sgsdump.files.terminal_text import shown
-from sgsdump.pipeline.bisection import Bisection, Tried
+from sgsdump.pipeline.bisection import Bisection
+from sgsdump.pipeline.console_lines import tried_line
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
@@ -41,12 +42,6 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
     return [*lines, f"{folder}: {len(outputs)} tensor{'s' * (len(outputs) != 1)}, {', '.join(counts)}"]
 
 
-def tried_line(tried: Tried) -> str:
-    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value."""
-    said = "not given by both" if tried.difference is None else f"{tried.difference:.3g}"
-    return f"tried {shown(tried.name)}: {said}"
-
-
 def bisection_lines(found: Bisection, threshold: float) -> list[str]:
     """The first tensor that differs and what it is made from; or that none was found."""
     cost = f"{len(found.tried)} of {found.in_all} tensors tried"
@@ -54,7 +49,10 @@ def bisection_lines(found: Bisection, threshold: float) -> list[str]:
         return [f"no tensor differs by more than {threshold:g}, max|difference| / max|value| ({cost})"]
     first = found.found
     node = f"node {first.node}, " if first.node else ""
-    inputs = ", ".join(tried_line(each).removeprefix("tried ") for each in first.inputs) or "the model's inputs only"
+    inputs = (
+        ", ".join(tried_line(each.name, each.difference).removeprefix("tried ") for each in first.inputs)
+        or "the model's inputs only"
+    )
     return [
         f"first difference: {shown(first.name)} ({node}{first.op_type}): max|difference| / max|value| is "
         f"{first.difference:.3g}, over {threshold:g} ({cost})",

@@ -9,7 +9,7 @@ judged by its input (``objective.watched_tensors``). Two plans a domain and two 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
+from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.calibration import pictures_of
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
@@ -92,8 +93,8 @@ class BlameTrial:
         self._every, self._none = every, frozenset[str]()
         self.runs = 1 + len({self._none, *self._lowered, *self._raised})
 
-    def measure(self, feeds: Iterable[PictureFeed], progress: Callable[[int], None] | None = None) -> Measurement:
-        """The blame of every domain; ``progress`` is called with the number of plans tried.
+    def measure(self, feeds: Iterable[PictureFeed], advance: Advance = unwatched) -> Measurement:
+        """The blame of every domain; ``advance`` is called with the number of plans tried.
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
@@ -121,8 +122,7 @@ class BlameTrial:
                     if plan in self._raised:
                         name = self._raised[plan]
                         up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
-                    if progress:
-                        progress(number)
+                    advance(number)
                 done += self.runs
         if not wide:
             raise InputError("there is no picture to measure on")

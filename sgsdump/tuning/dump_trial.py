@@ -1,14 +1,13 @@
 """Make a fixed model, dump it and hold the dump against the float model's: one turn of ``repair``.
 
-trial = DumpTrial(model, ranges, config, pictures, Path("float.bin"), watch)
+trial = DumpTrial(model, ranges, config, pictures, Path("float.bin"), progress)
 run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; fixed.onnx and fixed.bin go to the folder
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from sgsdump.errors import InputError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import deployed, make_fixed, pictures_of, serialise
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.quant_plan import INT16, QuantPlan
@@ -29,9 +29,6 @@ from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.blame import PictureFeed, Totals
-
-Watch = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
-"""(what, unit) -> a context that gives a callback for (done, in all), e.g. ``progress.counter``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +67,13 @@ class DumpTrial:
         config: InputConfig,
         pictures: Sequence[PictureFeed],
         float_path: Path,
-        watch: Watch,
+        progress: Progress = SILENT,
     ):
         if not pictures:
             raise InputError("there is no picture to dump")
         self._model, self._ranges, self._config, self._pictures = model, ranges, config, pictures
         self._raw = set(pictures_of(model, config, ranges))
-        self._watch = watch
+        self._progress = progress
         self.graph = Graph(deployed(model))
         self.judged = [name for name in watched_tensors(self.graph.proto) if name in self.graph.producer]
         self._floats = list(self._values(model, False, float_path, "dump float"))
@@ -106,8 +103,8 @@ class DumpTrial:
             if fixed:
                 feed = {name: raw[name] if name in self._raw else feed[name] for name in feed}
             found: dict[str, np.ndarray] = {}
-            with self._watch(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as progress:
-                records = _watched(simulate(model, feed, progress=progress).records, self.judged, found)
+            with self._progress.bar(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as advance:
+                records = _watched(simulate(model, feed, advance=advance).records, self.judged, found)
                 if number == 0:
                     save_dump(records, path)
                 else:

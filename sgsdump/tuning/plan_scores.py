@@ -18,6 +18,7 @@ import numpy as np
 
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.files.atomic_write import replacing
+from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
 from sgsdump.tuning.plan_judge import Judge, Judged, Picture, Question
 from sgsdump.tuning.plan_walk import Plan, PlanWalk
@@ -38,7 +39,7 @@ class PlanScores:
     metric    the user's function, or None.
     best      what a reader of the file may want to know at once.
     file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
-    ran       called with (runs done so far) as the network is run.
+    progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
     elsewhere  entered until ``close``, runs the questions in place of threads here; with outputs for a metric.
     """
 
@@ -52,7 +53,7 @@ class PlanScores:
         metric: UserMetric | None = None,
         file: Path | None = None,
         fingerprint: str = "",
-        ran: Callable[[int], None] | None = None,
+        progress: Progress = SILENT,
         elsewhere: AbstractContextManager[Run] | None = None,
     ):
         self.domains, self.watched, self.outputs = list(domains), list(watched), list(outputs)
@@ -61,15 +62,20 @@ class PlanScores:
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
-        self._metric, self._ran = metric, ran
+        self._metric = metric
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
         self._sensitivities: dict[int, Judged] = {}
         self._judge = Judge(walk, domains, pictures, watched, outputs, metric)
         self._stack = ExitStack()
+        self._advance = self._stack.enter_context(progress.bar("tune", "run"))
         self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None
         self._threads = max(1, min(os.cpu_count() or 1, len(self.pictures)))
         self._pool = ThreadPoolExecutor(self._threads)
         self._load()
+
+    def expect(self, runs: int) -> None:
+        """At most so many runs of the network will be asked for, in all."""
+        self._advance(self.runs, runs)
 
     def error(self, plan: Plan) -> float:
         """The error of a plan whose score is known; see ``objective``."""
@@ -150,8 +156,7 @@ class PlanScores:
             answers = self._threaded(lambda question: self._judge.answer(question, prepared), questions)
         for judged in answers:
             self.runs += len(judged.scores)
-            if self._ran:
-                self._ran(self.runs)
+            self._advance(self.runs)
             yield judged
 
     def _threaded(self, answer: Callable[[Question], Judged], questions: Iterator[Question]) -> Iterator[Judged]:

@@ -19,6 +19,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import deployed, pictures_of
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.sidecars.input_config import InputConfig
@@ -26,7 +27,7 @@ from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed, output_error
-from sgsdump.tuning.dump_trial import DumpRun, DumpTrial, Watch
+from sgsdump.tuning.dump_trial import DumpRun, DumpTrial
 from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
 
 # A round that takes less off the output error is not worth its bytes.
@@ -83,15 +84,15 @@ class Repair:
         pictures: Sequence[PictureFeed],
         limits: Thresholds,
         folder: Path,
-        watch: Watch,
+        progress: Progress = SILENT,
     ):
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
         self._ranges = {name: found for name, found in ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
-        self._folder, self._watch = folder, watch
+        self._folder, self._progress = folder, progress
         self._analysis = analyse(deployed(model), pictures_of(model, config, self._ranges))
         self.convolutions = convolutions(self._analysis)
-        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", watch)
+        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", progress)
         self.measured: Measurement | None = None
         self.ended = ""
 
@@ -123,8 +124,8 @@ class Repair:
 
     def _measure(self, trial: BlameTrial) -> Measurement:
         runs = trial.runs * len(self._pictures)
-        with self._watch("advise", "plan") as progress:
-            return trial.measure(self._pictures, lambda done: progress(done, runs))
+        with self._progress.bar("advise", "plan", runs) as advance:
+            return trial.measure(self._pictures, advance)
 
     def _raise(self, most: int) -> Iterator[Round]:
         in_vain: set[str] = set()
@@ -187,14 +188,14 @@ class Repair:
             return
         wide = {conv.domain for conv in self.convolutions if self.best.run.is_wide(conv.input)}
         lowered: list[str] = []
-        with self._watch("lower again", "plan") as progress:
+        with self._progress.bar("lower again", "plan", len(ours)) as advance:
             for done, name in enumerate(sorted(ours, key=lambda name: brings[self._domain(name)]), 1):
                 fewer = wide - {self._domain(name)}
                 plan = [domain.name for domain in trial.trial.domains if self._domain(domain.name) in fewer]
                 if holds(trial.try_plan(plan, self._pictures), self._limits):
                     wide = fewer
                     lowered.append(name)
-                progress(done, len(ours))
+                advance(done)
         if not lowered:
             self.ended += ", and every tensor raised is needed for that"
             return

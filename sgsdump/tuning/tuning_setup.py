@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
 from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
@@ -53,8 +54,8 @@ def set_up(
     metric: UserMetric | None = None,
     file: Path | None = None,
     metric_text: bytes = b"",
-    ran: Callable[[int], None] | None = None,
     workers: Workers = ALONE,
+    progress: Progress = SILENT,
 ) -> Setup:
     """The plans of a simplified float model, to be judged on ``feeds``.
 
@@ -93,9 +94,9 @@ def set_up(
     if workers.scheduler is not None:
         subject = Subject(serialise(model.proto), model.path, ranges, config)
         judge = (sizes.domains, pictures, watched, trial.outputs, None, metric is not None)
-        elsewhere = task_pool(make_answer, (subject, names, *judge), workers)
+        elsewhere = task_pool(make_answer, (subject, names, *judge), workers, progress)
     pool = PlanScores(
-        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), ran, elsewhere
+        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), progress, elsewhere
     )  # fmt: skip
     return Setup(trial, pool, sizes)
 

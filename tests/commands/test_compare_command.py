@@ -78,7 +78,7 @@ def test_progress_of_long_work_goes_to_standard_error(dumps, capsys, monkeypatch
     main(["compare", dumps["near"], dumps["same"]])
     plain = capsys.readouterr()
     assert not plain.err
-    monkeypatch.setattr("sgsdump.progress.DELAY_SECONDS", 0)
+    monkeypatch.setattr("sgsdump.commands.terminal.DELAY_SECONDS", 0)
     main(["compare", dumps["near"], dumps["same"]])
     captured = capsys.readouterr()
     assert "/2 [" in captured.err and captured.out == plain.out

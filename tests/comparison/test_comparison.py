@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from watched import Watched
 
 import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
@@ -111,15 +112,12 @@ def test_rows_are_frozen_and_threads_change_nothing():
         one.rows[0].mse = 0.0
 
 
-def test_progress_wraps_the_stream():
-    seen = []
-
-    def progress(stream, total):
-        seen.append(total)
-        yield from stream
-
+def test_progress_counts_the_pairs():
+    progress = Watched()
     dump = Dump([out(i, f"t{i}", noise(4)) for i in range(3)])
-    assert len(sgsdump.compare(dump, dump, progress=progress).rows) == 3 and seen == [3]
+    assert len(sgsdump.compare(dump, dump, progress=progress).rows) == 3
+    (bar,) = progress.bars
+    assert (bar.what, bar.unit, bar.total) == ("compare", "layer", 3) and bar.is_full
 
 
 def test_the_detector_with_wrongly_named_tensors(shared):

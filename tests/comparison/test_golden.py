@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -253,16 +254,16 @@ def test_loaders_are_asked_one_tensor_at_a_time():
 
         return load
 
-    stream = []
+    seen = []
 
-    def progress(rows, total):
-        for row in rows:
-            stream.append((row.file, len(alive), total))
-            yield row
+    class Progress:
+        @contextmanager
+        def bar(self, what, unit, total=None):
+            yield lambda done: seen.append((what, unit, done, len(alive), total))
 
     sides = [{f"{n}.npy": loader(n) for n in "ab"} for _ in range(3)]
-    compare_files(*sides, progress=progress)
-    assert stream == [("a.npy", 3, 2), ("b.npy", 6, 2)]
+    compare_files(*sides, progress=Progress())
+    assert seen == [("compare", "tensor", 1, 3, 2), ("compare", "tensor", 2, 6, 2)]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from small_nets import model, node, residual_net
+from watched import Watched
 
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.models.model import Model
@@ -153,11 +154,11 @@ def check_planted(model: Model, planted: str, mode: str) -> None:
 
 def test_executors_that_agree() -> None:
     feed = {"data": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)}
-    seen = []
-    result = bisect_executors(residual_net(), "reference", "ort", feed, on_tried=seen.append)
+    progress = Watched()
+    result = bisect_executors(residual_net(), "reference", "ort", feed, progress=progress)
     assert result.found is None
     assert result.in_all == 12
-    assert tuple(seen) == result.tried
+    assert progress.lines == [f"tried {each.name}: {each.difference:.3g}" for each in result.tried]
     assert all(each.difference < 1e-5 for each in result.tried)
 
 

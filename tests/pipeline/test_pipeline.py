@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 from pipeline import nets
 from small_nets import residual_net, run_all
+from watched import Watched
 
 from sgsdump import open_dump
 from sgsdump.dumps.formats.sdaa import dump_info
@@ -30,12 +31,21 @@ MODES = pytest.mark.parametrize("mode", ["fast", "isolated"])
 
 
 def pipeline(model, folder, executor="ort", **more) -> tuple[Pipeline, list[str]]:
-    lines: list[str] = []
-    return Pipeline(model, executor, folder, told=lines.append, **more), lines
+    progress = Watched()
+    return Pipeline(model, executor, folder, progress=progress, **more), progress.lines
 
 
 def files(folder) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.npy")}
+
+
+@MODES
+@pytest.mark.parametrize("executor", ["ort", "reference"])
+def test_a_dump_is_counted(tmp_path, mode, executor):
+    progress = Watched()
+    Pipeline(residual_net(), executor, tmp_path / "d", mode=mode, progress=progress).dump_full()
+    (bar,) = progress.bars
+    assert (bar.what, bar.unit) == (f"dump by {executor}", "step") and bar.is_full
 
 
 @MODES
@@ -306,15 +316,14 @@ def test_a_run_that_is_killed_leaves_a_valid_json(tmp_path):
     class Stop(BaseException):
         pass
 
-    lines = []
-
-    def told(line):
-        lines.append(line)
-        if len(lines) == 6:
-            raise Stop
+    class StopsAtTheSixthLine(Watched):
+        def say(self, line):
+            super().say(line)
+            if len(self.lines) == 6:
+                raise Stop
 
     with pytest.raises(Stop):
-        Pipeline(residual_net(), "ort", tmp_path / "d", told=told).dump_full()
+        Pipeline(residual_net(), "ort", tmp_path / "d", progress=StopsAtTheSixthLine()).dump_full()
     assert len(dump_info.read(tmp_path / "d").outputs) == 5
     assert not list(tmp_path.rglob("*.partial"))
 

@@ -7,7 +7,8 @@ from pipeline import nets
 from small_nets import residual_net, run_all
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.executors.base import Executor, Layer
+from sgsdump.executors.base import Executor
+from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
 from sgsdump.pipeline.attempt import ExecutorConfigs
@@ -262,7 +263,7 @@ def test_isolated_reaches_through_a_tensor_that_only_fails_as_an_output():
 def test_progress_ends_at_all():
     for executor, mode in (("ort", "fast"), (Spy, "fast"), (Spy, "isolated")):
         seen = []
-        given(nets.chain_net(30), executor, mode=mode, progress=lambda *step, seen=seen: seen.append(step))
+        given(nets.chain_net(30), executor, mode=mode, advance=lambda *step, seen=seen: seen.append(step))
         assert seen == sorted(seen) and seen[-1][0] == seen[-1][1] > 0
 
 

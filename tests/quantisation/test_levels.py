@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
+from watched import Watched
 
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
@@ -66,7 +67,14 @@ def equal(a, b) -> bool:
 
 
 def test_two_processes_give_the_bits_of_one(float_model, feeds):
-    one, two = (calibrate(float_model, feeds, CONFIG, "L5", workers=Workers(n)) for n in (1, 2))
+    shown = Watched(), Watched()
+    one, two = (calibrate(float_model, feeds, CONFIG, "L5", workers=Workers(n), progress=shown[n - 1]) for n in (1, 2))
+    assert shown[0] == shown[1]
+    assert [(bar.what, bar.unit, bar.is_full) for bar in shown[1].bars] == [
+        ("calibrate", "picture", True),
+        ("measure", "run", True),
+    ]
+    assert shown[1].bars[0].total == len(feeds)
     assert one.statistics.histograms and one.statistics.moments and one.statistics.channels
     assert equal(one, two)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgsdump.executors.base import Layer, Progress, Runner
+from sgsdump.executors.runner import Layer, Runner
+from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 def own_outputs_first(
-    runner: Runner, feed: Mapping[str, np.ndarray], outputs: Sequence[str], progress: Progress | None = None
+    runner: Runner, feed: Mapping[str, np.ndarray], outputs: Sequence[str], advance: Advance = unwatched
 ) -> Iterator[Layer]:
     """All layers: the model's own outputs but the first of them, the other tensors as they come, that first one.
 
@@ -27,7 +28,7 @@ def own_outputs_first(
             break
     yield from (found.pop(name) for name in ahead if name in found)
     last = None
-    for layer in runner.run(feed, progress=progress):
+    for layer in runner.run(feed, advance=advance):
         if layer.name == first:
             last = layer
         elif layer.name not in ahead:

@@ -21,13 +21,14 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.base import Layer, Progress, Skip
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, rank_of, to_array, type_proto, why_not
+from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.external_data import external_bytes
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
 from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
+from sgsdump.progress import Advance, unwatched
 
 FATAL = 4
 # What onnxruntime raises when it will not load or run a graph; these kinds share no base class of their own.
@@ -68,21 +69,21 @@ class SegmentRunner:
         self._skip_inner_tensors()
 
     def run(
-        self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, progress: Progress | None = None
+        self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
-        """Every node output in topological order; see ``executor.Runner``."""
+        """Every node output in topological order; see ``runner.Runner``."""
         feed = fitted(feed, self.inputs, self._bfloat16)
         if self._segments is None:
             sizes = tensor_bytes(self.model.proto, {name: array.shape for name, array in feed.items()})
             self._segments = cut(self._nodes, self._weights, sizes)
-        return self._run(self._segments, feed, only, progress)
+        return self._run(self._segments, feed, only, advance)
 
     def _run(
         self,
         segments: list[Segment],
         feed: Mapping[str, np.ndarray],
         only: Collection[str] | None,
-        progress: Progress | None,
+        advance: Advance,
     ) -> Iterator[Layer]:
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
         live = self._fed(feed)
@@ -103,8 +104,7 @@ class SegmentRunner:
                         yield layer
                     del layer
                 done += 1
-                if progress:
-                    progress(done, len(self._nodes))
+                advance(done, len(self._nodes))
 
     def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, _Live]:
         live = {}

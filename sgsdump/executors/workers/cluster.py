@@ -24,6 +24,7 @@ from typing import Any
 
 from sgsdump import __version__
 from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, WorkerError
+from sgsdump.progress import Progress
 
 ANSWER_SECONDS = 5.0
 WORKER_SECONDS = 30.0
@@ -33,7 +34,7 @@ COMPUTING = ("numpy", "onnx", "onnxruntime")
 
 @contextmanager
 def on_cluster(
-    make_work: Callable[..., Callable[[Any], Any]], given: tuple, address: str, notice: Callable[[str], None]
+    make_work: Callable[..., Callable[[Any], Any]], given: tuple, address: str, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results.
 
@@ -43,7 +44,7 @@ def on_cluster(
     """
     _require_dask()
     with _quiet(), _client(address) as client:
-        cluster = _Cluster(client, address, notice)
+        cluster = _Cluster(client, address, progress)
         shared = cluster.submit(_Recipe, versions(), make_work, given)
         yield lambda items: cluster.results(shared, items)
 
@@ -95,8 +96,8 @@ def _do(recipe: _Recipe, parcel: _Parcel) -> Any:
 class _Cluster:
     """A client, and what became of its workers."""
 
-    def __init__(self, client: Any, address: str, notice: Callable[[str], None]):
-        self._client, self._address, self._notice = client, address, notice
+    def __init__(self, client: Any, address: str, progress: Progress):
+        self._client, self._address, self._progress = client, address, progress
         self._lost = threading.Event()
         self._noticed = False
         client.subscribe_topic("all", self._heard)
@@ -117,7 +118,7 @@ class _Cluster:
             result = self._result(waiting[0])
             waiting.popleft()
             if self._lost.is_set() and not self._noticed:
-                self._notice(f"a worker of the cluster at {self._address} was lost; what it had is done again")
+                self._progress.say(f"a worker of the cluster at {self._address} was lost; what it had is done again")
                 self._noticed = True
             yield result
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from sgsdump.errors import WorkerError
+from sgsdump.progress import Progress
 
 # So many times in a row, without a result between, processes may be killed.
 PATIENCE = 3
@@ -25,10 +26,10 @@ _work: Callable[[Any], Any] | None = None
 
 @contextmanager
 def in_processes(
-    make_work: Callable[..., Callable[[Any], Any]], given: tuple, processes: int, notice: Callable[[str], None]
+    make_work: Callable[..., Callable[[Any], Any]], given: tuple, processes: int, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results. Raises WorkerError when processes are killed again and again."""
-    pool = _Pool(make_work, given, processes, notice)
+    pool = _Pool(make_work, given, processes, progress)
     try:
         yield pool.results
     finally:
@@ -49,9 +50,9 @@ class _Task:
 class _Pool:
     """An executor that is replaced when one of its processes is killed, for then all of it is broken."""
 
-    def __init__(self, make_work: Callable, given: tuple, processes: int, notice: Callable[[str], None]):
+    def __init__(self, make_work: Callable, given: tuple, processes: int, progress: Progress):
         self._start = (make_work, given)
-        self._processes, self._notice = processes, notice
+        self._processes, self._progress = processes, progress
         self._noticed = False
         self.executor = self._executor()
 
@@ -83,7 +84,7 @@ class _Pool:
     def _replace(self, waiting: Iterable[_Task]) -> None:
         self.executor.shutdown(wait=True, cancel_futures=True)
         if not self._noticed:
-            self._notice("a worker process was killed; what it had under way is done again")
+            self._progress.say("a worker process was killed; what it had under way is done again")
             self._noticed = True
         self.executor = self._executor()
         for task in waiting:

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from sgsdump.progress import SILENT, Progress
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def _unheard(line: str) -> None:
-    """For callers who do not care."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,10 @@ class Workers:
 
     processes  of this machine; 1 is the caller's own.
     scheduler  address of a Dask cluster's scheduler (tcp://host:8786), which then does all of them.
-    notice     called with one line, at most once, when a worker was lost and its tasks are done again.
     """
 
     processes: int = 1
     scheduler: str | None = None
-    notice: Callable[[str], None] = _unheard
 
 
 ALONE = Workers()
@@ -47,9 +43,14 @@ ALONE = Workers()
 
 @contextmanager
 def task_pool(
-    make_work: Callable[..., Callable[[Item], Result]], given: tuple[Any, ...], workers: Workers = ALONE
+    make_work: Callable[..., Callable[[Item], Result]],
+    given: tuple[Any, ...],
+    workers: Workers = ALONE,
+    progress: Progress = SILENT,
 ) -> Iterator[Callable[[Iterable[Item]], Iterator[Result]]]:
     """The function from items to results; workers stay ready from one call to the next, until the block ends.
+
+    ``progress`` says one line, at most once, when a worker was lost and its tasks are done again.
 
     Raises MissingExtra when there is a scheduler but no dask.distributed, WorkerError for a scheduler that does not
     answer, has no workers, or is lost, and when tasks kill worker after worker.
@@ -57,12 +58,12 @@ def task_pool(
     if workers.scheduler is not None:
         from sgsdump.executors.workers.cluster import on_cluster
 
-        with on_cluster(make_work, given, workers.scheduler, workers.notice) as run:
+        with on_cluster(make_work, given, workers.scheduler, progress) as run:
             yield run
     elif workers.processes > 1:
         from sgsdump.executors.workers.processes import in_processes
 
-        with in_processes(make_work, given, workers.processes, workers.notice) as run:
+        with in_processes(make_work, given, workers.processes, progress) as run:
             yield run
     else:
         yield partial(map, make_work(*given))
@@ -73,7 +74,8 @@ def run_tasks(
     given: tuple[Any, ...],
     items: Iterable[Item],
     workers: Workers = ALONE,
+    progress: Progress = SILENT,
 ) -> Iterator[Result]:
     """A ``task_pool`` for one call."""
-    with task_pool(make_work, given, workers) as run:
+    with task_pool(make_work, given, workers, progress) as run:
         yield from run(items)

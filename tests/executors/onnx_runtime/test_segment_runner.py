@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import InputError, ModelError
-from sgsdump.executors.base import Layer
 from sgsdump.executors.onnx_runtime import segment_runner
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, open_model
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -184,7 +184,7 @@ def test_order_names_and_progress() -> None:
     ]
     steps = []
     runner = SegmentRunner(as_model(nodes, [value("x", shape=(1, 4))]))
-    layers = list(runner.run({"x": np.ones((1, 4), np.float32)}, progress=lambda *step: steps.append(step)))
+    layers = list(runner.run({"x": np.ones((1, 4), np.float32)}, advance=lambda *step: steps.append(step)))
     assert [(n.name, n.node, n.op_type) for n in layers] == [
         *(("a", "cut", "Split"), ("late", "cut", "Split")),
         *(("y", "last", "Neg"), ("z", "", "Abs")),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from executors.workers.task_functions import adder, dies_once, poison, unlucky, unmakeable, where
 from small_nets import residual_net
+from watched import Watched
 
 from sgsdump.errors import ConfigError, InputError, MissingExtra, WorkerError
 from sgsdump.executors.workers import cluster
@@ -79,11 +80,10 @@ def test_a_reader_that_stops_stops_the_work(workers):
 
 @needs_kill
 def test_a_killed_worker_loses_no_result_and_is_said_once(others, tmp_path):
-    said = []
-    loud = Workers(others.processes, others.scheduler, said.append)
-    assert list(run_tasks(dies_once, (tmp_path, {2, 5}), range(12), loud)) == list(range(12))
+    progress = Watched()
+    assert list(run_tasks(dies_once, (tmp_path, {2, 5}), range(12), others, progress)) == list(range(12))
     assert len(list(tmp_path.iterdir())) == 2
-    assert len(said) == 1 and "is done again" in said[0]
+    assert len(progress.lines) == 1 and "is done again" in progress.lines[0]
 
 
 @needs_kill
