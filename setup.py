@@ -28,7 +28,7 @@ setup(
     long_description_content_type="text/markdown",
     python_requires=">=3.10",
     packages=find_packages(include=["sgsdump", "sgsdump.*"]),
-    package_data={"sgsdump": ["samples/*"]},
+    package_data={"sgsdump": ["py.typed", "samples/*"]},
     install_requires=[
         "numpy>=1.24",
         "matplotlib>=3.7",

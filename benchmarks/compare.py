@@ -43,7 +43,7 @@ def make(path: Path, megabytes: int, noise_seed: int) -> None:
             written += values.nbytes
             number += 1
 
-    save_dump(tensors(), path)
+    save_dump(tensors(), path, "sigmastar_bin", on_loss="ignore")
 
 
 def touch(path: Path) -> int:

@@ -49,7 +49,7 @@ def make(path: Path, megabytes: float) -> None:
             written += values.nbytes
             number += 1
 
-    save_dump(tensors(), path)
+    save_dump(tensors(), path, "sigmastar_bin", on_loss="ignore")
 
 
 def converted(source: Path, target: Path) -> tuple[float, float, float]:

@@ -70,7 +70,7 @@ def milliseconds(way: Callable[[Dump, dict[str, Range], Path], None], dump: Dump
             start = time.perf_counter()
             way(dump, ranges, Path(folder))
             times.append(time.perf_counter() - start)
-    return min(times) / len(dump) * 1000
+    return min(times) / len(dump.outputs) * 1000
 
 
 def main() -> None:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison, compare
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
-    from sgsdump.errors import SgsdumpError
+    from sgsdump.errors import LossWarning, SgsdumpError
     from sgsdump.quantisation.quant_export import quant_params
+    from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
 __version__ = "0.1.0"
@@ -42,18 +43,22 @@ _PUBLIC = {
     "Record": "sgsdump.dumps.dump",
     "Tensor": "sgsdump.tensors.tensor",
     "TensorInfo": "sgsdump.tensors.tensor",
+    "Statistics": "sgsdump.tensors.statistics",
     "Quant": "sgsdump.tensors.tensor",
     "compare": "sgsdump.comparison.comparison",
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
+    "LossWarning": "sgsdump.errors",
     "quant_params": "sgsdump.quantisation.quant_export",
 }
 __all__ = [
     "Comparison",
     "Dump",
+    "LossWarning",
     "Quant",
     "Record",
     "SgsdumpError",
+    "Statistics",
     "Tensor",
     "TensorInfo",
     "compare",
@@ -69,3 +74,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -44,6 +44,10 @@ class ValuesError(SgsdumpError):
     """A tensor is known but its values are not: left out of the file, padded, or of unknown scale."""
 
 
+class LossWarning(UserWarning):
+    """``save_dump`` wrote a dump in a format that cannot hold everything; the message names what was lost."""
+
+
 class OutputError(SgsdumpError):
     """A result could not be written: missing folder, full disk, no permission."""
 

@@ -31,7 +31,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.files.terminal_text import printable
+from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -153,8 +153,8 @@ def run(args: argparse.Namespace) -> int:
         unclear = [one for one in comparison.only_in_benchmark if one.reason.startswith("ambiguous")]
         why = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
         raise ValuesError(
-            f"no layer in common: {args.sample} has {len(sample)} outputs, {args.benchmark} has {len(benchmark)}, "
-            f"and no name agrees{why}"
+            f"no layer in common: {args.sample} has {len(sample.outputs)} outputs, {args.benchmark} has "
+            f"{len(benchmark.outputs)}, and no name agrees{why}"
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
@@ -163,8 +163,8 @@ def run(args: argparse.Namespace) -> int:
     table = REPORTS["sdk_table"](comparison, shown)
     verdict = REPORTS["verdict"](comparison, shown)
     notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
-    print(printable((f"{table}\n{verdict}" if table else verdict) + name_map), end="")
-    print(printable("".join(f"{line}\n" for line in notes)), end="")
+    print(for_terminal((f"{table}\n{verdict}" if table else verdict) + name_map), end="")
+    print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
     return 1 if given and not comparison.passes(given) else 0
@@ -199,10 +199,10 @@ def _run_golden(args: argparse.Namespace) -> int:
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
             _write(path, report.render(comparison))
-    print(printable(log.render(comparison)), end="")
+    print(for_terminal(log.render(comparison)), end="")
     for path, dump in zip(paths, dumps):
         for line in note_lines(path, dump.notes):
-            print(printable(line))
+            print(for_terminal(line))
     return 0 if comparison.passes else 1
 
 

@@ -55,13 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, selected, stays, target_of
-    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of
+    from sgsdump.dumps.dump import Dump, selected
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.partial_save import save
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
 
     check_outputs([args.output], [args.dump, args.parse_net, args.csv])
     check_not_around(args.output, [args.dump, args.parse_net, args.csv])
@@ -71,11 +71,11 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
     dump = open_dump(args.dump)
     for note in dump.notes:
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)
     if args.layout:
-        said = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
-        _tell(f"tensors {said}", [record for record in records if stays(record, args.layout)])
+        reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
+        _tell(f"tensors {reason}", [record for record in records if stays(record, args.layout)])
         records = [in_layout(record, args.layout) for record in records]
     if args.dtype:
         records = list(map(as_float32, records))
@@ -105,13 +105,13 @@ def _is_topology(source: Path, target: Path) -> bool:
 
 def _topology(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
     if args.to or args.select or args.layout or args.dtype or args.parse_net:
         raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
     for note in convert_topology(args.dump, args.output, -1 if args.level is None else args.level, args.csv):
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     print(f"{args.output}: the topology as ONNX")
     return 0
 

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
     from sgsdump.reports.histogram.histogram_png import save_histogram
@@ -91,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
     if older:
         print(f"The older {args.output} is kept beside it, its date added to its name.")
     for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known)):
-        print(printable(line))
+        print(for_terminal(line))
     for line in note_lines(args.dump, dump.notes):
-        print(printable(line))
+        print(for_terminal(line))
     return 0
 
 

@@ -1,7 +1,7 @@
 """Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
 
 Tensors stand in the order of the dumps and of each dump. A folder that is no dump stands for the dumps in it, in the
-order of their names. Outputs and constants whose names are in more than one dump are refused and told; --prefix puts
+order of their names. Outputs and constants whose names are in more than one dump are refused by name; --prefix puts
 each dump's file name (without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
 
 examples:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.partial_save import save
     from sgsdump.dumps.split_merge import merge
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
 
     check_outputs([args.output], args.dumps)
     check_not_around(args.output, args.dumps)
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:
-            print(printable(f"note: {label}: {note}"))
+            print(for_terminal(f"note: {label}: {note}"))
     records = merge(dumps, args.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(args.output, args.to, Dump(records, format, variant))

@@ -2,8 +2,8 @@
 
 The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and the
 counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout undone
-where the original shape is known; --stored shows them as they lie in the file. Of an overflow status, the fields are
-shown. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its
+where the original shape is known; --stored shows them as they are in the file. An overflow status is shown field by
+field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its
 axes in another order, (0,2,3,1); ; between several. Exit status 1 when a tensor of the list is damaged.
 
 examples:
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="list only such names (* ? [ab])"
     )
-    parser.add_argument("--stored", action="store_true", help="the values as they lie in the file")
+    parser.add_argument("--stored", action="store_true", help="the values as they are in the file")
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import selected
+    from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
 
@@ -76,27 +76,27 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
     if args.json:
         _write(args.json, inventory_json.render(items, dump.notes))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(printable(inventory_table.render(items, width)), end="")
+    print(for_terminal(inventory_table.render(items, width)), end="")
     among = f" of {len(dump.records)}" if args.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     for note in dump.notes:
-        print(printable(f"note: {note}"))
+        print(for_terminal(f"note: {note}"))
     return 1 if any(item.damaged for item in items) else 0
 
 
 def _values(dump: Dump, args: argparse.Namespace) -> int:
-    from sgsdump.files.terminal_text import printable, shown
+    from sgsdump.files.terminal_text import for_terminal, shown
     from sgsdump.reports.dump import tensor_values
     from sgsdump.tensors.slicing import viewed
 
-    record, said = _find(dump, args.name)
+    record, note = _find(dump, args.name)
     of_bytes = args.stored or args.part or args.operations or args.output or args.csv
     status = None if of_bytes else _status(record)
     if status is not None:
         text = json.dumps(status, indent=4) + "\n"
         if args.json:
             _write(args.json, text)
-        print(printable(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{said}"))
+        print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)
@@ -107,8 +107,8 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         _write(args.json, tensor_values.json_document(part, record.name))
     if args.output:
         _write_npy(args.output, part)
-    print(printable(f"{shown(record.name)}: {how}{said}"))
-    print(printable(tensor_values.text(part, args.all)), end="")
+    print(for_terminal(f"{shown(record.name)}: {how}{note}"))
+    print(for_terminal(tensor_values.text(part, args.all)), end="")
     return 0
 
 
@@ -126,7 +126,7 @@ def _status(record: Record) -> dict[str, Any] | None:
 
 
 def _find(dump: Dump, name: str) -> tuple[Record, str]:
-    """The record of a name, an output before all others, and what is to be said of the choice."""
+    """The record of a name, an output before all others, and a note on the choice."""
     from sgsdump.errors import ConfigError
     from sgsdump.registry import hint
 
@@ -146,13 +146,13 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     """The values to show, and what they are."""
     from sgsdump.errors import ValuesError
-    from sgsdump.tensors.device_layout import conversion, is_device, logical
+    from sgsdump.tensors.device_layout import conversion, is_device
     from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
     tensor, layout = record.tensor, record.tensor.info.layout
     if not stored and conversion(tensor.info):
         layout = conversion(tensor.info)
-        tensor = logical(tensor)
+        tensor = tensor.logical()
     elif is_device(layout):
         layout = f"{layout} as it lies"
     array = tensor.stored()

@@ -29,22 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import ENDINGS, Target, target_of
+    from sgsdump.dumps.conversion import OWN_ENDINGS, Target, target_of
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.losses import losses
-    from sgsdump.dumps.partial_save import readable, told, unwritable, write
+    from sgsdump.dumps.partial_save import readable, reasons, unwritable, write
     from sgsdump.dumps.split_merge import split
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
-    from sgsdump.files.terminal_text import printable
+    from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
 
     check_outputs([args.output], [args.dump])
     check_not_around(args.output, [args.dump])
     dump = open_dump(args.dump)
     for note in dump.notes:
-        print(printable(f"note: {note}"))
-    endings = {format: ending for ending, format in ENDINGS.items() if ending} | {"atb_bin": ".bin"}
+        print(for_terminal(f"note: {note}"))
+    endings = {format: ending for format, ending in OWN_ENDINGS.items() if ending}
     name = args.to or (dump.format if dump.format in endings else "npz")
     target = target_of(args.output, name, dump)
     if target.format not in endings:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
                 written += 1
         if not written:
             raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")
-    for line in (*told(left_out), *(f"left out: {line}" for line in refused_lines)):
-        print(printable(line))
+    for line in (*reasons(left_out), *(f"left out: {line}" for line in refused_lines)):
+        print(for_terminal(line))
     print(f"{args.output}: {written} parts, {target.format}")
     return 1 if left_out or refused_lines else 0

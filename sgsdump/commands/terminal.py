@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from sgsdump.files.terminal_text import printable
+from sgsdump.files.terminal_text import for_terminal
 from sgsdump.progress import Advance, Progress, unwatched
 
 DELAY_SECONDS = 1.0
@@ -44,7 +44,7 @@ class Terminal:
             yield advance
 
     def say(self, line: str) -> None:
-        print(printable(line), file=getattr(sys, self.lines))
+        print(for_terminal(line), file=getattr(sys, self.lines))
 
 
 TERMINAL: Progress = Terminal()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.tensors.device_layout import conversion, is_device, logical
+from sgsdump.tensors.device_layout import conversion, is_device
 from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.tensor import TensorInfo
 
@@ -24,7 +24,7 @@ def layouts(pair: Pair, as_stored: bool) -> tuple[str | None, str | None]:
     """
     if as_stored:
         return None, None
-    known = logical(pair.sample.tensor).info.layout, logical(pair.benchmark.tensor).info.layout
+    known = pair.sample.tensor.logical().info.layout, pair.benchmark.tensor.logical().info.layout
     return (None, None) if known == (NHWC, NHWC) else known
 
 

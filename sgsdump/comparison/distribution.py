@@ -17,8 +17,7 @@ import numpy as np
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.safe_names import normalised
-from sgsdump.tensors.device_layout import logical
-from sgsdump.tensors.statistics import Stats, central_span, count_outside, histogram, summarise
+from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
 from sgsdump.tensors.value_range import Range
 
 BINS = 256
@@ -51,7 +50,7 @@ class Distribution:
     name: str
     op_type: str
     shape: tuple[int, ...] | None
-    stats: Stats
+    stats: Statistics
     counts: np.ndarray
     central: tuple[float, float]
     limits: tuple[float, float] | None
@@ -66,14 +65,15 @@ class Distribution:
     @property
     def broken(self) -> bool:
         """NaN or Inf among the values, or no value at all."""
-        return self.stats.finite < self.stats.count or not self.stats.count
+        return self.stats.finite < (self.stats.count or 1)
 
     @property
     def overshoot(self) -> float:
         """How far the values reach beyond the range, as a part of its width; 0.0 when they do not."""
         if self.limits is None or not self.outside:
             return 0.0
-        beyond = max(self.limits[0] - self.stats.min, self.stats.max - self.limits[1])
+        low, high = self.stats.span
+        beyond = max(self.limits[0] - low, high - self.limits[1])
         return beyond / self.width if self.width > 0 else math.inf
 
     @property
@@ -110,7 +110,7 @@ def layers(dump: Dump) -> list[Record]:
     seen: set[str] = set()
     found = []
     for record in dump.records:
-        if record.constant or (record.io == "in" and (record.name in dump or record.name in seen)):
+        if record.constant or (record.io == "in" and (record.name in dump.outputs or record.name in seen)):
             continue
         seen.add(record.name)
         found.append(record)
@@ -138,7 +138,7 @@ def distributions(dump: Dump, ranges: Mapping[str, Range]) -> Iterator[Distribut
     index = 0
     for record in layers(dump):
         try:
-            values = logical(record.tensor).real()
+            values = record.tensor.real(layout="logical")
         except SgsdumpError as error:
             yield Undrawn(record.name, str(error))
             continue
@@ -156,8 +156,8 @@ def describe(index: int, record: Record, values: np.ndarray, range: Range | None
     if not stats.finite:
         no_counts = np.zeros(BINS, np.int64)
         return Distribution(index, record.name, op_type, info.shape, stats, no_counts, nothing, limits, 0, None)
-    fine = histogram(values, stats.min, stats.max, BINS * _FINER)
-    central = central_span(fine, stats.min, stats.max, SHARE)
+    fine = histogram(values, *stats.span, BINS * _FINER)
+    central = central_span(fine, *stats.span, SHARE)
     counts = fine.reshape(BINS, _FINER).sum(axis=1)
     outside = _outside(values, stats, limits) if limits else 0
     levels = used_levels(central, limits) if limits else None
@@ -176,7 +176,7 @@ def used_levels(central: tuple[float, float], limits: tuple[float, float]) -> in
     return min(max(math.ceil(last) - math.floor(first), 1), LEVELS)
 
 
-def _outside(values: np.ndarray, stats: Stats, limits: tuple[float, float]) -> int:
+def _outside(values: np.ndarray, stats: Statistics, limits: tuple[float, float]) -> int:
     slack = _ROUNDING * max(1.0, abs(limits[0]), abs(limits[1]))
     low, high = limits[0] - slack, limits[1] + slack
-    return count_outside(values, low, high) if stats.min < low or stats.max > high else 0
+    return count_outside(values, low, high) if stats.span[0] < low or stats.span[1] > high else 0

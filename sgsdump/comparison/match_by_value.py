@@ -28,7 +28,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
 from sgsdump.files.safe_names import normalised
 from sgsdump.tensors.real_view import Values
-from sgsdump.tensors.statistics import Stats, summarise
+from sgsdump.tensors.statistics import Statistics, summarise
 
 CLOSE = 1e-3
 PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
@@ -46,7 +46,7 @@ class Held:
     place: int
     record: Record
     values: Values
-    stats: Stats
+    stats: Statistics
 
 
 def pairs_by_value(
@@ -77,31 +77,32 @@ def _held(dump: Dump, inputs: bool, given: Given, side: str, unclear: dict[int, 
     free = [(record, values) for record, values in readable(dump, inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
     for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
-        if stats.count < SMALLEST:
+        size = values.array.size
+        if size < SMALLEST:
             why = "too few values to be found by them"
-        elif stats.finite < stats.count:
+        elif stats.finite < size:
             why = "NaN or Inf among its values, so they do not tell it"
         elif stats.min == stats.max:
             why = "one value throughout, which does not tell it"
         else:
-            groups[stats.count].append(Held(place, record, values, stats))
+            groups[size].append(Held(place, record, values, stats))
             continue
         unclear[id(record)] = f"no {record.io}put of this name in the {side}, and {why}"
     return groups
 
 
-def _summary(values: Values) -> Stats:
+def _summary(values: Values) -> Statistics:
     return summarise(values.array if values.to_real is None else values.to_real(values.array))
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:
     """The pairs whose statistics are as near as those of equal values must be, and whose probed values are near too."""
     a, b = (
-        np.array([[s.l2norm, s.mean * math.sqrt(s.count), s.min, s.max] for s in (item.stats for item in group)])
+        np.array([[s.l2norm, (s.mean or 0.0) * math.sqrt(s.finite), *s.span] for s in (item.stats for item in group)])
         for group in (sample, benchmark)
     )
     limit = CLOSE * b[:, 0] * (1 + ROUNDING)
-    places = np.random.default_rng(sample[0].stats.count).integers(0, sample[0].stats.count, PROBES)
+    places = np.random.default_rng(sample[0].stats.finite).integers(0, sample[0].stats.finite, PROBES)
     owners, rows = probe_all([item.values for item in sample], places)
     benchmark_owners, benchmark_rows = probe_all([item.values for item in benchmark], places)
     starts = np.searchsorted(benchmark_owners, np.arange(len(benchmark)))
@@ -113,7 +114,7 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
             # |p - q|² by one matrix product; its rounding is far below the limit
             squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ benchmark_rows.T, axis=0)
             apart = np.minimum.reduceat(squares, starts) / PROBES
-            near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.count
+            near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.finite
         yield from ((item, benchmark[j]) for j in np.flatnonzero(near))
 
 

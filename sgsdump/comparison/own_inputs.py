@@ -17,4 +17,4 @@ def has_own_inputs(dump: Dump) -> bool:
         return True
     fed = [record for record in dump.records if record.io == "in" and not record.constant]
     several = len({record.op_index for record in fed}) > 1
-    return several and not any(record.name in dump for record in fed)
+    return several and not any(record.name in dump.outputs for record in fed)

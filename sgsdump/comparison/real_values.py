@@ -8,7 +8,6 @@ from contextlib import suppress
 from sgsdump.comparison.alignment import compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
-from sgsdump.tensors.device_layout import logical
 from sgsdump.tensors.real_view import Values, values_of
 
 
@@ -17,7 +16,7 @@ def real_values(record: Record, as_stored: bool = False) -> Values:
 
     Raises ValuesError for integers of unknown scale, and for a device layout whose original shape is unknown.
     """
-    return values_of(record.tensor if as_stored else logical(record.tensor))
+    return values_of(record.tensor if as_stored else record.tensor.logical())
 
 
 def readable(dump: Dump, inputs: bool = False) -> Iterator[tuple[Record, Values]]:

@@ -19,8 +19,7 @@ from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Row, row_of
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.statistics import summarise
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics, summarise
 
 _DECIMALS = 6
 COMPARED = ("min", "max", "mean", "l2norm")
@@ -28,7 +27,7 @@ COMPARED = ("min", "max", "mean", "l2norm")
 
 def has_statistics_only(pair: Pair) -> bool:
     """Whether the values of a side were not dumped."""
-    return pair.sample.tensor.figures is not None or pair.benchmark.tensor.figures is not None
+    return pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None
 
 
 def statistics_row(pair: Pair) -> Row:
@@ -43,11 +42,11 @@ def statistics_row(pair: Pair) -> Row:
     errors = relative_errors(sample_statistics, benchmark_statistics)
     if not errors:
         for record in (pair.sample, pair.benchmark):
-            if record.tensor.figures == Figures():
+            if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
-    sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.figures is not None]
+    sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {listed}"
     odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
     counts = *odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2]
@@ -56,7 +55,7 @@ def statistics_row(pair: Pair) -> Row:
     return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
 
 
-def relative_errors(sample: Figures, benchmark: Figures) -> Mapping[str, float]:
+def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
     """The errors of the statistics that both have, by name."""
     largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
     errors = {}
@@ -79,19 +78,15 @@ def _one_rounding(a: float, b: float) -> bool:
     return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
 
 
-def _figures(record: Record) -> Figures:
+def _figures(record: Record) -> Statistics:
     """What was dumped, or what the values give."""
-    if record.tensor.figures is not None:
-        return record.tensor.figures
+    if record.tensor.statistics is not None:
+        return record.tensor.statistics
     read = real_values(record)
-    stats = summarise(read.array if read.to_real is None else read.to_real(read.array))
-    plus, minus = stats.inf - stats.minus_inf, stats.minus_inf
-    if not stats.finite:
-        return Figures(count=stats.count, nan=stats.nan, negative_inf=minus, positive_inf=plus)
-    return Figures(stats.min, stats.max, stats.mean, stats.l2norm, stats.count, stats.nan, minus, plus)
+    return summarise(read.array if read.to_real is None else read.to_real(read.array))
 
 
-def _odd(figures: Figures) -> tuple[int, int, int]:
+def _odd(figures: Statistics) -> tuple[int, int, int]:
     """How many values are NaN, infinite, and -Inf; at least one where a statistic shows it and nothing counts them."""
     counted = [figures.nan, figures.positive_inf, figures.negative_inf]
     if any(count is not None for count in counted):

@@ -1,4 +1,4 @@
-"""A dump on its way into another one: which of its tensors, in which layout and element type, in which form of file.
+"""Converting a dump: the target format, and its tensors in another layout or element type.
 
 Everything is lazy: a record's values are converted when the writer asks for them, one tensor at a time.
 """
@@ -6,22 +6,21 @@ Everything is lazy: a record's values are converted when the writer asks for the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Record, Variant
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary, text
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.registry import hint
-from sgsdump.tensors.device_layout import PLAIN, in_order, is_device, logical
+from sgsdump.tensors.device_layout import is_device
 from sgsdump.tensors.dtypes import is_complex, is_integer, is_number
-from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.tensor import Tensor
 
 LAYOUTS = ("logical", "NCHW", "NHWC", "HWCN")
 FLOAT32 = np.dtype(np.float32)
@@ -32,6 +31,9 @@ ENDINGS = {
     ".safetensors": "safetensors",
     "": "npy_dir",
 }
+# What the files of a format that can be written end in; folders have no ending.
+OWN_ENDINGS = {format: ending for ending, format in ENDINGS.items()}
+OWN_ENDINGS |= {"atb_bin": ".bin", "atb_tree": "", "dump_info_dir": ""}
 OLD = "_old"
 WITH_OLD = ("sigmastar_bin", "sigmastar_text")
 
@@ -55,10 +57,10 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
 
     Raises ConfigError for an unknown name or ending, and for formats that are only read.
     """
-    name = to or _by_ending(path)
+    name = to or by_ending(path)
     if name not in target_names():
-        said = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
-        raise ConfigError(said + hint(name, target_names()))
+        reason = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
+        raise ConfigError(reason + hint(name, target_names()))
     format = name.removesuffix(OLD)
     if to is None and format == dump.format:
         return Target(format, dump.variant)
@@ -73,17 +75,15 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
 
 def common_form(dumps: Sequence[Dump]) -> tuple[str, Any]:
     """The format and variant that dumps share, but for what is odd in single records; nothing when they differ."""
-    forms = [(dump.format, _without_odd(dump.variant)) for dump in dumps]
+    forms = [(dump.format, v.of_part() if isinstance(v := dump.variant, Variant) else None) for dump in dumps]
     return forms[0] if forms and all(form == forms[0] for form in forms) else ("", None)
 
 
-def _without_odd(variant: Any) -> Any:
-    if isinstance(variant, binary.BinVariant):
-        return replace(variant, odd={})
-    return replace(variant, odd={}) if isinstance(variant, text.TextVariant) else None
+def by_ending(path: Path) -> str:
+    """The format that a path names: by its ending, ``npy_dir`` for a folder or a path without ending.
 
-
-def _by_ending(path: Path) -> str:
+    Raises ConfigError for an ending that names none.
+    """
     if path.is_dir():
         return ENDINGS[""]
     if path.suffix == ".npy":
@@ -91,25 +91,21 @@ def _by_ending(path: Path) -> str:
             f"a .npy file holds one tensor; name a folder, or write {path} with: sgsdump show DUMP NAME -o"
         )
     if path.suffix not in ENDINGS:
-        raise ConfigError(f"the ending of {path} names no format; say which with --to: {', '.join(target_names())}")
+        raise ConfigError(
+            f"the ending of {path} names no format ({', '.join(filter(None, ENDINGS))}, or none for a folder, do); "
+            f"say which with --to, in Python format=: {', '.join(target_names())}"
+        )
     return ENDINGS[path.suffix]
+
+
+def fits_own(format: str, path: Path) -> bool:
+    """Whether files (or folders) of a format may have such a path."""
+    return OWN_ENDINGS.get(format) == ("" if path.is_dir() else path.suffix)
 
 
 def _all_integers(records: Iterable[Record]) -> bool:
     infos = [record.tensor.info for record in records]
     return all(info.quant is not None and is_integer(info.dtype) for info in infos)
-
-
-def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]:
-    """The records whose names fit one of the shell-style patterns, all when there is none.
-
-    Raises ConfigError for a pattern that fits none.
-    """
-    names = {record.name for record in records}
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(names))}")
-    return [r for r in records if not patterns or any(fnmatchcase(r.name, pattern) for pattern in patterns)]
 
 
 def in_layout(record: Record, layout: str) -> Record:
@@ -118,19 +114,11 @@ def in_layout(record: Record, layout: str) -> Record:
     Blocks of a device's layout are taken apart where the original shape is known.
     """
     tensor = record.tensor
-    if is_device(tensor.info.layout):
-        try:
-            tensor = logical(tensor)
-        except ValuesError:
-            return record
-    info = tensor.info
-    if layout == "logical" or info.layout == layout or not _permutable(tensor, layout):
-        return replace(record, tensor=tensor)
-    assert info.layout is not None and info.shape is not None
-    order = [info.layout.index(letter) for letter in layout]
-    quant = _permuted(info.quant, order)
-    to = replace(info, shape=tuple(info.shape[axis] for axis in order), layout=layout, quant=quant)
-    return replace(record, tensor=Tensor(to, partial(_in_order, tensor, layout), tensor.figures))
+    with suppress(ValuesError):
+        tensor = tensor.logical()
+        if layout != "logical":
+            tensor = tensor.in_layout(layout)
+    return replace(record, tensor=tensor)
 
 
 def stays(record: Record, layout: str) -> bool:
@@ -149,19 +137,4 @@ def as_float32(record: Record) -> Record:
     coarse = is_integer(info.dtype) and info.quant is not None and not info.quant.exact
     if info.dtype == FLOAT32 or not is_number(info.dtype) or is_complex(info.dtype) or coarse:
         return record
-    return replace(record, tensor=Tensor(replace(info, dtype=FLOAT32), tensor.real, tensor.figures))
-
-
-def _permutable(tensor: Tensor, layout: str) -> bool:
-    own, shape = tensor.info.layout, tensor.info.shape
-    return own in PLAIN and shape is not None and len(shape) == len(layout) and sorted(own) == sorted(layout)
-
-
-def _permuted(quant: Quant | None, order: list[int]) -> Quant | None:
-    if quant is None or quant.axis is None:
-        return quant
-    return replace(quant, axis=order.index(quant.axis % len(order)))
-
-
-def _in_order(tensor: Tensor, layout: str) -> np.ndarray:
-    return in_order(tensor.stored(), tensor.info.layout or "", layout)
+    return replace(record, tensor=Tensor(replace(info, dtype=FLOAT32), tensor.real, tensor.statistics))

@@ -1,15 +1,23 @@
-"""A dump: the tensors of one run of one model on one input, in file order, and a mapping of its outputs by name."""
+"""A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from sgsdump.errors import one_line
+from sgsdump.dumps import short_table
+from sgsdump.errors import ConfigError, MissingExtra, one_line
 from sgsdump.registry import hint
+from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
+
+ROWS_SHOWN = 20
+_LONGEST = 60
+_COLUMNS = ("name", "io", "shape", "dtype", "layout", "op")
 
 
 @dataclass(frozen=True)
@@ -34,13 +42,36 @@ class Record:
         return self.tensor.info.name
 
 
-class Dump(Mapping[str, Tensor]):
-    """Records in file order; as a mapping, the output tensors by name.
+@runtime_checkable
+class Variant(Protocol):
+    """A variant that also fits some of the records it was read with."""
 
-    When several output records bear one name, ``dump[name]`` is the **first** of them in file order (a later one is
-    reachable through ``records``). Names that are never an output stand in ``inputs`` (the network's inputs) or
-    ``constants``. ``format`` and ``variant`` say how the file was written: saving it again gives its bytes back.
-    ``notes`` is what the reader wants said, a line each: files skipped, bytes left over, tensors the run did not dump.
+    def of_part(self) -> Any:
+        """The variant without what belongs to single records of the whole file."""
+
+
+class Dump(Mapping[str, Tensor]):
+    """The records in file order (``records``, a line each in ``sgsdump show``); as a mapping, their tensors by name.
+
+    The mapping has every name that ``sgsdump show`` lists, once, in file order. ``dump[name]`` is the first output of
+    that name, else the first network input, else the first constant; ``outputs``, ``inputs`` and ``constants`` are the
+    three apart. A name that comes again (a later output, the input of each consumer) is in ``records``.
+
+    format variant   how the file was written: saving the dump again gives its bytes back.
+    notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
+
+    >>> import numpy as np
+    >>> from sgsdump import Tensor
+    >>> dump = Dump([Record("in", 0, 0, "Relu", Tensor.of("data", np.float32([-1, 2]))),
+    ...              Record("out", 0, 0, "Relu", Tensor.of("relu1", np.float32([0, 2])))])
+    >>> list(dump), list(dump.outputs), "data" in dump
+    (['data', 'relu1'], ['relu1'], True)
+    >>> dump["relu1"].real().tolist()
+    [0.0, 2.0]
+    >>> dump.select("relu*")
+    <Dump: 1 tensor (1 output)>
+      name   io   shape  dtype    layout  op
+      relu1  out  [2]    float32          Relu
     """
 
     def __init__(
@@ -56,43 +87,144 @@ class Dump(Mapping[str, Tensor]):
         self.variant = variant
         self.path = path
         self.notes: tuple[str, ...] = tuple(map(one_line, notes))
-        self._outputs: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
         for record in self.records:
             if record.io == "out" and not record.constant:
-                self._outputs.setdefault(record.name, record.tensor)
-
-    @property
-    def inputs(self) -> dict[str, Tensor]:
-        """Variable tensors that no operator of the dump puts out: the network's inputs."""
-        return self._first(constant=False)
-
-    @property
-    def constants(self) -> dict[str, Tensor]:
-        """Weights, biases and shape parameters, by name."""
-        return self._first(constant=True)
-
-    def _first(self, constant: bool) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+                outputs.setdefault(record.name, record.tensor)
+        inputs: dict[str, Tensor] = {}
+        constants: dict[str, Tensor] = {}
         for record in self.records:
-            if record.constant == constant and record.name not in self._outputs:
-                found.setdefault(record.name, record.tensor)
-        return found
+            if record.name not in outputs:
+                (constants if record.constant else inputs).setdefault(record.name, record.tensor)
+        self._outputs, self._inputs, self._constants = map(MappingProxyType, (outputs, inputs, constants))
+        by_name = {**constants, **inputs, **outputs}
+        self._by_name = {record.name: by_name[record.name] for record in self.records}
+
+    @property
+    def outputs(self) -> Mapping[str, Tensor]:
+        """What the operators of the dump put out, without constants."""
+        return self._outputs
+
+    @property
+    def inputs(self) -> Mapping[str, Tensor]:
+        """Variable tensors that no operator of the dump puts out: the network's inputs."""
+        return self._inputs
+
+    @property
+    def constants(self) -> Mapping[str, Tensor]:
+        """Weights, biases and shape parameters."""
+        return self._constants
+
+    def select(self, *patterns: str) -> Dump:
+        """The dump of the records whose names fit one of the shell-style patterns (``*``, ``?``, ``[ab]``), with the
+        same tensors. Raises ConfigError for a pattern that fits none."""
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise ConfigError(f"select takes patterns as separate strings, not a {type(pattern).__name__}")
+        records = selected(self.records, patterns)
+        if len(records) == len(self.records):
+            return Dump(records, self.format, self.variant, self.path, self.notes)
+        variant = self.variant.of_part() if isinstance(self.variant, Variant) else None
+        return Dump(records, self.format, variant, self.path, self.notes)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of facts, a row for each record; no values are read. Raises MissingExtra without pandas.
+
+        Columns: name, io, constant, shape (a tuple or None), dtype, layout, op_index, slot, op.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra("pandas is needed for to_pandas; install it with: pip install pandas") from None
+        columns = ["name", "io", "constant", "shape", "dtype", "layout", "op_index", "slot", "op"]
+        rows = [
+            (r.name, r.io, r.constant, r.tensor.shape, name_of(r.tensor.dtype), r.tensor.layout, r.op_index, r.slot, op)
+            for r, op in ((record, record.tensor.info.op_type or record.op_type) for record in self.records)
+        ]
+        return pandas.DataFrame(rows, columns=columns)
+
+    def close(self) -> None:
+        """Let go of the files. Asking a tensor of this dump for values then raises ValuesError; arrays made before
+        stay valid, and a mapped file is unmapped when the last of them is gone."""
+        owner = f"the dump {self.path}" if self.path else "its dump"
+        for record in self.records:
+            record.tensor.close(owner)
+
+    def __enter__(self) -> Dump:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __getitem__(self, name: str) -> Tensor:
         try:
-            return self._outputs[name]
+            return self._by_name[name]
         except KeyError:
-            raise KeyError(f"no output tensor {name!r} in this dump{hint(name, self._outputs)}") from None
+            raise KeyError(f"no tensor {name!r} in this dump{hint(str(name), self._by_name)}") from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._outputs
+        return name in self._by_name
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._outputs)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
-        return len(self._outputs)
+        return len(self._by_name)
 
     def __repr__(self) -> str:
+        return short_table.text(f"<{self._title()}>", _COLUMNS, *self._rows())
+
+    def _repr_html_(self) -> str:
+        return short_table.as_html(self._title(), _COLUMNS, *self._rows())
+
+    def _title(self) -> str:
         where = f" of {self.path}" if self.path else ""
-        return f"<Dump{where}: {len(self.records)} records, {len(self)} outputs>"
+        kinds = (("output", self._outputs), ("input", self._inputs), ("constant", self._constants))
+        counts = ", ".join(_counted(len(names), kind) for kind, names in kinds if names)
+        format = f" {self.format}," if self.format else ""
+        return _printed(f"Dump{where}:{format} {_counted(len(self), 'tensor')}{f' ({counts})' if counts else ''}")
+
+    def _rows(self) -> tuple[list[tuple[str, ...]], int]:
+        """The first rows of the table, and how many more there are."""
+        first: dict[str, Record] = {}
+        for record in self.records:
+            if self._by_name[record.name] is record.tensor:
+                first.setdefault(record.name, record)
+            if len(first) == ROWS_SHOWN:
+                break
+        return [_row(record) for record in first.values()], len(self) - len(first)
+
+
+def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]:
+    """The records whose names fit one of the shell-style patterns, all when there is none.
+
+    Raises ConfigError for a pattern that fits none.
+    """
+    names = {record.name for record in records}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(names))}")
+    return [r for r in records if not patterns or any(fnmatchcase(r.name, pattern) for pattern in patterns)]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    info = record.tensor.info
+    name, op = (_short(text) for text in (info.name, info.op_type or record.op_type))
+    shape = "" if info.shape is None else str(list(info.shape))
+    return name, "const" if record.constant else record.io, shape, name_of(info.dtype), _short(info.layout or ""), op
+
+
+def _printed(text: str) -> str:
+    """On one line, without the lone surrogates of names in another encoding, which no notebook can show."""
+    return one_line(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _short(text: str) -> str:
+    text = _printed(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[-(_LONGEST * 2 // 3 - 1) :]}"

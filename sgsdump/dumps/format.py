@@ -33,8 +33,8 @@ class Format:
     read          path -> Dump, headers eager and values lazy; raises FormatError on damage.
     write         (records, path, variant) -> None, streaming, one record in memory at a time, atomic; ``variant`` is a
                   ``Dump.variant`` that ``read`` gave, or None for the format's usual one. None: read only.
-                  A folder is written through ``output.replacing_folder``.
-    loses         (records, variant) -> what ``write`` would lose or refuse, told by facts alone, no values read: each
+                  A folder is written through ``replacing_folder``.
+    loses         (records, variant) -> what ``write`` would lose or refuse, from facts alone, no values read: each
                   record with the end of the sentence "the tensor …" ("is float16, kept as float32"). A record that
                   is not named comes back equal: name, place, shape, dtype, layout, scale, values. See ``losses.py``.
     looks_for     a folder's format: what ``recognises`` looks for in it, in words ("a dump_info.json"); "" for files.

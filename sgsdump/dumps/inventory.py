@@ -1,4 +1,4 @@
-"""What is in a dump, tensor by tensor: facts, and figures of the values in one pass over them."""
+"""What is in a dump, tensor by tensor: facts, and statistics of the values in one pass over them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import FormatError, SgsdumpError, ValuesError
-from sgsdump.tensors.device_layout import logical
 from sgsdump.tensors.dtypes import is_number, name_of
 from sgsdump.tensors.real_view import values_of
-from sgsdump.tensors.statistics import Stats, merged, summarise
-from sgsdump.tensors.tensor import Figures, Tensor
+from sgsdump.tensors.statistics import Statistics, merged, summarise
+from sgsdump.tensors.tensor import Tensor
 
 PART = 1 << 20
 
@@ -24,11 +23,11 @@ class Item:
 
     scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
     origin      ``NCHW [1, 5, 6, 7]``, the logical tensor behind a device's layout; "" when there is none.
-    of          what the figures are of: ``real`` values, ``stored`` integers (their true scale is not known),
+    of          what the statistics are of: ``real`` values, ``stored`` integers (their true scale is not known),
                 ``padded`` real values (a device's layout whose original shape is not known), ``dump`` (the run itself
-                kept figures only), or "" where there are none.
-    figures     None in a field that is not known; min, max, mean and l2norm are of the finite values.
-    reason      why there are no figures, or not of the real values; ``damaged`` when the dump is to blame.
+                kept statistics only), or "" where there are none.
+    statistics     None in a field that is not known; min, max, mean and l2norm are of the finite values.
+    reason      why there are no statistics, or not of the real values; ``damaged`` when the dump is to blame.
     """
 
     number: int
@@ -45,7 +44,7 @@ class Item:
     op_index: int
     op: str
     of: str
-    figures: Figures
+    statistics: Statistics
     reason: str = ""
     damaged: bool = False
 
@@ -58,7 +57,7 @@ def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
 
 def _item(number: int, record: Record) -> Item:
     info = record.tensor.info
-    of, figures, reason, damaged = _figures(record)
+    of, statistics, reason, damaged = _statistics(record)
     quant = info.quant
     quantised = "" if quant is None else quant.type_name if quant.dtype is None else name_of(quant.dtype)
     origin = "" if info.origin is None else f"{info.origin.layout or ''} {list(info.origin.shape)}".strip()
@@ -77,7 +76,7 @@ def _item(number: int, record: Record) -> Item:
         record.op_index,
         info.op_type or record.op_type,
         of,
-        figures,
+        statistics,
         reason,
         damaged,
     )
@@ -89,39 +88,31 @@ def _scale(scale: float | np.ndarray) -> str:
     return shown if np.ndim(scale) == 0 else f"{shown}{', …' if values.size > 2 else ''} ({values.size})"
 
 
-def _figures(record: Record) -> tuple[str, Figures, str, bool]:
+def _statistics(record: Record) -> tuple[str, Statistics, str, bool]:
     tensor = record.tensor
-    if tensor.figures is not None:
-        return "dump", tensor.figures, "only statistics were dumped", False
+    if tensor.statistics is not None:
+        return "dump", tensor.statistics, "only statistics were dumped", False
     of, reason = "real", ""
     try:
         try:
-            tensor = logical(tensor)
+            tensor = tensor.logical()
         except ValuesError as error:
             of, reason = "padded", str(error)
         try:
-            return of, _of(_real_stats(tensor)), reason, False
+            return of, _real_statistics(tensor), reason, False
         except ValuesError as error:
             stored = tensor.stored()
             if not is_number(stored.dtype):
                 raise
-            return "stored", _of(summarise(stored)), str(error), False
+            return "stored", summarise(stored), str(error), False
     except SgsdumpError as error:
-        return "", Figures(), str(error), isinstance(error, FormatError)
+        return "", Statistics(), str(error), isinstance(error, FormatError)
 
 
-def _real_stats(tensor: Tensor) -> Stats:
-    """The figures of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
+def _real_statistics(tensor: Tensor) -> Statistics:
+    """The statistics of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
     values = values_of(tensor)
     if values.to_real is None:
         return summarise(values.array)
     flat = values.array.reshape(-1)
     return merged(summarise(values.to_real(flat[start : start + PART])) for start in range(0, flat.size, PART))
-
-
-def _of(stats: Stats) -> Figures:
-    low, high, mean, l2norm = (
-        value if stats.finite else None for value in (stats.min, stats.max, stats.mean, stats.l2norm)
-    )
-    plus_inf = stats.inf - stats.minus_inf
-    return Figures(low, high, mean, l2norm, stats.count, stats.nan, stats.minus_inf, plus_inf)

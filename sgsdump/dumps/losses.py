@@ -1,4 +1,4 @@
-"""What writing a dump in a format would lose, told before anything is written and without reading a value."""
+"""What writing a dump in a format would lose, known before anything is written and without reading a value."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ NAMES = 3
 
 
 def losses(records: Sequence[Record], format: str, variant: Any = None) -> list[str]:
-    """A line for each thing that the format would lose or refuse, with how many tensors it befalls and the first of
-    them: ``2 tensors are float16, kept as float32: 'conv1', 'conv2'``. Empty: all comes back equal.
+    """A line for each thing that the format would lose or refuse, with the number of tensors affected and the names of
+    the first few: ``2 tensors are float16, kept as float32: 'conv1', 'conv2'``. Empty: everything comes back equal.
 
     Raises ConfigError for an unknown format.
     """
-    befallen: defaultdict[str, list[str]] = defaultdict(list)
+    affected: defaultdict[str, list[str]] = defaultdict(list)
     for record, what in FORMATS[format].loses(records, variant):
-        befallen[what].append(record.name)
-    return [_line(what, names) for what, names in befallen.items()]
+        affected[what].append(record.name)
+    return [_line(what, names) for what, names in affected.items()]
 
 
 def _line(what: str, names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the reader of a dump wants said, in a few lines of text."""
+"""The messages of a dump's reader, in a few lines of text."""
 
 from __future__ import annotations
 

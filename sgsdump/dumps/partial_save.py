@@ -1,4 +1,4 @@
-"""Saving what a target can hold of a dump, telling before and after what it cannot."""
+"""Saving what a target can hold of a dump, with a report of what it cannot."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def save(
         raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {source}; try another --to")
     left_out: list[tuple[str, str]] = []
     write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out), path, target)
-    for line in told(left_out):
+    for line in reasons(left_out):
         progress.say(line)
     return Saved(len(kept) - len(left_out), len(left_out) + len(refused))
 
 
 def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iterator[Record]:
-    """The records, loaded, one at a time; of those that cannot be loaded the name and the reason are put into
-    ``left_out``. Those of which only statistics are known pass as they are."""
+    """The records, loaded, one at a time; the name and the reason of each that cannot be loaded go into
+    ``left_out``. Tensors with only statistics pass as they are."""
     for record in records:
-        if record.tensor.figures is not None:
+        if record.tensor.statistics is not None:
             yield record
             continue
         try:
@@ -81,7 +81,7 @@ def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iter
         del array, record
 
 
-def told(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
+def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A line for each reason of those that ``readable`` left out, with the names of the first."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out:

@@ -79,7 +79,7 @@ def _place(record: Record) -> tuple[str, int, int, bool]:
 def _named(record: Record, label: str) -> Record:
     tensor = record.tensor
     info = replace(tensor.info, name=f"{label}/{tensor.info.name}")
-    return replace(record, tensor=Tensor(info, tensor.raw, tensor.figures))
+    return replace(record, tensor=Tensor(info, tensor.raw, tensor.statistics))
 
 
 def _check_labels(labels: Sequence[str]) -> None:

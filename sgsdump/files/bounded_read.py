@@ -1,5 +1,4 @@
-"""The start of a file, in memory of what is there and not of what might be: ``file.read(limit)`` reserves all of
-``limit`` first."""
+"""Read at most ``limit`` bytes without allocating ``limit`` up front, as ``file.read(limit)`` does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The files of a dump folder that may come from anybody: only regular files in it are seen, and links that lead out of
-it are skipped and told."""
+"""The files of an untrusted dump folder: only regular files are seen; symlinks that leave the folder are skipped and
+reported in ``notes``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""JSON and YAML texts from anybody: parsed into plain dicts, lists, texts and numbers, or refused in one line.
+"""Untrusted JSON and YAML: parsed into plain dicts, lists, texts and numbers, or refused in one line.
 
-A key that stands twice is refused, because which of the two is meant nobody knows. YAML is read by PyYAML (the extra
+Duplicate keys are rejected as ambiguous. YAML is read by PyYAML (the extra
 ``yaml``) in its plainest form: every scalar is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError, MissingExtra
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 
 YAML_BYTES = 4 << 20
 # PyYAML takes the square of it.
@@ -26,7 +26,7 @@ def json_of(text: str, path: Path, what: str = "") -> Any:
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name in found:
-                raise FormatError(f"{path}: {printable(name)} stands twice in one object{hint}")
+                raise FormatError(f"{path}: {quoted(name)} stands twice in one object{hint}")
             found[name] = value
         return found
 
@@ -74,7 +74,7 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
                 if not isinstance(key, yaml.ScalarNode):
                     raise FormatError(f"{path}:{line}: a key is no text{hint}")
                 if key.value in found:
-                    raise FormatError(f"{path}:{line}: {printable(key.value)} stands twice in one mapping{hint}")
+                    raise FormatError(f"{path}:{line}: {quoted(key.value)} stands twice in one mapping{hint}")
                 found[key.value] = self.construct_object(value, deep=True)
             return found
 

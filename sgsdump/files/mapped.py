@@ -30,7 +30,7 @@ _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that knows its file: where it is, and as which it was opened."""
+    """A mapping that remembers its path and the file's identity (device, inode, size, mtime) when it was opened."""
 
     path: Path
     identity: tuple[int, ...]

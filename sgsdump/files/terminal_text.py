@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def printable(text: str) -> str:
+def for_terminal(text: str) -> str:
     """The text with what standard output cannot show (names in another encoding, lone surrogates) as escapes."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

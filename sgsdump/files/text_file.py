@@ -39,6 +39,6 @@ def decode(data: bytes, path: Path) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def printable(text: str) -> str:
+def quoted(text: str) -> str:
     """``text`` in quotes and cut to 80 characters, control characters escaped: for use in a one-line message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

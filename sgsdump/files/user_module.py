@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 
 _numbers = itertools.count(1)
 
@@ -57,7 +57,7 @@ def blaming(file: Path, what: str, on: str = "") -> Iterator[None]:
         line = _line(error, file)
         where = f"{file}:{line}" if line else str(file)
         text = " ".join(str(error).split())
-        raise InputError(f"{where}: the {what} failed{on}: {type(error).__name__}: {printable(text)}") from error
+        raise InputError(f"{where}: the {what} failed{on}: {type(error).__name__}: {quoted(text)}") from error
 
 
 def _line(error: BaseException, file: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""Names for the values of tensors in files of ours; the manifest beside them has the tensors' own names whole."""
+"""File names for the values of tensors in our own formats; the manifest beside them has the tensors' own names."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.calibration import deployed
@@ -57,7 +57,7 @@ def import_params(
     unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in known))
     if params and len(unknown) == len({param.name for param in params}):
         raise ConfigError(
-            f"{where} names no tensor of the model; its first name is {printable(unknown[0])}"
+            f"{where} names no tensor of the model; its first name is {quoted(unknown[0])}"
             f"{hint(unknown[0], list(known))}; was it made for another model?"
         )
     if not params:
@@ -68,7 +68,7 @@ def import_params(
     for param in params:
         if param.name in unknown:
             continue
-        what = f"{where}: {printable(param.name)}"
+        what = f"{where}: {quoted(param.name)}"
         if param.range is not None:
             _check_channels(param, channels, what)
             if param.name in ranges and not ranges[param.name].same(param.range):
@@ -144,7 +144,7 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
         if name not in graph.constants:
             continue
         tensor = graph.constants[name]
-        what = f"{where}: {printable(name)}"
+        what = f"{where}: {quoted(name)}"
         if name not in weights:
             raise ConfigError(f"{what} has data, but it is no convolution's weights")
         if data.shape != tuple(tensor.dims):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 from sgsdump.registry import hint
 
 FILE_NAME = "DebugConfig.txt"
@@ -110,26 +110,24 @@ def _word(line: str, where: str) -> str:
     bare = line.strip()
     if any(bare.startswith(word) for word in WORDS):
         raise ConfigError(
-            f"{where}: {printable(line)}: the SDK ignores a word behind blanks; start it in the first column"
+            f"{where}: {quoted(line)}: the SDK ignores a word behind blanks; start it in the first column"
         )
     if _PATH_LIKE.match(bare):
-        raise ConfigError(
-            f"{where}: {printable(line)}: the SDK ignores this; write path=FOLDER without blanks around ="
-        )
+        raise ConfigError(f"{where}: {quoted(line)}: the SDK ignores this; write path=FOLDER without blanks around =")
     right = [word for word in WORDS if bare.lower().startswith(word.lower())]
     if right:
-        raise ConfigError(f"{where}: {printable(line)}: words are case-sensitive; write {right[0]}")
+        raise ConfigError(f"{where}: {quoted(line)}: words are case-sensitive; write {right[0]}")
     first = re.split(r"[\s=:,;#]", bare, maxsplit=1)[0] or bare
-    raise ConfigError(f"{where}: unknown option {printable(first)}{hint(first, list(WORDS))} (begin a comment with #)")
+    raise ConfigError(f"{where}: unknown option {quoted(first)}{hint(first, list(WORDS))} (begin a comment with #)")
 
 
 def _check_rest(word: str, rest: str, where: str) -> None:
-    said = _COMMENT_BEHIND.sub("", rest)
-    if word in FLAGS and _OPPOSITE.match(said):
+    value = _COMMENT_BEHIND.sub("", rest)
+    if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {printable(word + said)}: the SDK takes this as {word} on; to turn it off write #{word}"
+            f"{where}: {quoted(word + value)}: the SDK takes this as {word} on; to turn it off write #{word}"
         )
-    second = [other for other in WORDS if other in said]
+    second = [other for other in WORDS if other in value]
     if second and word in FLAGS:
         raise ConfigError(
             f"{where}: {word} and {second[0]} on one line: the SDK sees only the first; write one per line"
@@ -144,7 +142,7 @@ def _check_path(path: str, where: str) -> None:
         )
     if path != path.strip():
         raise ConfigError(
-            f"{where}: blanks around the path {printable(path)}: the SDK takes them as part of it; remove them"
+            f"{where}: blanks around the path {quoted(path)}: the SDK takes them as part of it; remove them"
         )
     length = len(os.fsencode(path))
     if length > PATH_LIMIT:
@@ -159,6 +157,6 @@ def _folder(path: str, folder: Path, where: str, needed: bool) -> Path:
     if not needed or target.is_dir():
         return target
     if not path:
-        raise ConfigError(f"{where}: path= is empty, so $HOME is meant, but there is no folder {printable(home)}")
+        raise ConfigError(f"{where}: path= is empty, so $HOME is meant, but there is no folder {quoted(home)}")
     note = " (~, $ and quotes are taken literally)" if re.search(r"[~$'\"]", path) else ""
-    raise ConfigError(f"{where}: there is no folder {printable(path)}{note}; make it first, or correct path=")
+    raise ConfigError(f"{where}: there is no folder {quoted(path)}{note}; make it first, or correct path=")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 from sgsdump.registry import hint
 
 
@@ -51,16 +51,14 @@ def read_sections(path: Path, known: Mapping[str, Sequence[str]]) -> dict[str, S
             current = sections[section] = {}
             running_on = False
         elif current is None:
-            raise ConfigError(f"{where}: {printable(bare)} stands before any section; begin with [{next(iter(known))}]")
+            raise ConfigError(f"{where}: {quoted(bare)} stands before any section; begin with [{next(iter(known))}]")
         elif running_on and line[0] in " \t" and "=" not in bare:
             more, running_on = _value(bare)
             current[key] = Value(current[key].text + more, current[key].where)
         else:
             key, value, running_on = _pair(bare, where)
             if key not in known[section]:
-                raise ConfigError(
-                    f"{where}: unknown key {printable(key)} in [{section}]{hint(key, list(known[section]))}"
-                )
+                raise ConfigError(f"{where}: unknown key {quoted(key)} in [{section}]{hint(key, list(known[section]))}")
             if key in current:
                 raise ConfigError(f"{where}: the key {key} stands in [{section}] twice")
             current[key] = Value(value, f"{where}: {key}")
@@ -78,7 +76,7 @@ def _new_section(name: str, sections: Mapping[str, Section], known: Mapping[str,
 def _pair(bare: str, where: str) -> tuple[str, str, bool]:
     key, equals, rest = bare.partition("=")
     if not equals:
-        raise ConfigError(f"{where}: {printable(bare)} is neither a [section] nor key = value")
+        raise ConfigError(f"{where}: {quoted(bare)} is neither a [section] nor key = value")
     return key.strip().lower(), *_value(rest)
 
 

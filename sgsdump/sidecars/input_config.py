@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 from sgsdump.sidecars.ini import Section, Value, read_sections
 
 KEYS = {
@@ -157,7 +157,7 @@ def _names(value: Value) -> list[str]:
     if names and not names[-1]:
         names.pop()
     if not names or "" in names:
-        raise ConfigError(f"{value.where}: a name is empty in {printable(value.text)}")
+        raise ConfigError(f"{value.where}: a name is empty in {quoted(value.text)}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ConfigError(f"{value.where}: {twice[0]!r} stands in the list twice")
@@ -179,7 +179,7 @@ def _choices(section: Section, key: str, known: tuple[str, ...], count: int, kin
 
 def _choice(value: Value, item: str, known: tuple[str, ...]) -> str:
     if item not in known:
-        raise ConfigError(f"{value.where}: unknown value {printable(item)}; choose one of: {', '.join(known)}")
+        raise ConfigError(f"{value.where}: unknown value {quoted(item)}; choose one of: {', '.join(known)}")
     return item
 
 
@@ -227,7 +227,7 @@ def _triples(value: Value | None, is_picture: list[bool], default: tuple[float, 
     for item, picture in zip(items, is_picture):
         if not picture and item:
             raise ConfigError(
-                f"{value.where}: {printable(item)} is for a RAWDATA input, which takes no mean and no std_value"
+                f"{value.where}: {quoted(item)} is for a RAWDATA input, which takes no mean and no std_value"
             )
         triples.append(_triple(value, item) if picture else ())
     return triples
@@ -237,13 +237,13 @@ def _triple(value: Value, item: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(part) for part in item.split(":"))
     except ValueError:
-        raise ConfigError(f"{value.where}: {printable(item)} is not a number, nor red:green:blue") from None
+        raise ConfigError(f"{value.where}: {quoted(item)} is not a number, nor red:green:blue") from None
     if not all(map(math.isfinite, numbers)):
-        raise ConfigError(f"{value.where}: {printable(item)} is not a finite number")
+        raise ConfigError(f"{value.where}: {quoted(item)} is not a finite number")
     if len(numbers) == 1:
         return numbers * 3
     if len(numbers) != 3:
-        raise ConfigError(f"{value.where}: {printable(item)} has {len(numbers)} numbers; give one, or red:green:blue")
+        raise ConfigError(f"{value.where}: {quoted(item)} has {len(numbers)} numbers; give one, or red:green:blue")
     return numbers
 
 
@@ -258,5 +258,5 @@ def _alignments(value: Value | None, default: list[int]) -> list[int]:
         )
     for item in items:
         if not re.fullmatch(r"[1-9]\d{0,8}", item):
-            raise ConfigError(f"{value.where}: {printable(item)} is not a whole number above 0")
+            raise ConfigError(f"{value.where}: {quoted(item)} is not a whole number above 0")
     return [int(item) for item in items]

@@ -78,7 +78,7 @@ def _values(body: bytes, path: Path) -> np.ndarray:
     if not body:
         raise FormatError(f"{path}: there are no values behind the first line")
     if not whole:
-        with np.errstate(over="ignore"):  # too large becomes inf, which whoever feeds it reports
+        with np.errstate(over="ignore"):  # too large becomes inf, which the feed check reports
             return values.astype(np.float32)
     if np.abs(values).max() > 2**31 - 1:
         raise FormatError(f"{path}: holds whole numbers beyond 32 bits")

@@ -18,7 +18,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files import restricted_pickle
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 from sgsdump.tensors.value_range import Range
 
 # pickles may carry the weights as arrays
@@ -72,9 +72,9 @@ def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
 def check_range(name: str, found: Range, where: str) -> None:
     """Raises FormatError for NaN, infinity, and a min above its max."""
     if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
-        raise FormatError(f"{where}: the range of {printable(name)} is NaN or infinite; calibrate again")
+        raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
     if (found.min > found.max).any():
-        raise FormatError(f"{where}: the range of {printable(name)} has its min above its max")
+        raise FormatError(f"{where}: the range of {quoted(name)} has its min above its max")
 
 
 def _parse(entries: Any, path: Path) -> list[QuantParam]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 
 
 def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
@@ -17,7 +17,7 @@ def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
     """
     for name in names:
         if re.search(r"""[,'"\n\r]""", name) or name != name.strip():
-            raise ConfigError(f"input_config.ini cannot name the tensor {printable(name)}: it has a comma or quote")
+            raise ConfigError(f"input_config.ini cannot name the tensor {quoted(name)}: it has a comma or quote")
     value = b"'" + ",".join(names).encode("utf-8", "surrogateescape") + b"';"
     newline = b"\r\n" if b"\r\n" in data else b"\n"
     lines = data.splitlines(keepends=True)

@@ -22,7 +22,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.text_file import TEXT_LIMIT, printable, read_bytes
+from sgsdump.files.text_file import TEXT_LIMIT, quoted, read_bytes
 from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
     QuantParam,
@@ -69,7 +69,7 @@ def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "tex
     for name, found in ranges.items():
         if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
             raise ValuesError(
-                f"the range of {printable(name)} is {found.low} to {found.high}; the model computes NaN or Inf"
+                f"the range of {quoted(name)} is {found.low} to {found.high}; the model computes NaN or Inf"
             )
     text = _to_json(ranges) if form == "json" else _to_text(ranges)
     with replacing(Path(path)) as file:
@@ -91,7 +91,7 @@ def _from_lines(text: str, path: Path) -> dict[str, Range]:
             continue
         match = _LINE.fullmatch(line)
         if not match:
-            raise FormatError(f"{path}:{number}: {printable(line)} is not 'Name:x, min: a, max: b;'")
+            raise FormatError(f"{path}:{number}: {quoted(line)} is not 'Name:x, min: a, max: b;'")
         _add(ranges, match[1], Range.of(float(match[2]), float(match[3])), f"{path}:{number}")
     return ranges
 
@@ -99,7 +99,7 @@ def _from_lines(text: str, path: Path) -> dict[str, Range]:
 def _to_text(ranges: Mapping[str, Range]) -> str:
     for name in ranges:
         if "\n" in name or "\r" in name:
-            raise ValuesError(f"the name {printable(name)} has a line end, which the text form cannot hold; write JSON")
+            raise ValuesError(f"the name {quoted(name)} has a line end, which the text form cannot hold; write JSON")
     return "".join(f"Name:{name}, min: {found.low:f}, max: {found.high:f};\n" for name, found in ranges.items())
 
 
@@ -121,6 +121,6 @@ def _from_params(params: Iterable[QuantParam], path: Path) -> dict[str, Range]:
 
 def _add(ranges: dict[str, Range], name: str, found: Range, where: str) -> None:
     if name in ranges and not ranges[name].same(found):
-        raise FormatError(f"{where}: the tensor {printable(name)} stands in the file twice, with different ranges")
+        raise FormatError(f"{where}: the tensor {quoted(name)} stands in the file twice, with different ranges")
     check_range(name, found, where)
     ranges[name] = found

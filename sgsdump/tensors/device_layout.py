@@ -6,7 +6,7 @@ NC1HWC0      (N, C1, H, W, C0), C0 the last size      also NC1HWC0_C04
 NDC1HWC0     (N, D, C1, H, W, C0)
 FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a grouped convolution, else 1
 FRACTAL_NZ   (…, N1, M1, M0, N0)                      matrices of M rows and N columns; also FRACTAL_NZ_C0_16, _C0_32
-NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``padding``
+NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``sdk_padding``
 ===========  =======================================  ==========================================================
 
 X1 * X0 is X rounded up to a multiple of X0, what is beyond X is padding. Of a convolution in g groups, C is that of one
@@ -14,7 +14,7 @@ group; E groups lie along the diagonal of each block, E = min(lcm(lcm(C, C0) / C
 has E * C rounded up channels, E * N/g rounded up outputs, and G is g / E rounded up.
 
 X0 is read from the stored shape; only the original shape tells how much of the rest is padding, so without it
-(``TensorInfo.origin`` None) nothing is converted.
+(``origin`` None) nothing is converted.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, padded_sizes, unpad
-from sgsdump.tensors.tensor import Origin, Tensor, TensorInfo
 
 Axes = Mapping[str, tuple[int, ...]]
 
@@ -52,6 +51,29 @@ _BLOCKED = re.compile("C0|C1|FRACTAL|NHWX")
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The logical tensor behind values in a device's layout: its shape and layout (None when the file does not say),
+    and the groups of a grouped convolution's weights."""
+
+    shape: tuple[int, ...]
+    layout: str | None = None
+    groups: int = 1
+
+
+class Placed(Protocol):
+    """What is to be known of a tensor to undo its layout; ``TensorInfo`` has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def layout(self) -> str | None: ...
+    @property
+    def origin(self) -> Origin | None: ...
+
+
 class Original(NamedTuple):
     """The logical tensor as its device's layout sees it: a letter and a size for each dimension."""
 
@@ -68,38 +90,32 @@ def is_device(layout: str | None) -> bool:
     return layout is not None and _BLOCKED.search(layout) is not None
 
 
-def logical(tensor: Tensor) -> Tensor:
-    """The tensor in its logical layout, its values converted when they are loaded; one of no device's layout as it is.
+def logical_origin(info: Placed) -> Origin:
+    """The logical tensor that ``to_logical`` makes of one in a device's layout: its shape, and its layout if known.
 
     Raises ValuesError when its original shape is not known or does not fit, and for layouts not in the table above.
     """
-    info = tensor.info
-    if not is_device(info.layout):
-        return tensor
     if info.origin is None:
         raise ValuesError(
             f"tensor {info.name!r} is in the layout {info.layout}, and its file does not give the original shape: "
-            f"what of it is padding cannot be told"
+            f"its padding cannot be told from its values"
         )
-    assert info.layout is not None
-    origin = replace(info.origin, layout=_checked(info, info.origin))
-    to = replace(info, shape=origin.shape, layout=origin.layout, origin=None)
-    return Tensor(to, lambda: to_logical(_stored(tensor), info.layout or "", origin), tensor.figures)
+    return replace(info.origin, layout=_checked(info, info.origin))
 
 
-def conversion(info: TensorInfo) -> str:
-    """What ``logical`` does to a tensor, in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
+def conversion(info: Placed) -> str:
+    """What ``Tensor.logical`` does to a tensor, in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
     if not is_device(info.layout) or info.origin is None:
         return ""
     try:
         to = _checked(info, info.origin)
     except ValuesError:
         return ""
-    said = f"{info.layout} to {to or list(info.origin.shape)}"
+    text = f"{info.layout} to {to or list(info.origin.shape)}"
     fitting = [letters for letters in _FROM.get(_base(info.layout), ()) if _fits(info, info.origin, letters)]
     if info.origin.layout == to or len(fitting) < 2:
-        return said
-    return f"{said} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
+        return text
+    return f"{text} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
 
 
 def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
@@ -145,11 +161,7 @@ def _base(layout: str | None) -> str:
     return _SAME.get(layout or "", layout or "")
 
 
-def _stored(tensor: Tensor) -> np.ndarray:
-    return tensor.raw() if tensor.info.shape is None else tensor.stored()
-
-
-def _checked(info: TensorInfo, origin: Origin) -> str | None:
+def _checked(info: Placed, origin: Origin) -> str | None:
     """The layout of the original. Raises ValuesError when the shapes do not fit, or the layout is not known."""
     base = _base(info.layout)
     if base == "NHWX":
@@ -167,7 +179,7 @@ def _checked(info: TensorInfo, origin: Origin) -> str | None:
     return found.letters if len(found.letters) > 3 else None
 
 
-def _fits(info: TensorInfo, origin: Origin, letters: str) -> bool:
+def _fits(info: Placed, origin: Origin, letters: str) -> bool:
     return _of_letters(_base(info.layout), info.shape or (), origin, letters) is not None
 
 

@@ -13,7 +13,7 @@ from sgsdump.tensors.tensor import Quant, Tensor, dequantise
 
 @dataclass(frozen=True)
 class Values:
-    """Stored values and how a chunk of them becomes real ones (None: they are real as they lie).
+    """Stored values and how a chunk of them becomes real ones (None: the stored values are real).
 
     array may be memory-mapped, unaligned or a transposed view; it is never written to.
     """
@@ -37,6 +37,6 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
         return Values(tensor.real())
     if is_float(stored.dtype) or info.quant is None:
         return Values(stored)
-    if not info.quant.exact or info.quant.axis is not None:
+    if not info.quant.exact or info.quant.axis is not None or np.size(info.quant.scale) != 1:
         return Values(dequantise(stored, info))
     return Values(stored, lambda chunk: dequantise(chunk, info))

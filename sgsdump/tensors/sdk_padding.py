@@ -55,6 +55,14 @@ def padded_sizes(order: str, shape: Sequence[int], itemsize: int, constant: bool
     return tuple(-(-values * itemsize // step) * step // itemsize for step in steps)
 
 
+def has_padded_channels(array: np.ndarray, shape: Sequence[int]) -> bool:
+    """True when an integer payload has the size of a buffer of ``shape`` whose channels are padded, so that its first
+    elements are not the tensor."""
+    if array.dtype.kind not in "biu" or not shape or shape[-1] == _padded_channels(shape, array.itemsize):
+        return False
+    return array.size in padded_sizes("NHWC", shape, array.itemsize)
+
+
 def is_row_major(order: str, shape: Sequence[int], itemsize: int) -> bool:
     """True when a buffer of this order without any padding lies as NHWC does."""
     if order != "NHWX":

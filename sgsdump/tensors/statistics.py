@@ -16,32 +16,44 @@ CHUNK = 32 * 1024
 
 
 @dataclass(frozen=True)
-class Stats:
-    """One tensor in figures; all but ``count``, ``nan`` and ``inf`` are over the finite values, nan when none is.
+class Statistics:
+    """What is known of a tensor's values taken together, from a dump or computed; None is what is not known.
 
-    count   all elements, NaN and Inf included.
-    nan     elements that are NaN; inf: elements that are +Inf or -Inf; minus_inf: those that are -Inf.
-    min, max, mean   of the finite values.
-    l2norm  square root of the sum of squares of the finite values.
+    min, max, mean   of the finite values; None when there is none.
+    l2norm           square root of the sum of squares of the finite values.
+    count            all elements, NaN and Inf included.
+    nan, negative_inf, positive_inf   how many elements are not finite.
+
+    Statistics that a run dumped have the rounding of their writer, and may follow its own rule for NaN and Inf.
     """
 
-    count: int
-    nan: int
-    inf: int
-    min: float
-    max: float
-    mean: float
-    l2norm: float
-    minus_inf: int = 0
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    l2norm: float | None = None
+    count: int | None = None
+    nan: int | None = None
+    negative_inf: int | None = None
+    positive_inf: int | None = None
+
+    @property
+    def inf(self) -> int:
+        """How many elements are known to be +Inf or -Inf."""
+        return (self.negative_inf or 0) + (self.positive_inf or 0)
 
     @property
     def finite(self) -> int:
-        """How many elements are neither NaN nor Inf."""
-        return self.count - self.nan - self.inf
+        """How many elements are neither NaN nor Inf; 0 when the count is not known."""
+        return 0 if self.count is None else self.count - (self.nan or 0) - self.inf
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """min and max, NaN for one that is not known."""
+        return math.nan if self.min is None else self.min, math.nan if self.max is None else self.max
 
 
-def summarise(values: np.ndarray) -> Stats:
-    """Count, extremes, mean and norm of an array of any shape and real dtype, in one pass.
+def summarise(values: np.ndarray) -> Statistics:
+    """All statistics of an array of any shape and real dtype, in one pass; None only where no value is finite.
 
     64-bit integers beyond 2**53 are rounded to float64. Sums that overflow float64 are taken again on scaled values.
     """
@@ -61,28 +73,28 @@ def summarise(values: np.ndarray) -> Stats:
             total += float(chunk.sum())
             squares += square
     finite = values.size - nan - inf
+    counts = (values.size, nan, minus_inf, inf - minus_inf)
     if not finite:
-        return Stats(values.size, nan, inf, math.nan, math.nan, math.nan, math.nan, minus_inf)
+        return Statistics(None, None, None, None, *counts)
     if math.isfinite(squares):
         mean, l2norm = total / finite, math.sqrt(squares)
     else:
         mean, l2norm = _scaled_sums(values, finite, max(abs(low), abs(high)))
-    return Stats(values.size, nan, inf, low, high, min(max(mean, low), high), l2norm, minus_inf)
+    return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
 
 
-def merged(parts: Iterable[Stats]) -> Stats:
-    """The figures of a tensor whose parts have these; of none, those of an empty tensor."""
+def merged(parts: Iterable[Statistics]) -> Statistics:
+    """The statistics of a tensor from those that ``summarise`` gave of its parts; without parts, of an empty tensor."""
     parts = list(parts)
-    count, nan, inf = (sum(getattr(part, name) for part in parts) for name in ("count", "nan", "inf"))
-    minus_inf = sum(part.minus_inf for part in parts)
+    counts = [sum(getattr(part, name) for part in parts) for name in ("count", "nan", "negative_inf", "positive_inf")]
     known = [part for part in parts if part.finite]
     if not known:
-        return Stats(count, nan, inf, math.nan, math.nan, math.nan, math.nan, minus_inf)
+        return Statistics(None, None, None, None, *counts)
     finite = sum(part.finite for part in known)
-    low, high = min(part.min for part in known), max(part.max for part in known)
-    mean = math.fsum(part.mean * (part.finite / finite) for part in known)
-    l2norm = math.hypot(*(part.l2norm for part in known))
-    return Stats(count, nan, inf, low, high, min(max(mean, low), high), l2norm, minus_inf)
+    low, high = min(part.span[0] for part in known), max(part.span[1] for part in known)
+    mean = math.fsum((part.mean or 0.0) * (part.finite / finite) for part in known)
+    l2norm = math.hypot(*(part.l2norm or 0.0 for part in known))
+    return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
 
 
 def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:

@@ -1,18 +1,22 @@
 """A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
 
-*Stored* values are the integers or floats as they lie in the file; *real* values are the float32 they mean.
+*Stored* values are the integers or floats in the file; *real* values are the float32 they mean.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.tensors.device_layout import PLAIN, Origin, is_device, logical_origin, to_logical
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
+from sgsdump.tensors.sdk_padding import has_padded_channels
+from sgsdump.tensors.statistics import Statistics
 
 
 @dataclass(frozen=True)
@@ -37,35 +41,6 @@ class Quant:
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The logical tensor behind values that lie in a device's layout: its shape and layout (None when the file does
-    not say), and the groups of a grouped convolution's weights."""
-
-    shape: tuple[int, ...]
-    layout: str | None = None
-    groups: int = 1
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a run that kept statistics only tells of a tensor; None is what it does not tell.
-
-    min, max, mean, l2norm   of the values, with the writer's rounding.
-    count                    all elements.
-    nan, negative_inf, positive_inf   how many elements are not finite.
-    """
-
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    l2norm: float | None = None
-    count: int | None = None
-    nan: int | None = None
-    negative_inf: int | None = None
-    positive_inf: int | None = None
-
-
-@dataclass(frozen=True)
 class TensorInfo:
     """What is known of a tensor without touching its values.
 
@@ -84,39 +59,74 @@ class TensorInfo:
 
 
 class Tensor:
-    """Facts and a way to the values. ``load`` returns the flat or shaped stored array, new or memory-mapped.
+    """Metadata (``info``) plus a callable that loads the values.
 
-    ``figures`` is what a dump of statistics knows instead of values; None in every other.
+    load        returns the flat or shaped stored array, new or memory-mapped.
+    statistics  what a run that kept only statistics dumped instead of values; None in every other tensor.
+
+    ``np.asarray(tensor)`` is the real values, ``tensor[index]`` those of a part, loaded without the rest:
+
+    >>> import numpy as np
+    >>> quant = Quant(np.dtype(np.uint8), 0.5, zero_point=10, exact=True)
+    >>> tensor = Tensor.of("conv1", np.array([[10, 12], [14, 9]], np.uint8), quant=quant)
+    >>> tensor
+    Tensor('conv1', shape=(2, 2), dtype=uint8)
+    >>> tensor[0, :].tolist()
+    [0.0, 1.0]
+    >>> np.asarray(tensor).tolist()
+    [[0.0, 1.0], [2.0, -0.5]]
     """
 
-    __slots__ = ("_load", "figures", "info")
+    __slots__ = ("_load", "info", "statistics")
 
-    def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray], figures: Figures | None = None):
+    def __init__(self, info: TensorInfo, load: Callable[[], np.ndarray], statistics: Statistics | None = None):
         self.info = info
         self._load = load
-        self.figures = figures
+        self.statistics = statistics
 
     @classmethod
-    def of(cls, name: str, array: np.ndarray, **facts: object) -> Tensor:
+    def of(cls, name: str, array: np.ndarray, **facts: Any) -> Tensor:
         """A tensor of an array in memory; ``facts`` are further TensorInfo fields."""
-        info = TensorInfo(name, array.shape, array.dtype, **facts)  # type: ignore[arg-type]
-        return cls(info, lambda: array)
+        return cls(TensorInfo(name, array.shape, array.dtype, **facts), lambda: array)
 
     @classmethod
-    def of_figures(cls, info: TensorInfo, figures: Figures) -> Tensor:
+    def of_statistics(cls, info: TensorInfo, statistics: Statistics) -> Tensor:
         """A tensor without values: asking for them raises ValuesError."""
 
         def load() -> np.ndarray:
             raise ValuesError(f"tensor {info.name!r} has no values: only statistics were dumped")
 
-        return cls(info, load, figures)
+        return cls(info, load, statistics)
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the stored values; None when the file does not say."""
+        return self.info.shape
+
+    @property
+    def ndim(self) -> int | None:
+        """The number of dimensions; None when the file does not give the shape."""
+        return None if self.info.shape is None else len(self.info.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the stored values; the real ones are float32."""
+        return self.info.dtype
+
+    @property
+    def layout(self) -> str | None:
+        return self.info.layout
 
     def raw(self) -> np.ndarray:
         """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``."""
         return self._load()
 
     def stored(self) -> np.ndarray:
-        """The stored values in ``info.shape`` (flat when the shape is unknown).
+        """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when memory-mapped.
 
         A payload larger than its shape is cropped to its first elements, which is right for the picture inputs
         the SDK over-allocates. Raises FormatError when the payload is smaller than the shape, ValuesError when
@@ -131,33 +141,107 @@ class Tensor:
             raise FormatError(
                 f"tensor {self.info.name!r} holds {array.size} values, its shape {list(shape)} needs {count}"
             )
-        if array.size > count and _is_padded(array.nbytes, shape, array.dtype):
+        if array.size > count and has_padded_channels(array, shape):
             raise ValuesError(
                 f"tensor {self.info.name!r} is a padded hardware buffer; dump it again with eliminateGarbage"
             )
         return array.reshape(-1)[:count].reshape(shape)
 
-    def real(self) -> np.ndarray:
+    def real(self, layout: str | None = None) -> np.ndarray:
         """The float32 values this tensor means, in the shape ``stored`` gives; complex ones as pairs (real, imaginary)
-        along a further last axis of 2, so that whoever compares counts both. Booleans are 0.0 and 1.0.
+        along a further last axis of 2, so that a comparison takes both into account. Booleans are 0.0 and 1.0.
 
-        Raises ValuesError when integers cannot be dequantised because their true scale is not known, and for text and
-        raw bytes, which mean no numbers.
+        layout   None: as stored. ``"logical"``: a device's layout undone. ``"NCHW"``, ``"NHWC"`` …: the axes in this
+                 order too, which the tensor's own layout must allow.
+
+        Raises ValuesError when integers cannot be dequantised because their true scale is not known, for text and
+        raw bytes, which mean no numbers, and for a layout that cannot be had.
         """
+        tensor = self if layout is None else self.logical() if layout == "logical" else self.in_layout(layout)
+        return real_values(tensor.stored(), tensor.info)
+
+    def logical(self) -> Tensor:
+        """The tensor in its logical layout, its values converted when they are loaded; itself when it has no device's
+        layout.
+
+        Raises ValuesError when its original shape is not known or does not fit, and for a layout of blocks that is not
+        in the table of ``device_layout``.
+        """
+        info = self.info
+        if not is_device(info.layout):
+            return self
+        origin = logical_origin(info)
+        to = replace(info, shape=origin.shape, layout=origin.layout, origin=None)
+
+        def load() -> np.ndarray:
+            return to_logical(self.raw() if info.shape is None else self.stored(), info.layout or "", origin)
+
+        return Tensor(to, load, self.statistics)
+
+    def in_layout(self, layout: str) -> Tensor:
+        """The tensor with its axes in another order of the same letters (``NCHW``, ``NHWC`` …), a device's layout
+        undone; values are converted when they are loaded. Raises ValuesError where its layout does not allow it."""
+        tensor = self.logical()
+        info = tensor.info
+        if info.layout == layout:
+            return tensor
+        if info.layout not in PLAIN or info.shape is None or sorted(info.layout) != sorted(layout):
+            raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+        order = [info.layout.index(letter) for letter in layout]
+        shape, quant = tuple(info.shape[axis] for axis in order), info.quant
+        if quant is not None and quant.axis is not None:
+            quant = replace(quant, axis=order.index(quant.axis % len(order)))
+        to = replace(info, shape=shape, layout=layout, quant=quant)
+        return Tensor(to, lambda: tensor.stored().transpose(order), tensor.statistics)
+
+    def close(self, owner: str = "it") -> None:
+        """Let go of the values; asking for them then raises ValuesError. Arrays made before stay valid: a mapped file
+        stays mapped until the last of them is gone."""
+        why = f"the values of tensor {self.info.name!r} cannot be read: {owner} was closed; open it again"
+
+        def load() -> np.ndarray:
+            raise ValuesError(why)
+
+        self._load = load
+
+    def __getitem__(self, index: Any) -> Any:
+        """The real values of a part, in the stored layout, by any index numpy takes; the rest is neither read from a
+        mapped file nor converted. Raises IndexError, and ValuesError as ``real`` does."""
+        stored, info = self.stored(), self.info
+        part = np.asarray(stored[index])
+        if info.quant is not None and is_scaled(stored.dtype):
+            scale = np.asarray(checked_scale(info, stored.shape))
+            if scale.ndim:
+                scale = np.broadcast_to(scale, stored.shape)[index]
+            return _product(part, scale, info.quant.zero_point)[()]
+        return real_values(part, info)[()]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The real values, for ``np.asarray`` and ``np.array``."""
         stored = self.stored()
-        if is_float(stored.dtype):
-            with np.errstate(over="ignore", invalid="ignore"):
-                return stored.astype(np.float32, copy=False)
-        if is_complex(stored.dtype):
-            pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
-            with np.errstate(over="ignore"):
-                return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
-        if not is_number(stored.dtype):
-            raise ValuesError(f"tensor {self.info.name!r} holds {name_of(stored.dtype)}, which mean no numbers")
-        return dequantise(stored, self.info)
+        real = real_values(stored, self.info)
+        array = real if dtype is None else real.astype(dtype, copy=False)
+        if copy is False and not np.may_share_memory(array, stored):
+            raise ValueError(f"the real values of tensor {self.info.name!r} are computed: they cannot be had uncopied")
+        return np.array(array) if copy else array
 
     def __repr__(self) -> str:
-        return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={self.info.dtype})"
+        layout = f", layout={self.info.layout!r}" if self.info.layout else ""
+        return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={name_of(self.info.dtype)}{layout})"
+
+
+def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
+    """The float32 values that stored ones mean; see ``Tensor.real``."""
+    if is_float(stored.dtype):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return stored.astype(np.float32, copy=False)
+    if is_complex(stored.dtype):
+        pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
+        with np.errstate(over="ignore"):
+            return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
+    if not is_number(stored.dtype):
+        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which mean no numbers")
+    return dequantise(stored, info)
 
 
 def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
@@ -165,9 +249,20 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
     Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
     """
-    quant = info.quant
-    if quant is None:
+    if info.quant is None:
         return stored.astype(np.float32)
+    return _product(stored, checked_scale(info, stored.shape), info.quant.zero_point)
+
+
+def is_scaled(dtype: np.dtype) -> bool:
+    """Whether stored values of this type have to be dequantised: integers and booleans."""
+    return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
+
+
+def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
+    """The scale in float32: one number, or in a shape that is broadcast to ``shape``. Raises as ``dequantise``."""
+    quant = info.quant
+    assert quant is not None, "values without a scale mean themselves"
     if not quant.exact:
         raise ValuesError(
             f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
@@ -176,13 +271,19 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
     if not scale_fits(info):
         raise ValuesError(
             f"tensor {info.name!r} has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(stored.shape)}; give the calibrated ranges"
+            f"shape {list(shape)}; give the calibrated ranges"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         scale = np.asarray(quant.scale, np.float32)
     if quant.axis is not None and scale.ndim:
-        scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(stored.ndim)])
-    return (stored.astype(np.int64) - quant.zero_point).astype(np.float32) * scale
+        scale = scale.reshape([-1 if axis == quant.axis else 1 for axis in range(len(shape))])
+    return scale
+
+
+def _product(stored: np.ndarray, scale: np.ndarray, zero_point: int) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        real: np.ndarray = (stored.astype(np.int64) - zero_point).astype(np.float32) * scale
+    return real
 
 
 def scale_fits(info: TensorInfo) -> bool:
@@ -202,13 +303,3 @@ def same_quant(one: Quant | None, other: Quant | None) -> bool:
         return one is other
     plain = [(q.dtype, q.zero_point, q.axis, q.exact, q.type_name) for q in (one, other)]
     return plain[0] == plain[1] and np.array_equal(one.scale, other.scale, equal_nan=True)
-
-
-def _is_padded(nbytes: int, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-    """True when an integer payload has the size of a buffer padded to 16 bytes of channels, rounded up to 64."""
-    if dtype.kind not in "biu" or not shape:
-        return False
-    per_pixel = 16 // dtype.itemsize
-    channels = -(-shape[-1] // per_pixel) * per_pixel
-    padded = math.prod(shape[:-1]) * channels * dtype.itemsize
-    return channels != shape[-1] and nbytes == -(-padded // 64) * 64

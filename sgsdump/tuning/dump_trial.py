@@ -106,7 +106,7 @@ class DumpTrial:
             with self._progress.bar(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as advance:
                 records = _watched(simulate(model, feed, advance=advance).records, self.judged, found)
                 if number == 0:
-                    save_dump(records, path)
+                    save_dump(records, path, "sigmastar_bin", on_loss="ignore")
                 else:
                     for _ in records:
                         pass

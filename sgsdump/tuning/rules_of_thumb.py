@@ -166,8 +166,8 @@ def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -
 def _int16(found: list[Convolution], dump: Dump) -> frozenset[str]:
     """Inputs of convolutions that the dump of a fixed model holds as INT16."""
     inputs = dict.fromkeys(conv.input for conv in found)
-    pairs = pair_ranges(inputs, dict.fromkeys(dump))  # type: ignore[arg-type]
-    quants = {name: dump[theirs].info.quant for name, theirs in pairs.items()}
+    pairs = pair_ranges(inputs, dict.fromkeys(dump.outputs))  # type: ignore[arg-type]
+    quants = {name: dump.outputs[theirs].info.quant for name, theirs in pairs.items()}
     return frozenset(name for name, quant in quants.items() if quant is not None and quant.dtype == np.int16)
 
 

@@ -15,9 +15,10 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError, ValuesError
-from sgsdump.tensors.device_layout import to_device
+from sgsdump.tensors.device_layout import Origin, to_device
 from sgsdump.tensors.dtypes import KNOWN
-from sgsdump.tensors.tensor import Figures, Origin, Quant, Tensor, TensorInfo
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
 VALUES = np.random.default_rng(0).normal(size=(1, 5, 3, 4)).astype(np.float32)
 
@@ -157,7 +158,7 @@ def test_integers_without_true_scale_stay_and_are_told(capsys):
 
 
 def test_a_dump_of_statistics_has_nothing_to_write(monkeypatch):
-    only = Tensor.of_figures(TensorInfo("s", (3,), np.dtype(np.float32)), Figures(0, 1, 0.5, 1))
+    only = Tensor.of_statistics(TensorInfo("s", (3,), np.dtype(np.float32)), Statistics(0, 1, 0.5, 1))
     monkeypatch.setattr("sgsdump.dumps.io.open_dump", lambda path: open_dump_of([Record("out", 0, 0, "", only)]))
     with pytest.raises(ValuesError, match="nothing is written"):
         run("in", "out.npz")

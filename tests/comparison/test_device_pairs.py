@@ -7,8 +7,8 @@ from sgsdump.comparison.comparison import compare
 from sgsdump.comparison.distribution import Undrawn, distributions
 from sgsdump.comparison.golden import compare_golden
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.tensors.device_layout import to_device
-from sgsdump.tensors.tensor import Origin, Quant, Tensor
+from sgsdump.tensors.device_layout import Origin, to_device
+from sgsdump.tensors.tensor import Quant, Tensor
 
 VALUES = np.random.default_rng(0).normal(size=(1, 5, 6, 7)).astype(np.float32)
 ORIGIN = Origin(VALUES.shape, "NCHW")
@@ -65,7 +65,7 @@ def test_two_alike_without_the_original_shape_are_compared_as_they_lie():
 
 
 def test_a_vendors_tool_compares_logical_tensors_too():
-    """See ``test_ge_compare``: its own report of blocked tensors gives the figures without padding."""
+    """See ``test_ge_compare``: its own report of blocked tensors gives the statistics without padding."""
     (row,) = compare(blocked(padding=9.0), blocked(), compatible="msaccucmp").rows
     assert row.count == 5 * 6 * 7 and row.mse == 0
     assert row.vendor["MaxAbsoluteError"] == "0.000000"

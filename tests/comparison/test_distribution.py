@@ -9,7 +9,7 @@ from sgsdump.comparison.distribution import BINS, Distribution, Undrawn, distrib
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.statistics import Stats
+from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
 from sgsdump.tensors.value_range import Range
 
@@ -120,7 +120,7 @@ def _raise():
 
 def spread(stats=(0.0, 1.0), limits=(-1.0, 0.0), finite=1000, outside=0, levels=256) -> Distribution:
     """A layer with these extremes, of which ``outside`` values lie beyond the limits."""
-    facts = Stats(finite, 0, 0, stats[0], stats[1], 0.0, 1.0)
+    facts = Statistics(stats[0], stats[1], 0.0, 1.0, finite, 0, 0, 0)
     return Distribution(0, "a", "CONV_2D", None, facts, np.zeros(BINS, np.int64), stats, limits, outside, levels)
 
 

@@ -13,18 +13,18 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.statistics_only import relative_errors
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison import REPORTS
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
 VALUES = np.array([[-4, 1, 2], [0.5, 0.25, 0.25]], np.float32)
-TRUE = Figures(-4.0, 2.0, 0.0, float(np.linalg.norm(VALUES)), 6, 0, 0, 0)
+TRUE = Statistics(-4.0, 2.0, 0.0, float(np.linalg.norm(VALUES)), 6, 0, 0, 0)
 
 
 def dump(*tensors: Tensor) -> Dump:
     return Dump([Record("out", 0, i, "Add", tensor) for i, tensor in enumerate(tensors)])
 
 
-def told(figures: Figures, shape: tuple[int, ...] | None = (2, 3)) -> Dump:
-    return dump(Tensor.of_figures(TensorInfo("x", shape, np.dtype(np.float32)), figures))
+def told(figures: Statistics, shape: tuple[int, ...] | None = (2, 3)) -> Dump:
+    return dump(Tensor.of_statistics(TensorInfo("x", shape, np.dtype(np.float32)), figures))
 
 
 def row_of(sample: Dump, benchmark: Dump) -> Row:
@@ -42,41 +42,41 @@ def test_figures_against_values_either_way() -> None:
 
 
 def test_an_error_is_relative_to_what_the_benchmark_spans() -> None:
-    row = row_of(told(Figures(-4.0, 3.0, 0.4, 5.0)), told(Figures(-4.0, 2.0, 0.0, 4.0)))
+    row = row_of(told(Statistics(-4.0, 3.0, 0.4, 5.0)), told(Statistics(-4.0, 2.0, 0.0, 4.0)))
     assert row.statistics == {"min": 0.0, "max": 0.25, "mean": 0.1, "l2norm": 0.25}
     assert row.error == 0.25 and row.verdict() == "fail"
     assert row.passes(Thresholds(max_rmse=0.25)) and not row.passes(Thresholds(min_cos=0.9))
 
 
 def test_what_is_not_finite_never_passes() -> None:
-    row = row_of(told(Figures(min=1.0, mean=math.nan)), told(Figures(min=1.0, mean=math.nan)))
+    row = row_of(told(Statistics(min=1.0, mean=math.nan)), told(Statistics(min=1.0, mean=math.nan)))
     assert row.error == math.inf and row.statistics["mean"] == 0 and (row.sample_nan, row.benchmark_nan) == (1, 1)
-    counted = row_of(told(Figures(min=1.0, nan=3, negative_inf=2, positive_inf=1)), told(Figures(min=1.0)))
+    counted = row_of(told(Statistics(min=1.0, nan=3, negative_inf=2, positive_inf=1)), told(Statistics(min=1.0)))
     assert (counted.sample_nan, counted.sample_inf, counted.sample_minus_inf) == (3, 3, 2)
     assert counted.verdict() == "fail"
-    assert relative_errors(Figures(l2norm=1.0), Figures(l2norm=0.0)) == {"l2norm": math.inf}
-    assert relative_errors(Figures(min=math.inf), Figures(min=1.0)) == {"min": math.inf}
+    assert relative_errors(Statistics(l2norm=1.0), Statistics(l2norm=0.0)) == {"l2norm": math.inf}
+    assert relative_errors(Statistics(min=math.inf), Statistics(min=1.0)) == {"min": math.inf}
 
 
 def test_six_decimals_of_text_are_no_error_but_full_precision_is() -> None:
-    assert relative_errors(Figures(max=2e-6), Figures(max=2.6e-6)) == {"max": 0.0}
-    assert relative_errors(Figures(max=2.2e-7), Figures(max=1.1e-7))["max"] == pytest.approx(1)
+    assert relative_errors(Statistics(max=2e-6), Statistics(max=2.6e-6)) == {"max": 0.0}
+    assert relative_errors(Statistics(max=2.2e-7), Statistics(max=1.1e-7))["max"] == pytest.approx(1)
 
 
 def test_nothing_in_common_and_other_sizes_are_not_comparable() -> None:
     for sample, said in (
-        (told(Figures(max=1.0)), "no statistics that both dumps have"),
-        (told(Figures()), "tensor 'x' has no values: only statistics were dumped"),
+        (told(Statistics(max=1.0)), "no statistics that both dumps have"),
+        (told(Statistics()), "tensor 'x' has no values: only statistics were dumped"),
         (told(TRUE, (3, 3)), r"shapes differ: sample \[3, 3\], benchmark \[2, 3\]"),
     ):
-        (failed,) = compare(sample, told(Figures(min=1.0))).failed
+        (failed,) = compare(sample, told(Statistics(min=1.0))).failed
         with pytest.raises(AssertionError, match=said):
             raise AssertionError(failed.reason)
     assert row_of(told(TRUE, None), told(TRUE)).error == 0
 
 
 def test_reports_tell_it() -> None:
-    found = compare(told(Figures(max=3.0)), told(Figures(max=2.0)))
+    found = compare(told(Statistics(max=3.0)), told(Statistics(max=2.0)))
     limits = Thresholds(max_rmse=0.1)
     for name in ("sdk_table", "csv", "json"):
         assert "statistics only; relative errors: max 0.5" in REPORTS[name](found, limits)
@@ -106,4 +106,4 @@ def test_a_run_of_statistics_against_one_of_values(shared: Path) -> None:
 )
 def test_six_decimals_forgive_one_unit_of_the_last(sample: float, benchmark: float, equal: bool) -> None:
     for pair in ((sample, benchmark), (benchmark, sample), (-sample, -benchmark)):
-        assert (relative_errors(*(Figures(mean=value) for value in pair))["mean"] == 0) is equal
+        assert (relative_errors(*(Statistics(mean=value) for value in pair))["mean"] == 0) is equal

@@ -201,7 +201,7 @@ def test_pickled_arrays_are_not_loaded(format, tmp_path):
         for file in seed.files:
             if file.endswith(".npy"):
                 (tmp_path / "dump" / file).write_bytes(data.getvalue())
-    # A msprobe_dir has figures beside: an array that cannot be read costs its values only.
+    # A msprobe_dir has statistics beside: an array that cannot be read costs its values only.
     assert not harmless(tmp_path / "dump") or format == "msprobe_dir"
     assert not (tmp_path / "harm").exists()
     for name, read in SIDE_FILES.items():

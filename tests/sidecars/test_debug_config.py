@@ -148,3 +148,9 @@ def test_dump_path_numbers_the_files(written, tmp_path):
         names.append(path.name)
     assert names == ["sigma_outtensor_dump.bin", "sigma_outtensor_dump_1.bin", "sigma_outtensor_dump_2.bin"]
     assert dump_path(DebugConfig(path=tmp_path)).name == "sigma_outtensor_dump.bin"
+
+
+def test_what_follows_a_word_of_the_newer_sdk_may_hold_other_words(written):
+    # It takes a value, and an option is only what a line begins with: these lines switch nothing else on.
+    config = read(written("passexport=dumpTensor_passes\nprocessexport dequantFixed path=x\n"))
+    assert config.ignored == ("passexport", "processexport") and not (config.dump_tensor or config.dequant_fixed)

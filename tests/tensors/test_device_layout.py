@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device_layout import PLAIN, conversion, in_order, is_device, logical, to_device, to_logical
-from sgsdump.tensors.tensor import Origin, Tensor
+from sgsdump.tensors.device_layout import PLAIN, Origin, conversion, in_order, is_device, to_device, to_logical
+from sgsdump.tensors.tensor import Tensor
 
 DEVICE = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 
@@ -146,7 +146,7 @@ def device_tensor(layout, array, of, origin, **how):
 
 def test_a_tensor_becomes_logical_when_it_is_read():
     array = np.arange(60, dtype=np.float32).reshape(1, 5, 3, 4)
-    tensor = logical(device_tensor("NC1HWC0", array, "NCHW", Origin((1, 5, 3, 4), "NCHW")))
+    tensor = device_tensor("NC1HWC0", array, "NCHW", Origin((1, 5, 3, 4), "NCHW")).logical()
     assert (tensor.info.shape, tensor.info.layout, tensor.info.origin) == ((1, 5, 3, 4), "NCHW", None)
     np.testing.assert_array_equal(tensor.real(), array)
 
@@ -155,15 +155,15 @@ def test_the_shapes_tell_a_layout_that_the_file_does_not_name():
     array = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5)
     for named in (None, "NCHW"):  # a wrong one: the vendor writes NCHW where nothing was set
         tensor = device_tensor("NC1HWC0", array, "NHWC", Origin((1, 3, 4, 5), named))
-        assert logical(tensor).info.layout == "NHWC"
-        np.testing.assert_array_equal(logical(tensor).stored(), array)
+        assert tensor.logical().info.layout == "NHWC"
+        np.testing.assert_array_equal(tensor.logical().stored(), array)
         assert conversion(tensor.info) == "NC1HWC0 to NHWC"
 
 
 def test_what_the_shapes_leave_open_is_said():
     array = np.arange(64, dtype=np.float32).reshape(1, 4, 4, 4)
     tensor = device_tensor("NC1HWC0", array, "NCHW", Origin((1, 4, 4, 4)))
-    assert logical(tensor).info.layout == "NCHW"
+    assert tensor.logical().info.layout == "NCHW"
     assert conversion(tensor.info).startswith("NC1HWC0 to NCHW (its shape would allow NHWC")
     named = Tensor.of("t", tensor.stored(), layout="NC1HWC0", origin=Origin((1, 4, 4, 4), "NHWC"))
     assert conversion(named.info) == "NC1HWC0 to NHWC"
@@ -172,7 +172,7 @@ def test_what_the_shapes_leave_open_is_said():
 def test_without_the_original_shape_nothing_is_guessed():
     tensor = Tensor.of("t", np.zeros((1, 1, 2, 2, 16), np.float16), layout="NC1HWC0")
     with pytest.raises(ValuesError, match="does not give the original shape"):
-        logical(tensor)
+        tensor.logical()
     assert conversion(tensor.info) == ""
 
 
@@ -195,10 +195,27 @@ def test_without_the_original_shape_nothing_is_guessed():
 def test_what_does_not_fit_is_refused(layout, stored, origin):
     tensor = Tensor.of("t", np.zeros(stored, np.float16), layout=layout, origin=origin)
     with pytest.raises(ValuesError) as caught:
-        logical(tensor)
+        tensor.logical()
     assert "\n" not in str(caught.value) and "'t'" in str(caught.value)
 
 
 def test_which_layouts_are_a_devices():
     assert not any(map(is_device, [None, "ND", *PLAIN, "NCL", "NC"]))
     assert all(map(is_device, [*DEVICE, "NC1HWC0_C04", "FRACTAL_ZZ", "C1HWNC0", "NHWX"]))
+
+
+@pytest.mark.parametrize("layout, of", [("NC1HWC0_C04", "NC1HWC0"), ("FRACTAL_NZ_C0_16", "FRACTAL_NZ")])
+def test_another_name_of_a_layout_is_the_same_layout(layout, of):
+    array = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
+    stored = to_device(array, "NCHW", of, 4 if of == "NC1HWC0" else 16)
+    tensor = Tensor.of("t", stored, layout=layout, origin=Origin(array.shape, "NCHW"))
+    assert is_device(layout) and conversion(tensor.info) == f"{layout} to NCHW"
+    np.testing.assert_array_equal(tensor.logical().stored(), array)
+
+
+def test_blocks_of_32_have_a_name_of_their_own():
+    array = np.arange(20 * 40, dtype=np.int32).astype(np.int8).reshape(20, 40)
+    stored = to_device(array, "", "FRACTAL_NZ_C0_32", 32)
+    assert stored.shape == (2, 2, 16, 32)
+    tensor = Tensor.of("t", stored, layout="FRACTAL_NZ_C0_32", origin=Origin(array.shape))
+    np.testing.assert_array_equal(tensor.logical().stored(), array)

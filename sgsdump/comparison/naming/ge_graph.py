@@ -21,7 +21,7 @@ from typing import Any
 from sgsdump.comparison.naming.link import Link, Output
 from sgsdump.errors import FormatError
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 RULE = "GE graph"
 MOST_BYTES = 256 << 20
@@ -68,12 +68,12 @@ def _links(op: Mapping[str, Any], originals: list[str], relation: str, path: Pat
         mine = Output((name,), slot)
         if origin:
             if type(index) is not int or not 0 <= index < _MOST_OUTPUTS:
-                raise FormatError(f"{path}: {printable(name)} has an origin output {str(index)[:20]}")
+                raise FormatError(f"{path}: {quoted(name)} has an origin output {str(index)[:20]}")
             yield Link(mine, Output((origin,), index), rule)
         elif originals and relation == "OneToOne":
             yield Link(mine, Output((originals[0],), slot), rule)
         elif originals:
-            of = ", ".join(map(printable, originals[:3])) + (" …" if len(originals) > 3 else "")
+            of = ", ".join(map(quoted, originals[:3])) + (" …" if len(originals) > 3 else "")
             unknown = f"the GE graph makes it of {of} ({relation}) and does not say which output it is"
             yield Link(mine, Output(tuple(originals)), rule, unknown)
 
@@ -90,7 +90,7 @@ def _originals(op: Mapping[str, Any], path: Path) -> list[str]:
     listed = _attributes(op, path).get(_ORIGINALS, {}).get("list")
     names = listed.get("s", []) if isinstance(listed, Mapping) else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{path}: {_ORIGINALS} of {printable(str(op.get('name'))[:80])} is not a list of names")
+        raise FormatError(f"{path}: {_ORIGINALS} of {quoted(str(op.get('name'))[:80])} is not a list of names")
     names = [name for name in names if name] or [
         _origin(output, path)[0] for output in _objects(op.get(_OUTPUTS), path)
     ]

@@ -20,7 +20,7 @@ from typing import Any
 
 from sgsdump.errors import FormatError
 from sgsdump.files.json_yaml import json_of, yaml_of
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 TOP = "TopLayer"
 _OLD_TOP = "Cell"
@@ -53,5 +53,5 @@ def layers_of(document: Any, path: Path) -> Layers:
         raise FormatError(f"{path} is no layer mapping: it is not {{class: {{name: name}}}}")
     for old, new in ((old, new) for names in document.values() for old, new in names.items()):
         if not all((*old.split("."), *new.split("."))):
-            raise FormatError(f"{path}: {printable(old)}: {printable(new)} has an empty part")
+            raise FormatError(f"{path}: {quoted(old)}: {quoted(new)} has an empty part")
     return {TOP if key == _OLD_TOP else key: names for key, names in document.items()}

@@ -25,7 +25,7 @@ from typing import Any
 from sgsdump.comparison.naming.link import Link, Output
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 RULE = "MindIE map"
 _NODE = ("jit_node", "fx_node")
@@ -98,4 +98,4 @@ def _node(row: Mapping[str, Any]) -> str | None:
 def _check(row: Mapping[str, Any], path: Path) -> None:
     named = _node(row) is not None or (isinstance(row.get("ge_op"), str) and type(row.get("id")) is int)
     if not named or not isinstance(row["rt_layer"], str) or not isinstance(row.get("fusion_op") or "", str):
-        raise FormatError(f"{path}: {printable(str(row)[:80])} names neither a jit_node nor a ge_op with its id")
+        raise FormatError(f"{path}: {quoted(str(row)[:80])} names neither a jit_node nor a ge_op with its id")

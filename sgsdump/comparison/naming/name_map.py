@@ -20,7 +20,7 @@ from typing import Any
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.json_yaml import json_of, yaml_of
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 FORM = 'a name map is {"benchmark name": "sample name"}'
 _SIDES = ("benchmark", "sample")
@@ -61,11 +61,10 @@ def names_of(found: Any, path: Path) -> dict[str, str]:
     owners: dict[str, str] = {}
     for benchmark, sample in found.items():
         if not isinstance(sample, str):
-            raise FormatError(f"{path}: {printable(benchmark)} must map to one name of the sample; {FORM}")
+            raise FormatError(f"{path}: {quoted(benchmark)} must map to one name of the sample; {FORM}")
         if sample in owners:
             raise FormatError(
-                f"{path}: the sample's {printable(sample)} is given to {printable(owners[sample])} and to "
-                f"{printable(benchmark)}"
+                f"{path}: the sample's {quoted(sample)} is given to {quoted(owners[sample])} and to {quoted(benchmark)}"
             )
         owners[sample] = benchmark
     return found
@@ -103,7 +102,7 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
             raise FormatError(f"{path}:{number}: a row of a name map has two names, not {len([c for c in row if c])}")
         pair = dict(zip(order, row))
         if pair["benchmark"] in found:
-            raise FormatError(f"{path}:{number}: the benchmark's {printable(pair['benchmark'])} stands in it twice")
+            raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} stands in it twice")
         found[pair["benchmark"]] = pair["sample"]
     return found
 

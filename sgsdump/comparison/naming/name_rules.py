@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 LONGEST_NAME, LONGEST_RULE = 1000, 1000
 _ARROW = "->"
@@ -59,7 +59,7 @@ def rule_of(text: str) -> Rule:
     """The rule of an option ``PATTERN=REPLACEMENT``, split at the last ``=``. Raises ConfigError."""
     pattern, sign, replacement = text.rpartition("=")
     if not sign:
-        raise ConfigError(f"the name rule {printable(text)} is not PATTERN=REPLACEMENT")
+        raise ConfigError(f"the name rule {quoted(text)} is not PATTERN=REPLACEMENT")
     return _rule(pattern, replacement, text)
 
 
@@ -84,9 +84,7 @@ def described(rules: Iterable[Rule]) -> str:
 
 def _rule(pattern: str, replacement: str, text: str) -> Rule:
     if not pattern or len(text) > LONGEST_RULE:
-        raise ConfigError(
-            f"the name rule {printable(text)} has {'no pattern' if not pattern else 'too long a pattern'}"
-        )
+        raise ConfigError(f"the name rule {quoted(text)} has {'no pattern' if not pattern else 'too long a pattern'}")
     try:
         with warnings.catch_warnings():
             # of what a pattern may mean in a later Python
@@ -94,5 +92,5 @@ def _rule(pattern: str, replacement: str, text: str) -> Rule:
             compiled = re.compile(pattern)
         compiled.sub(replacement, "")
     except (re.error, IndexError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"the name rule {printable(text)} is no regular expression: {error}") from None
+        raise ConfigError(f"the name rule {quoted(text)} is no regular expression: {error}") from None
     return Rule(compiled, replacement, text)

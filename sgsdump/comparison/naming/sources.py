@@ -12,7 +12,7 @@ from sgsdump.comparison.naming.layer_mapping import Layers
 from sgsdump.comparison.naming.link import Link
 from sgsdump.comparison.naming.name_rules import Rule
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, printable, read_bytes
+from sgsdump.files.text_file import decode, quoted, read_bytes
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
     taken = set(names.values())
     for benchmark, sample in more.items():
         if names.get(benchmark, sample) != sample or (benchmark not in names and sample in taken):
-            raise ConfigError(f"{path}: {printable(benchmark)} or {printable(sample)} is in an earlier name map too")
+            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is in an earlier name map too")
         names[benchmark] = sample

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 
 MOST_OPERATIONS = 1_000_000
 
@@ -74,7 +74,7 @@ def operation_of(node: Any, path: Path) -> Operation:
     name = _text(node, "opName" if "opName" in node else "modelName", path)
     nodes = node.get("nodes") or ()
     if not isinstance(nodes, Sequence) or isinstance(nodes, str):
-        raise FormatError(f"{path}: the nodes of {printable(name)} are not a list")
+        raise FormatError(f"{path}: the nodes of {quoted(name)} are not a list")
     op_type = _text(node, "opType", path) or name
     inputs = _names(node, "inTensors", name, path) + _names(node, "weightTensors", name, path)
     return Operation(
@@ -108,12 +108,12 @@ def _once(operations: Iterable[Operation], side: str) -> list[str]:
 def _text(node: Mapping[str, Any], key: str, path: Path) -> str:
     value = node.get(key, "")
     if not isinstance(value, str):
-        raise FormatError(f"{path}: {key} {printable(str(value)[:80])} is not a name")
+        raise FormatError(f"{path}: {key} {quoted(str(value)[:80])} is not a name")
     return value
 
 
 def _names(node: Mapping[str, Any], key: str, owner: str, path: Path) -> tuple[str, ...]:
     names = node.get(key) or ()
     if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{path}: {key} of {printable(owner)} is not a list of names")
+        raise FormatError(f"{path}: {key} of {quoted(owner)} is not a list of names")
     return tuple(names)

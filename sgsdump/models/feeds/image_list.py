@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import read_start
-from sgsdump.files.text_file import printable
+from sgsdump.files.text_file import quoted
 from sgsdump.sidecars.input_text import is_input_text
 
 PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"}
@@ -48,10 +48,10 @@ def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
     if colon and Path(folder).is_dir() and Path(listed).is_file():
         return _lines(Path(listed), Path(folder), inputs)
     if colon and Path(listed).is_file():
-        raise InputError(f"there is no folder {printable(folder)} (of {images}, which means FOLDER:LIST)")
+        raise InputError(f"there is no folder {quoted(folder)} (of {images}, which means FOLDER:LIST)")
     if inputs > 1 and "," in images:
         return [_fit(tuple(_file(name.strip(), Path(), None, "-i") for name in images.split(",")), inputs, images)]
-    raise InputError(f"there is no picture, folder or list {printable(images)}")
+    raise InputError(f"there is no picture, folder or list {quoted(images)}")
 
 
 def _folder(path: Path) -> list[str]:
@@ -85,7 +85,7 @@ def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
     for base in (folder, beside):
         if base is not None and name and (base / name).is_file():
             return str(base / name)
-    raise InputError(f"{where}: there is no file {printable(str(folder / name) if name else name)}")
+    raise InputError(f"{where}: there is no file {quoted(str(folder / name) if name else name)}")
 
 
 def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What is in a dump as CSV: a line per tensor, numbers in full precision; unknown figures are empty cells.
+"""What is in a dump as CSV: a line per tensor, numbers in full precision; unknown statistics are empty cells.
 
 Names that a spreadsheet would take for a formula have a ``'`` before them; shapes are ``1x2x3``.
 """
@@ -12,10 +12,10 @@ from dataclasses import asdict, fields
 
 from sgsdump.dumps.inventory import Item
 from sgsdump.reports.dump.csv_cells import escaped
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
-_FIGURES = [field.name for field in fields(Figures)]
-COLUMNS = [field.name for field in fields(Item) if field.name != "figures"] + _FIGURES
+_STATISTICS = [field.name for field in fields(Statistics)]
+COLUMNS = [field.name for field in fields(Item) if field.name != "statistics"] + _STATISTICS
 
 
 def render(items: Sequence[Item]) -> str:
@@ -24,7 +24,7 @@ def render(items: Sequence[Item]) -> str:
     table.writeheader()
     for item in items:
         row = asdict(item)
-        row |= row.pop("figures")
+        row |= row.pop("statistics")
         row["shape"] = "" if item.shape is None else "x".join(map(str, item.shape))
         row |= {name: "yes" if row[name] else "no" for name in ("constant", "damaged")}
         table.writerow(escaped(row))

@@ -1,4 +1,4 @@
-"""What is in a dump as JSON: ``tensors``, an object each with its ``figures``, and the dump's ``notes``.
+"""What is in a dump as JSON: ``tensors``, an object each with its statistics (``figures``), and the dump's ``notes``.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -15,8 +15,12 @@ from sgsdump.dumps.inventory import Item
 
 
 def render(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
-    document = {"tensors": [asdict(item) for item in items], "notes": list(notes)}
+    document = {"tensors": [_tensor(item) for item in items], "notes": list(notes)}
     return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def _tensor(item: Item) -> dict[str, Any]:
+    return {"figures" if key == "statistics" else key: value for key, value in asdict(item).items()}
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is in a dump as a table to read: a line per tensor, and below it what must be said of some."""
+"""What is in a dump as a table to read: a line per tensor, and below it notes on some."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _COLUMNS = "# io name shape dtype layout scale zero op min max mean l2norm NaN +
 _LEFT = frozenset("io name shape dtype layout scale op".split())
 _MARKS = {"stored": "s", "padded": "p", "dump": "d"}
 _LEGEND = {
-    "stored": "s: figures of the stored integers, whose true scale the dump does not tell",
-    "padded": "p: figures with the padding of a device's layout, whose original shape the dump does not tell",
-    "dump": "d: figures as the run dumped them, without values",
+    "stored": "s: statistics of the stored integers, whose true scale the dump does not tell",
+    "padded": "p: statistics with the padding of a device's layout, whose original shape the dump does not tell",
+    "dump": "d: statistics as the run dumped them, without values",
 }
 _NAME, _OP = _COLUMNS.index("name"), _COLUMNS.index("op")
 _SHORTEST = 20
@@ -23,7 +23,7 @@ _FITTED = "made to fit: #0 will do for the first name, --csv has all of every li
 
 def render(items: Sequence[Item], width: int | None = None) -> str:
     """The table. On a terminal of fewer columns than it needs, ``width``, it has no operator types and original shapes,
-    figures of four digits, and names without their middles."""
+    statistics of four digits, and names without their middles."""
     rows, gap = _table(items, 6), "  "
     kept = [i for i, title in enumerate(_COLUMNS) if title in ("#", "name") or any(row[i] for row in rows[1:])]
     fits = width is None or _wide(rows, kept, gap) <= width
@@ -61,10 +61,10 @@ def _padded(cell: str, width: int, title: str) -> str:
 
 
 def _cells(item: Item, digits: int) -> list[str]:
-    figures = item.figures
-    numbers = [_number(value, digits) for value in (figures.min, figures.max, figures.mean, figures.l2norm)]
+    statistics = item.statistics
+    numbers = [_number(value, digits) for value in (statistics.min, statistics.max, statistics.mean, statistics.l2norm)]
     mark = _MARKS.get(item.of, "")
-    counts = (figures.nan, figures.positive_inf, figures.negative_inf)
+    counts = (statistics.nan, statistics.positive_inf, statistics.negative_inf)
     return [
         f"{item.number}{mark}",
         "const" if item.constant else item.io,

@@ -83,10 +83,10 @@ def _draw_cell(draw: ImageDraw.ImageDraw, layer: Distribution, left: int, top: i
     draw.rectangle(frame, outline=colour or chart.GRID, width=3 if colour else 1)
     name = short(f"{layer.index}. {layer.name}", font(12, True), CELL[0] - 44)
     draw.text((left + 10, top + 19), name, chart.BLACK, font(12, True), anchor="ls")
-    low, high = chart.view(layer.stats.min, layer.stats.max, *(layer.limits or ()))
+    low, high = chart.view(*layer.stats.span, *(layer.limits or ()))
     box = (left + INSET[0], top + INSET[1], left + INSET[2], top + INSET[3])
     panel = Panel(*box, low, high, int(layer.counts.max()), chart.peaky(layer.counts))
-    chart.draw_counts(draw, panel, layer.counts, layer.stats.min, layer.stats.max)
+    chart.draw_counts(draw, panel, layer.counts, *layer.stats.span)
     draw.line((panel.left, panel.bottom, panel.right, panel.bottom), fill=chart.GREY)
     if layer.limits:
         chart.draw_limits(draw, panel, layer.limits, dash=4, width=1)
@@ -104,13 +104,13 @@ def remark(layer: Distribution) -> str:
     if layer.broken:
         return f"{stats.nan:,} NaN, {stats.inf:,} Inf of {stats.count:,}"
     if layer.limits is None:
-        return f"{span(stats.min, stats.max, 3)}, no range"
+        return f"{span(*stats.span, 3)}, no range"
     if layer.outside and not (layer.wasteful and not layer.clipped):
         return f"{percent(layer.outside, stats.finite)} outside {span(*layer.limits, 3)}"
     if layer.wasteful:
         return f"{layer.levels} of {LEVELS} levels, {number(layer.width)} wide"
     if layer.levels is None:
-        return f"{span(stats.min, stats.max, 3)}, range of width 0"
+        return f"{span(*stats.span, 3)}, range of width 0"
     return f"{span(*layer.limits, 3)}, {layer.levels} of {LEVELS}"
 
 

@@ -44,7 +44,7 @@ def draw_histogram(layer: Distribution) -> Image.Image:
     panel = plot_panel(layer)
     _draw_band(draw, panel, layer)
     _draw_axes(image, draw, panel)
-    chart.draw_counts(draw, panel, layer.counts, layer.stats.min, layer.stats.max)
+    chart.draw_counts(draw, panel, layer.counts, *layer.stats.span)
     if layer.limits:
         chart.draw_limits(draw, panel, layer.limits, dash=6, width=2)
         _label_limits(draw, panel, layer.limits)
@@ -55,7 +55,7 @@ def draw_histogram(layer: Distribution) -> Image.Image:
 
 def plot_panel(layer: Distribution) -> Panel:
     """Where values and counts of this layer lie in its picture."""
-    low, high = chart.view(layer.stats.min, layer.stats.max, *(layer.limits or ()))
+    low, high = chart.view(*layer.stats.span, *(layer.limits or ()))
     return Panel(*PLOT, low, high, int(layer.counts.max()), chart.peaky(layer.counts))
 
 
@@ -81,9 +81,9 @@ def _facts(layer: Distribution) -> str:
     if not stats.finite:
         values = f"{stats.count:,} values, none finite" if stats.count else "no values"
     elif stats.min == stats.max:
-        values = f"{stats.finite:,} values, all {number(stats.min)}"
+        values = f"{stats.finite:,} values, all {number(stats.span[0])}"
     else:
-        values = f"{stats.finite:,} values {span(stats.min, stats.max)}"
+        values = f"{stats.finite:,} values {span(*stats.span)}"
     if layer.limits is None:
         return f"{values}   ·   no calibrated range"
     return f"{values}   ·   calibrated range {span(*layer.limits)}, {number(layer.width)} wide"

@@ -30,7 +30,7 @@ def summary_lines(
         clipped,
         lambda layer: (
             f"{layer.outside:,} of {layer.stats.finite:,} outside, "
-            f"values {_span((layer.stats.min, layer.stats.max))}, range {_limits(layer)}"
+            f"values {_span(layer.stats.span)}, range {_limits(layer)}"
         ),
     )
     yield from _section(

@@ -31,7 +31,7 @@ class ReadOnly:
     def test_it_cannot_be_written(self, tmp_path: Path) -> None:
         dump = open_dump(self.write(tmp_path))
         with pytest.raises(ConfigError, match="can be read but not written"):
-            save_dump(dump, tmp_path / "again")
+            save_dump(dump, tmp_path / "again", dump.format)
         assert [path.name for path in tmp_path.iterdir()] == [self.file_name]
 
     def test_truncation_at_every_byte_is_told(self, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary, text
 from sgsdump.errors import SgsdumpError
+from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
-from sgsdump.tensors.tensor import Origin, same_quant
+from sgsdump.tensors.tensor import same_quant
 
 
 class Form(NamedTuple):
@@ -63,7 +64,7 @@ TOLD: list[tuple[str, str, str]] = [
     ("has a place in its model", "", "io slot op_index op_type constant"),
     # Whether the six decimals change a value is known only when it is read.
     ("is printed with six decimals", "", "values"),
-    ("has statistics, of which only", "figures", ""),
+    ("has statistics, of which only", "statistics", ""),
 ]
 
 
@@ -109,8 +110,8 @@ def facts(record: Record) -> dict[str, Any]:
         "origin": info.origin,
         "producer": info.op_type,
         "quant": info.quant,
-        "figures": tensor.figures,
-        "values": carried(tensor.raw()).tobytes() if tensor.figures is None else None,
+        "statistics": tensor.statistics,
+        "values": carried(tensor.raw()).tobytes() if tensor.statistics is None else None,
     }
 
 
@@ -181,7 +182,7 @@ def there_and_back(a: Form, b: Form, records: Sequence[Record], folder: Path) ->
 
 def is_overallocated(record: Record) -> bool:
     shape, tensor = record.tensor.info.shape, record.tensor
-    return shape is not None and tensor.figures is None and tensor.raw().size > math.prod(shape)
+    return shape is not None and tensor.statistics is None and tensor.raw().size > math.prod(shape)
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -237,7 +238,7 @@ def test_genuine_dumps_into_every_format(name: str, shared: Path, tmp_path: Path
 def test_a_pipelines_dump_into_every_format(tmp_path: Path) -> None:
     run_pipeline(tmp_path / "run")
     dump = open_dump(tmp_path / "run")
-    assert dump.format == "dump_info_dir" and len(dump) == 4
+    assert dump.format == "dump_info_dir" and len(dump.outputs) == 4
     for number, form in enumerate(FORMS.values()):
         there = converted(dump.records, form, tmp_path / f"{number}")
         converted(there, FORMS["dump_info_dir"], tmp_path / f"{number} again")

@@ -17,7 +17,7 @@ values are, in the words of the format around; they are of the carrier type of `
 when they are not of ``shape``.
 The text is ASCII: lone surrogates, which stand for bytes of a name that are not UTF-8, survive as escapes.
 
-A manifest may come from anybody, so nothing in it is believed: every type and size is checked.
+Manifests are untrusted input: every type and size is validated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ConfigError, FormatError
+from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, dtype_named, name_of
-from sgsdump.tensors.tensor import Origin, Quant, Tensor, TensorInfo
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
 NAME = "sgsdump.json"
 MOST_BYTES = 64 * 2**20
@@ -51,7 +52,7 @@ class Entry(NamedTuple):
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[tuple[Record, str]]:
     """What even a manifest beside values cannot hold; the ``Format.loses`` of formats with one."""
     for record in records:
-        if record.tensor.figures is not None:
+        if record.tensor.statistics is not None:
             yield record, "has no values, statistics at most: writing is refused"
     yield from facts_lost(records)
 

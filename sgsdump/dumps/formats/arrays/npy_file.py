@@ -2,7 +2,8 @@ r"""The .npy file of numpy (``numpy.lib.format`` is its specification), read wit
 
 Never unpickled, its header is read by numpy's own parser at most 10 000 bytes long, and the size it declares must be
 there before anything is allocated. numpy writes no type for elements beyond its own (bfloat16 comes as ``V2``), so
-they are written in their carrier type (``sgsdump.tensors.dtypes``), and whoever names the file names the type.
+they are written in their carrier type (``sgsdump.tensors.dtypes``), and the caller that knows the file name must also
+supply the element type.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def check_type(header: Header, dtype: np.dtype, where: object) -> None:
 
 
 def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
-    """Values as they lie in a file, in their shape and type."""
+    """Values as stored in a file, in their shape and type."""
     array = flat.reshape(header.shape, order="F" if header.fortran else "C")
     if dtype == header.dtype:
         return array

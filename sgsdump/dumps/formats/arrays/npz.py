@@ -44,9 +44,9 @@ def read(path: Path) -> Dump:
     found = {member.name: member for member in members}
     if len(found) < len(members):
         notes.append(f"{len(members) - len(found)} members have the name of a later one, which is read")
-    ours = found.pop(manifest.NAME, None)
-    if ours is not None:
-        entries = manifest.parse(_content(data, ours, path), f"{path}: {manifest.NAME}")
+    own_manifest = found.pop(manifest.NAME, None)
+    if own_manifest is not None:
+        entries = manifest.parse(_content(data, own_manifest, path), f"{path}: {manifest.NAME}")
         records = [_record(data, found, path, *entry) for entry in entries]
     else:
         records = _foreign(data, found, path, notes)

@@ -156,7 +156,7 @@ def _load_ours(data: mmap, place: Place, dtype: np.dtype) -> np.ndarray:
 
 
 def _kept(dtype: np.dtype) -> np.dtype:
-    """The type under which values of ``dtype`` stand in a file of ours."""
+    """The type under which our files keep values of ``dtype``."""
     if dtype.kind == "c":
         return np.dtype(f"<f{dtype.itemsize // 2}")
     return dtype.newbyteorder("<") if name_of(dtype) in _WRITTEN else carrier(dtype)

@@ -16,7 +16,7 @@ from sgsdump.errors import FormatError
 MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")
 _CHUNK = 2**18
-# Deflate makes at most 1032 bytes of one; beyond this and this ratio a member is made to fill a memory.
+# Deflate makes at most 1032 bytes of one; a larger member with a higher ratio is treated as a decompression bomb.
 _MOST_RATIO, _LARGE, _ODD_RATIO = 1032, 2**28, 200
 
 

@@ -13,7 +13,7 @@ from sgsdump.dumps.formats.ascend.coding import CODINGS
 from sgsdump.dumps.formats.ascend.ge_types import FORMATS, DataType
 from sgsdump.tensors.dtypes import name_of
 
-# NUMBER NAME CODING: the name as the vendor's statistic.csv prints it; "-" where nobody knows how the elements lie.
+# NUMBER NAME CODING: the name as the vendor's statistic.csv prints it; "-" where the encoding is not documented.
 _TYPES = """
     0 float float32; 1 float16 float16; 2 int8 int8; 3 int32 int32; 4 uint8 uint8; 6 int16 int16; 7 uint16 uint16
     8 uint32 uint32; 9 int64 int64; 10 uint64 uint64; 11 double float64; 12 bool bool; 13 string -

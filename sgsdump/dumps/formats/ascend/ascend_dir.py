@@ -5,11 +5,11 @@
 such folder below, and no .npy file beside it.
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
-* Of several files of one operator the newest is taken, the others are told: a folder used by two runs holds both. The
+* Of several files of one operator the newest is taken, the others are noted: a folder used by two runs holds both. The
   overflow statuses of one run are all taken, named by task and stream.
 * Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.
 * Operators of different types and one name are told apart by ``{op_type}.`` before the name.
-* A damaged file costs its tensors and is told; only when no file can be read, the folder cannot.
+* A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
 * Where values and statistics of an operator are there, the values are taken.
 
 Records come in order of time, then task.

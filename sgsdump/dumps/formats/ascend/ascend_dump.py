@@ -11,9 +11,9 @@ r"""The dump file of one operator on an Ascend device, ``{op_type}.{op_name}.{ta
 * ``size`` may be more than the shape needs (devices align): the first elements are the tensor.
 * A header without a shape means one dimension, as long as the payload.
 * General input buffers of an exception dump stand among the inputs but are written last (``proto_header``).
-* What follows the last tensor is ignored and told: a file opened twice for appending holds two dumps.
+* What follows the last tensor is ignored and noted: a file opened twice for appending holds two dumps.
 * Overflow detection writes its status as an output of bytes; ``sgsdump.dumps.formats.ascend.overflow`` reads it.
-* Types of which nobody tells how they lie (string, int2, hifloat4 …) are kept as bytes, with a note.
+* Types whose encoding is not documented (string, int2, hifloat4 …) are kept as bytes, with a note.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sgsdump.dumps.formats.ascend.operator_dump import LENGTH, header_length, op
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """By the header's first fields, or by a name that only operator dumps have, so that damage is told."""
+    """By the header's first fields, or by a name that only operator dumps have, so that damage is reported."""
     length, header = header_length(head), head[LENGTH.size :]
     if is_nano(header):
         return False

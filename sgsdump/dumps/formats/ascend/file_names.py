@@ -6,7 +6,7 @@
 
 ``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
 counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\\`` and blanks of an
-operator's name are ``_`` in the file's. Names over 255 characters become others, told in ``mapping.csv``.
+operator's name are ``_`` in the file's. Names over 255 characters are replaced, as listed in ``mapping.csv``.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _FORMATS = """
 
 
 class DataType(NamedTuple):
-    """The vendor's name of an element type, and how its elements lie; None where that is not known."""
+    """The vendor's name of an element type, and the encoding of its elements; None where that is not known."""
 
     name: str
     coding: Coding | None

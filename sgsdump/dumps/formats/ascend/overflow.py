@@ -68,11 +68,11 @@ def summary(status: dict[str, Any]) -> str:
         units = {status["acc_list"]["acc_type"]: status["acc_list"]["data"]}
     else:
         units = {unit: data for unit, data in status.items() if data["status"]} or status
-    told = (
+    parts = (
         f"{unit}: model {data['model_id']}, stream {data['stream_id']}, task {data['task_id']}, status {data['status']}"
         for unit, data in units.items()
     )
-    return "overflow on " + "; ".join(told)
+    return "overflow on " + "; ".join(parts)
 
 
 def _new(data: bytes, where: str) -> dict[str, Any]:
@@ -85,19 +85,19 @@ def _new(data: bytes, where: str) -> dict[str, Any]:
     fields = _FIELDS[unit].split()
     statuses = 4 if version == 1 and unit in ("AIC", "AIV") else 1
     numbers = _numbers(data, _HEAD.size, len(fields) - 1 + statuses, where)
-    told: dict[str, Any] = _named(fields[:-1], numbers)
-    told["status"] = list(numbers[-4:]) if statuses == 4 else numbers[-1]
-    entry = {"valid": valid, "acc_type": unit, "rsv": rsv, "data_len": data_len, "data": told}
+    content: dict[str, Any] = _named(fields[:-1], numbers)
+    content["status"] = list(numbers[-4:]) if statuses == 4 else numbers[-1]
+    entry = {"valid": valid, "acc_type": unit, "rsv": rsv, "data_len": data_len, "data": content}
     return {"magic": hex(magic), "version": version, "acc_list": entry}
 
 
 def _old(data: bytes) -> dict[str, Any]:
-    told = {}
+    by_unit = {}
     for unit, (task_at, status_at, status) in _OLD.items():
         fields = [*_OLD_TASK.split(), *status.split()]
         task = _numbers(data, task_at, len(_OLD_TASK.split()), unit)
-        told[unit] = _named(fields, task + _numbers(data, status_at, len(status.split()), unit))
-    return told
+        by_unit[unit] = _named(fields, task + _numbers(data, status_at, len(status.split()), unit))
+    return by_unit
 
 
 def _numbers(data: bytes, at: int, count: int, where: str) -> tuple[int, ...]:

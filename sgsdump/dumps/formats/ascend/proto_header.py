@@ -1,7 +1,7 @@
 """From the protobuf header of an operator dump to its slots, in the order in which their payloads lie in the file.
 
 The order is inputs, outputs, buffers, spaces; but the general input buffers of an exception dump, which stand among the
-inputs in the header, are written last of all. They are told by ``input_type`` 1 without a type and without a shape.
+inputs in the header, are written last of all. They are recognised by ``input_type`` 1 without type and shape.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from sgsdump.dumps.formats.ascend import dump_proto
 from sgsdump.dumps.formats.ascend.ge_types import data_type, is_device_layout, layout_of
 from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
 from sgsdump.errors import FormatError
-from sgsdump.tensors.tensor import Origin
+from sgsdump.tensors.device_layout import Origin
 
 GENERAL_INPUT = 1
 SHOWN = 200
 
 
 def slots_of(header: bytes, notes: list[str]) -> tuple[str, list[Slot]]:
-    """The operator's name ("" when not told) and its slots. Raises FormatError, without the file's name."""
+    """The operator's name ("" when not given) and its slots. Raises FormatError, without the file's name."""
     dump = dump_proto.parse(header)
     _tell(dump, notes)
     inputs = [_slot("input", number, each) for number, each in enumerate(dump.input)]

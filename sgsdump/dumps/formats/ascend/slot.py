@@ -12,7 +12,8 @@ import numpy as np
 
 from sgsdump.dumps.formats.ascend.coding import RAW, Coding, loader
 from sgsdump.errors import FormatError
-from sgsdump.tensors.tensor import Origin, Tensor, TensorInfo
+from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MOST_RANK, MOST_ELEMENTS = 32, 2**48
 
@@ -49,7 +50,7 @@ def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
 
 def placed(slots: Iterable[Slot], start: int, end: int, notes: list[str]) -> Iterator[Slot]:
     """The slots with their offsets, one payload behind the other from byte ``start`` on. Bytes left over before ``end``
-    are told in ``notes``. Raises FormatError when there are too few."""
+    are reported in ``notes``. Raises FormatError when there are too few."""
     offset = start
     for slot in slots:
         if slot.size > end - offset:
@@ -68,8 +69,8 @@ def tensor_of(slot: Slot, path: Path, name: str, op_type: str, notes: list[str])
     gives what is there and ``stored`` raises FormatError. What is not plain gets a line in ``notes``."""
     coding, shape = slot.coding, slot.shape
     if coding is None:
-        told = "" if shape is None else f" of shape {list(shape)}"
-        notes.append(f"tensor {name!r} holds {slot.type_name}{told}, kept as its {slot.size} bytes")
+        of_shape = "" if shape is None else f" of shape {list(shape)}"
+        notes.append(f"tensor {name!r} holds {slot.type_name}{of_shape}, kept as its {slot.size} bytes")
         coding, shape = RAW, None
     if shape is None:
         shape = (coding.fit(slot.size),)

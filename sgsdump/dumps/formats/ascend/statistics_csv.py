@@ -15,7 +15,8 @@ from sgsdump.dumps.formats.ascend.ge_types import DATA_TYPES, fits
 from sgsdump.dumps.formats.ascend.slot import checked_shape
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import read_start
-from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 HEAD = "Input/Output,Index,"
 ENDING = ".csv"
@@ -88,11 +89,11 @@ def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]
     if not text.endswith("\n"):
         notes.append(f"{path.name}: the last row is not ended; was the run cut off?")
     if odd:
-        notes.append(f"{path.name}: {odd} rows have other columns than their header; their figures are left out")
+        notes.append(f"{path.name}: {odd} rows have other columns than their header; their statistics are left out")
 
 
 def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:
-    """The columns of a row: a cell less than the header means that the writer left Count out. None: nobody knows."""
+    """The columns of a row: a cell less than the header means that the writer left Count out. None: undecided."""
     if len(cells) == len(columns):
         return columns
     without = [column for column in columns if column != "count"]
@@ -116,8 +117,8 @@ def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, nam
     )
     low, high, mean, l2norm = (_number(row.get(column, "")) for column in ("min", "max", "mean", "l2norm"))
     counts = (_whole(row.get(column, "")) for column in ("count", "nan", "negative_inf", "positive_inf"))
-    figures = Figures(low, high, mean, l2norm, *counts)
-    tensor = Tensor.of_figures(info, _trusted(figures, info, notes))
+    statistics = Statistics(low, high, mean, l2norm, *counts)
+    tensor = Tensor.of_statistics(info, _trusted(statistics, info, notes))
     return Record("in" if io == "input" else "out", int(index), op_index, op_type, tensor)
 
 
@@ -149,13 +150,13 @@ def _is_int32(value: float | None) -> bool:
     return value is not None and value.is_integer() and -(2**31) <= value < 2**31
 
 
-def _trusted(figures: Figures, info: TensorInfo, notes: list[str]) -> Figures:
-    """The figures without extremes that the device cannot have printed right."""
-    extremes = (figures.max, figures.min)
+def _trusted(statistics: Statistics, info: TensorInfo, notes: list[str]) -> Statistics:
+    """The statistics without extremes that the device cannot have printed right."""
+    extremes = (statistics.max, statistics.min)
     if info.dtype == np.uint32:
         high, low = (None if value is None or not math.isfinite(value) else value % 2**32 for value in extremes)
-        return replace(figures, max=high, min=low)
+        return replace(statistics, max=high, min=low)
     if info.dtype not in _LOW_WORD or not any(map(_is_int32, extremes)):
-        return figures
+        return statistics
     notes.append(f"tensor {info.name!r}: max and min of {info.dtype} are left out, devices print half of them")
-    return replace(figures, max=None, min=None)
+    return replace(statistics, max=None, min=None)

@@ -41,9 +41,9 @@ def followed(
         content = contents[target]
     if content is own:
         return own, ""
-    if content.figures is None and own.coding.size(own.count) != content.coding.size(content.count):
+    if content.statistics is None and own.coding.size(own.count) != content.coding.size(content.count):
         return own, f"it is an alias of {seen[-1]}, which has another size"
-    return replace(own, path=content.path, offset=content.offset, alias="", figures=content.figures), ""
+    return replace(own, path=content.path, offset=content.offset, alias="", statistics=content.statistics), ""
 
 
 def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Place]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ and the payload (``sgsdump.dumps.formats.atb.header``), little-endian, in C orde
 Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
 values are in another file of the same dump; a length that counts elements instead of bytes (the shape is believed);
 several tensors appended to each other, of which the first is taken. What is odd stands in the dump's notes. A shape
-that needs more bytes than are there is refused, and so is a type of unknown number; of types whose form nobody knows,
+that needs more bytes than are there is refused, and so is a type of unknown number; of undocumented types
 the bytes are given.
 
 The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.

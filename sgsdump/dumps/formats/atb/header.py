@@ -3,7 +3,7 @@
 ::
 
     $Version=1.0                     these three lines may be missing
-    $Object.Count=<objects>          (never believed)
+    $Object.Count=<objects>          (not relied on)
     $Object.Length=<bytes of all objects>
     <attribute>=<value>              format, dtype, dims (4,4; nothing for a scalar); or data=…, max=…
     $Object.<name>=<offset>,<length> counted from the first byte behind the header
@@ -132,8 +132,8 @@ def header_bytes(format: int, dtype: int, dims: Sequence[int], size: int) -> byt
     )
 
 
-def figures_bytes(format: int, dtype: int | None, dims: Sequence[int], figures: Mapping[str, float]) -> bytes:
-    """The whole file of a tensor of which only statistics are known: no object, no payload."""
+def statistics_bytes(format: int, dtype: int | None, dims: Sequence[int], statistics: Mapping[str, float]) -> bytes:
+    """The whole file of a tensor with only statistics: no object, no payload."""
     return _lines(
         "$Version=1.0",
         "$Object.Count=0",
@@ -141,7 +141,7 @@ def figures_bytes(format: int, dtype: int | None, dims: Sequence[int], figures: 
         f"format={format}",
         *([] if dtype is None else [f"dtype={dtype}"]),
         f"dims={_joined(dims)}",
-        *(f"{name}={value!r}" for name, value in figures.items()),
+        *(f"{name}={value!r}" for name, value in statistics.items()),
         "$End=1",
     )
 

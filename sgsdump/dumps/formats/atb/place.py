@@ -1,4 +1,4 @@
-"""Where a tensor stands in an ATB dump, told by its path; and what it is called.
+"""The place of a tensor in an ATB dump, read from its path; and its name.
 
 ::
 

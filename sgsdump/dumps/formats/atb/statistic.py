@@ -6,10 +6,9 @@
     Max,Min,Mean,Norm,Tensor Path                                            (all on one line)
 
 Cells are never quoted. Op Name joins the operators' names with ``/``, Op Id their ids with ``_``; Shape is ``4x4``,
-nothing for a scalar; figures are N/A where only tensors were dumped, Tensor Path where only statistics were. Of complex
-tensors the first three figures are ``(re,im)``, whose comma the vendor's own reader takes for another column: it drops
-the row, as its writer drops those whose figures begin with ``-inf`` or ``-nan``. So the rows are never believed to be
-all.
+nothing for a scalar; statistics are N/A where only tensors were dumped, Tensor Path where only statistics were. For a
+complex tensor the first three statistics are ``(re,im)``, whose comma the vendor's own reader takes for another column:
+it drops the row, as its writer drops rows whose statistics begin with ``-inf`` or ``-nan``. So the table may lack rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sgsdump.dumps.formats.ascend.acl_types import format_number, named
 from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import read_start
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
 NAME = "statistic.csv"
 HEADER = (
@@ -38,8 +37,8 @@ _NONE = "N/A"
 
 
 class Row(NamedTuple):
-    """A tensor as a row tells it; ``type`` and ``shape`` are None where it is not understood, ``figures`` where there
-    are none, ``dumped`` says that its values were to be dumped too."""
+    """A tensor as its row describes it; ``type`` and ``shape`` are None where the row is not understood, ``statistics``
+    where there are none; ``dumped`` says that its values were to be dumped too."""
 
     operators: tuple[str, ...]
     io: Literal["in", "out"]
@@ -48,7 +47,7 @@ class Row(NamedTuple):
     type: DataType | None
     layout: str | None
     shape: tuple[int, ...] | None
-    figures: Figures | None
+    statistics: Statistics | None
     dumped: bool
 
 
@@ -81,7 +80,7 @@ def _row(line: str) -> Row | None:
     cells = _COMPLEX.sub(r"(\1;\2)", line).split(",")
     if len(cells) != _COLUMNS:
         return None
-    _, _, names, _, ids, io, index, dtype, format, shape, *figures, path = cells
+    _, _, names, _, ids, io, index, dtype, format, shape, *statistics, path = cells
     parts = list(zip(ids.split("_"), names.split("/")))
     place = _INDEX.fullmatch(index)
     if io not in ("input", "output") or not place or len(parts) != names.count("/") + 1 or ids.count("_") >= len(parts):
@@ -95,7 +94,7 @@ def _row(line: str) -> Row | None:
         named(dtype),
         None if dims is None else layout_of(format_number(format.upper()), len(dims)),
         dims,
-        _figures(figures),
+        _statistics(statistics),
         path != _NONE,
     )
 
@@ -107,11 +106,11 @@ def _shape(text: str) -> tuple[int, ...] | None:
     return tuple(map(int, parts))
 
 
-def _figures(cells: list[str]) -> Figures | None:
+def _statistics(cells: list[str]) -> Statistics | None:
     largest, least, mean, norm = (_number(cell) for cell in cells)
     if largest is least is mean is norm is None:
         return None
-    return Figures(least, largest, mean, norm)
+    return Statistics(least, largest, mean, norm)
 
 
 def _number(cell: str) -> float | None:

@@ -78,16 +78,16 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row
 
 def say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:
     """Rows without file, and files without row where there are rows at all."""
-    there, told = {place.key for place in chosen}, {place.key for place in rows}
+    there, listed = {place.key for place in chosen}, {place.key for place in rows}
     gone = [place.short for place, row in rows.items() if row.dumped and place.key not in there]
     if gone:
         notes.append(f"{some(gone, 'tensor')} in {statistic.NAME}, but the file is missing")
-    bare = [place.short for place, row in rows.items() if not (row.dumped or row.figures)]
+    bare = [place.short for place, row in rows.items() if not (row.dumped or row.statistics)]
     if bare:
         notes.append(f"{some(bare, 'tensor')} in {statistic.NAME}, but without statistics")
-    untold = [path for place, path in chosen.items() if rows and place.key not in told]
-    if untold:
-        notes.append(f"{some(untold, 'file')} without a row in {statistic.NAME}")
+    unlisted = [path for place, path in chosen.items() if rows and place.key not in listed]
+    if unlisted:
+        notes.append(f"{some(unlisted, 'file')} without a row in {statistic.NAME}")
 
 
 def some(names: Sequence[str], what: str) -> str:
@@ -97,7 +97,7 @@ def some(names: Sequence[str], what: str) -> str:
 
 
 def summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A line for each thing to say, with how many files it befalls and the first of them."""
+    """A line for each kind of note, with the number of files it concerns and the first few of them."""
     for what, names in notes.items():
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         yield f"{names[0]} {what}" if len(names) == 1 else f"{len(names)} files: each {what} ({shown})"

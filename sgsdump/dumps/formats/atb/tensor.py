@@ -21,17 +21,18 @@ from sgsdump.dumps.formats.atb.header import (
     Header,
     begins,
     dims_of,
-    figures_bytes,
     header_bytes,
     number_in,
     parse,
+    statistics_bytes,
 )
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors.dtypes import carried, name_of, packed
-from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 _FIRST_BYTES = 4096
-FIGURES = ("max", "min", "mean", "l2norm")
+STATISTICS = ("max", "min", "mean", "l2norm")
 # What an appended second tensor begins with.
 _AGAIN = b"$Version="
 _MOST_DIGITS = 400
@@ -41,7 +42,7 @@ REFUSED = "writing is refused"
 @dataclass(frozen=True)
 class Content:
     """A file read: the facts of its tensor, and either where ``count`` elements lie (``offset`` from the file's first
-    byte), or ``alias``, the file of the same dump that has them, or ``figures`` alone.
+    byte), or ``alias``, the file of the same dump that has them, or ``statistics`` alone.
 
     shape is None when the elements' type is known by name only; they are bytes then. ``notes`` are the ends of
     sentences that begin with the file's name.
@@ -54,26 +55,26 @@ class Content:
     count: int
     offset: int = 0
     alias: str = ""
-    figures: Figures | None = None
+    statistics: Statistics | None = None
     notes: tuple[str, ...] = ()
 
     def tensor(self, name: str, op_type: str = "") -> Tensor:
         """The tensor under a name; that of an alias has no values."""
         info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
-        if self.figures is not None:
-            return Tensor.of_figures(info, self.figures)
+        if self.statistics is not None:
+            return Tensor.of_statistics(info, self.statistics)
         if self.alias:
             return without_values(info, f"its values are in {self.alias} of the same run; open the dump's whole folder")
         return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
 
 
 def without_values(info: TensorInfo, why: str) -> Tensor:
-    """A tensor whose values raise ValuesError; its figures tell nothing."""
+    """A tensor whose values raise ValuesError; its statistics tell nothing."""
 
     def load() -> np.ndarray:
         raise ValuesError(f"tensor {info.name!r} has no values: {why}")
 
-    return Tensor(info, load, Figures())
+    return Tensor(info, load, Statistics())
 
 
 def recognised(path: Path) -> bool:
@@ -108,13 +109,13 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     notes = list(header.notes)
     layout = layout_of(number_in(header, "format") or 0, len(dims)) if "format" in header.attributes else None
     alias = header.attributes.get(DATA, "")
-    figures = None if header.objects or alias else _figures(header.attributes)
-    coding = _coding(header, notes, needed=not figures)
+    statistics = None if header.objects or alias else _statistics(header.attributes)
+    coding = _coding(header, notes, needed=not statistics)
     count = math.prod(dims)
-    if figures or (alias and not header.objects):
+    if statistics or (alias and not header.objects):
         if size > header.end:
             notes.append(f"has {size - header.end} bytes behind a header that announces none")
-        return Content(path, dims, coding or RAW, layout, count, 0, alias, figures, tuple(notes))
+        return Content(path, dims, coding or RAW, layout, count, 0, alias, statistics, tuple(notes))
     start, length = _object(header, size - header.end, notes)
     shape: tuple[int, ...] | None = dims
     if coding is None:
@@ -148,16 +149,16 @@ def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
     return coding
 
 
-def _figures(attributes: Mapping[str, str]) -> Figures | None:
+def _statistics(attributes: Mapping[str, str]) -> Statistics | None:
     def figure(name: str) -> float | None:
         try:
             return float(attributes[name][:_MOST_DIGITS]) if name in attributes else None
         except ValueError:
             raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
 
-    if not any(name in attributes for name in FIGURES):
+    if not any(name in attributes for name in STATISTICS):
         return None
-    return Figures(figure("min"), figure("max"), figure("mean"), figure("l2norm"))
+    return Statistics(figure("min"), figure("max"), figure("mean"), figure("l2norm"))
 
 
 def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
@@ -185,30 +186,30 @@ def _behind(file: IO[bytes], end: int, size: int) -> list[str]:
 
 def lost(tensor: Tensor) -> Iterator[str]:
     """What a file cannot hold of a tensor's values, as the ends of "the tensor …"; see ``Format.loses``."""
-    dtype, figures = tensor.info.dtype, tensor.figures
-    if figures is None:
+    dtype, statistics = tensor.info.dtype, tensor.statistics
+    if statistics is None:
         if number_of(dtype) is None:
             yield f"is {name_of(dtype)}, for which ATB has no number: {REFUSED}"
-    elif figures == Figures():
+    elif statistics == Statistics():
         yield f"has no values: {REFUSED}"
-    elif not _told(figures):
-        yield f"has statistics, none of them {', '.join(FIGURES)}: {REFUSED}"
-    elif replace(figures, **dict.fromkeys(FIGURES)) != Figures():
-        yield f"has statistics, of which only {', '.join(FIGURES)} are kept"
+    elif not _told(statistics):
+        yield f"has statistics, none of them {', '.join(STATISTICS)}: {REFUSED}"
+    elif replace(statistics, **dict.fromkeys(STATISTICS)) != Statistics():
+        yield f"has statistics, of which only {', '.join(STATISTICS)} are kept"
 
 
 def write(file: IO[bytes], tensor: Tensor) -> None:
-    """Write one tensor as the vendor's probe does; its figures where it has nothing else.
+    """Write one tensor as the vendor's probe does; its statistics where it has nothing else.
 
-    Raises ValuesError for types that ATB has no number for, and where there are neither values nor figures.
+    Raises ValuesError for types that ATB has no number for, and where there are neither values nor statistics.
     """
     for what in lost(tensor):
         if what.endswith(REFUSED):
             raise ValuesError(f"tensor {tensor.info.name!r} {what.removesuffix(f': {REFUSED}')}")
     info = tensor.info
     format, number = format_number(info.layout), number_of(info.dtype)
-    if tensor.figures is not None:
-        file.write(figures_bytes(format, number, info.shape or (), _told(tensor.figures)))
+    if tensor.statistics is not None:
+        file.write(statistics_bytes(format, number, info.shape or (), _told(tensor.statistics)))
         return
     assert number is not None
     array = in_shape(tensor)
@@ -223,8 +224,8 @@ def save(path: Path, tensor: Tensor) -> None:
         write(file, tensor)
 
 
-def _told(figures: Figures) -> dict[str, float]:
-    known = {name: getattr(figures, name) for name in FIGURES}
+def _told(statistics: Statistics) -> dict[str, float]:
+    known = {name: getattr(statistics, name) for name in STATISTICS}
     return {name: value for name, value in known.items() if value is not None}
 
 

@@ -5,7 +5,7 @@ operator's may be opened; so ``data/0_4711/1`` is one execution alone.
 A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
 operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
 after. An alias has the values of the file it names, within the same execution, and its own shape and type. Of tensors
-that are in ``statistic.csv`` only, the figures are known; such a file may be opened alone. What is odd stands in the
+that are in ``statistic.csv`` only, the statistics are known; such a file may be opened alone. What is odd stands in the
 dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
 
 Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
@@ -83,17 +83,17 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
     rows = survey.rows(root, tables, notes)
     survey.say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
-    told = {place: row for place, row in rows.items() if place.key not in there}
-    labels = atb_place.labels(place.run for place in [*chosen, *told])
+    listed = {place: row for place, row in rows.items() if place.key not in there}
+    labels = atb_place.labels(place.run for place in [*chosen, *listed])
     targets = alias.targets_of(chosen)
     numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
-    for place in sorted([*chosen, *told], key=lambda place: place.order):
+    for place in sorted([*chosen, *listed], key=lambda place: place.order):
         number = numbers.setdefault((place.run, place.operators), len(numbers))
         name = place.name(labels)
-        if place in told:
-            tensor = _of_row(told[place], name, place.op_type)
+        if place in listed:
+            tensor = _of_row(listed[place], name, place.op_type)
         else:
             content, why = alias.followed(chosen[place], contents, targets, places)
             tensor = content.tensor(name, place.op_type)
@@ -113,9 +113,9 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
 def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
     info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
-    if row.figures is None:
+    if row.statistics is None:
         return atb_tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
-    return Tensor.of_figures(info, row.figures)
+    return Tensor.of_statistics(info, row.statistics)
 
 
 def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
@@ -141,8 +141,8 @@ def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Reco
 
 def _of_manifest(record: Record, content: Content) -> Record:
     info = record.tensor.info
-    if content.figures is not None:
-        return replace(record, tensor=Tensor.of_figures(info, content.figures))
+    if content.statistics is not None:
+        return replace(record, tensor=Tensor.of_statistics(info, content.statistics))
     if content.alias or content.coding.dtype != info.dtype:
         raise FormatError(f"{content.path} does not hold the {info.dtype} that {manifest.NAME} says")
     manifest.check_count(record, content.count, content.path)

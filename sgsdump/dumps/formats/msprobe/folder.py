@@ -18,8 +18,8 @@ Tensors are named as msprobe names them: ``Functional.conv2d.0.forward.input.0``
 counted. The operator type is the API's name or the module's class.
 
 Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
-written in it (it is that of the machine of the run). Where there are none (the task ``statistics``, a .pt file, which
-only torch reads, a missing file) tensors have the figures Max, Min, Mean and Norm. The JSON file may be named instead
+written in it (that path is of the machine that ran). Where there are none (the task ``statistics``, a .pt file, which
+only torch reads, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be named instead
 of its folder, or a folder above it that holds only one; the dump's ``variant`` is its path. ``stack.json`` and
 ``construct.json`` are not needed.
 """
@@ -41,7 +41,8 @@ from sgsdump.files.bounded_read import read_start
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
 from sgsdump.tensors.dtypes import KNOWN
-from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
@@ -206,17 +207,17 @@ def _tensor(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
     if dtype == UNKNOWN:
         values.say(f"are of a type that is not known, {word[:40]!r}", leaf.name)
     info = TensorInfo(leaf.name, checked_shape(shape), dtype, op_type=op_type if leaf.io == "out" else "")
-    return values.tensor(info, facts.get("data_name"), _figures(facts))
+    return values.tensor(info, facts.get("data_name"), _statistics(facts))
 
 
-def _figures(facts: Mapping[str, Any]) -> Figures:
+def _statistics(facts: Mapping[str, Any]) -> Statistics:
     def figure(name: str) -> float | None:
         try:
             return float(facts[name])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
-    return Figures(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
 
 
 FORMAT = Format("msprobe_dir", recognises, read, looks_for=f"{NAMES[0]} of msprobe", own_inputs=True)

@@ -16,7 +16,8 @@ from sgsdump.dumps.formats.arrays import npy_file
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.tensors.dtypes import name_of
-from sgsdump.tensors.tensor import Figures, Tensor, TensorInfo
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 FOLDER = "dump_tensor_data"
 UNKNOWN = np.dtype("V1")
@@ -32,22 +33,22 @@ class Values:
         self._folder = inner if inner.is_dir() and not (inner.is_symlink() and leads_out(inner, folder)) else folder
         self._said: dict[str, list[str]] = {}
 
-    def tensor(self, info: TensorInfo, file: Any, figures: Figures) -> Tensor:
-        """A tensor with the values of ``file``, the JSON's data_name; with its figures where they cannot be read."""
+    def tensor(self, info: TensorInfo, file: Any, statistics: Statistics) -> Tensor:
+        """A tensor with the values of ``file``, the JSON's data_name; with its statistics where they cannot be read."""
         if not isinstance(file, str) or file in ("", "-1"):
-            return Tensor.of_figures(info, figures)
+            return Tensor.of_statistics(info, statistics)
         if not file.isprintable():
             self.say("have no values: their files are missing or damaged", info.name)
-            return _without_values(info, figures, f"{file[:80]!r} is no file's name")
+            return _without_values(info, statistics, f"{file[:80]!r} is no file's name")
         is_torch = PurePosixPath(file).suffix in _TORCH
         try:
             return self._of_npy(inside(self._folder, file.rpartition(".")[0] + _NPY if is_torch else file), info)
         except FormatError as error:
             if is_torch:
-                self.say("are in .pt files, which only torch reads: they have figures only", info.name)
-                return _without_values(info, figures, f"they are in {file[:200]!r}, save them as {_NPY} beside it")
+                self.say("are in .pt files, which only torch reads: they have statistics only", info.name)
+                return _without_values(info, statistics, f"they are in {file[:200]!r}, save them as {_NPY} beside it")
             self.say("have no values: their files are missing or damaged", info.name)
-            return _without_values(info, figures, str(error))
+            return _without_values(info, statistics, str(error))
 
     def say(self, what: str, name: str) -> None:
         """Note what befell a tensor."""
@@ -78,8 +79,8 @@ class Values:
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
 
 
-def _without_values(info: TensorInfo, figures: Figures, why: str) -> Tensor:
+def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:
     def load() -> np.ndarray:
         raise ValuesError(f"tensor {info.name!r} has no values: {why}")
 
-    return Tensor(info, load, figures)
+    return Tensor(info, load, statistics)

@@ -15,7 +15,7 @@ The JSON (indent 4) has the tool's own keys::
                       or node_output_name, error
     tensor_info       dtype, shape, has_nan, has_inf, mean, median, min, max
 
-and ours beside them: ``file`` (below the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false
+and our own beside them: ``file`` (below the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false
 where the tensor cannot be given at all). Statistics that are not finite are the strings "nan", "inf" and "-inf":
 strict JSON has no such numbers; the bare NaN and Infinity that the tool itself writes are read as well.
 
@@ -54,7 +54,7 @@ Number = int | float | None
 class TensorFacts:
     """``tensor_info``: numpy's name of the dtype, the shape, and statistics as numpy gives them (NaN stays NaN).
 
-    The four figures are None where there is nothing to compute: an empty tensor, text, complex numbers.
+    The four statistics are None where there is nothing to compute: an empty tensor, text, complex numbers.
     """
 
     dtype: str
@@ -264,13 +264,13 @@ def _output(entry: Mapping[str, Any]) -> OutputEntry:
 def _facts(entry: Mapping[str, Any] | None) -> TensorFacts | None:
     if entry is None:
         return None
-    figures = (_number(entry.get(key)) for key in ("mean", "median", "min", "max"))
+    statistics = (_number(entry.get(key)) for key in ("mean", "median", "min", "max"))
     shape = tuple(int(size) for size in entry["shape"])
-    return TensorFacts(str(entry["dtype"]), shape, bool(entry.get("has_nan")), bool(entry.get("has_inf")), *figures)
+    return TensorFacts(str(entry["dtype"]), shape, bool(entry.get("has_nan")), bool(entry.get("has_inf")), *statistics)
 
 
 def _inside(file: Any) -> str | None:
-    """A file below the dump's folder. Raises ValueError for one elsewhere: the JSON may come from anybody."""
+    """A file below the dump's folder. Raises ValueError for one elsewhere: the JSON is untrusted."""
     if file is None:
         return None
     parts = str(file).split("/")

@@ -1,7 +1,7 @@
 """A dump folder of the ONNX pipeline: ``dump_info.json``, ``inputs/``, ``outputs/`` (``dump_info.py`` says all).
 
 The JSON decides: its tensors are the dump, in its order, inputs first. A file it does not list is of an earlier run; it
-is left out and told, as are the tensors that the run could not dump. A folder of the SDAA tool itself lists no file
+is left out and noted, as are the tensors that the run could not dump. A folder of the SDAA tool itself lists no file
 names: they follow from the tensors' names. An output's ``op_index`` is its topological index, its ``op_type`` here the
 node's name. Scales, constants and what operators read have no place in such a folder.
 """

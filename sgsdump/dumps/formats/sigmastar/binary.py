@@ -17,7 +17,7 @@ The end of a file is a record boundary like any other, so a file cut exactly the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -73,6 +73,10 @@ class BinVariant:
     ending: str = "group"
     odd: Mapping[int, Odd] = field(default_factory=dict)
 
+    def of_part(self) -> BinVariant:
+        """The variant for a dump of other records."""
+        return replace(self, odd={})
+
 
 SIM = BinVariant(shaped=False)
 SIM_SHAPED = BinVariant()
@@ -104,8 +108,8 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
             raise _trouble(path, number, "", offset, "has no whole header")
         end = payload + size
         if not payload <= end <= total:
-            said = f"says it holds {size} bytes, {total - payload} are left in the file"
-            raise _trouble(path, number, header.name, offset, said)
+            reason = f"says it holds {size} bytes, {total - payload} are left in the file"
+            raise _trouble(path, number, header.name, offset, reason)
         ending = binary_ending(data, end, size)
         if ending is None or (not ending and header.io == "in"):
             raise _trouble(path, number, header.name, offset, f"does not end after its {size} bytes")
@@ -143,8 +147,8 @@ def read(path: Path) -> Dump:
         dtype = stored_dtype(place.header, is_float)
         count, rest = divmod(place.size, dtype.itemsize)
         if rest:
-            said = f"holds {place.size} bytes, not a whole number of {dtype}"
-            raise _trouble(path, len(records), place.header.name, place.offset, said)
+            reason = f"holds {place.size} bytes, not a whole number of {dtype}"
+            raise _trouble(path, len(records), place.header.name, place.offset, reason)
         load = mapped.loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)

@@ -1,4 +1,4 @@
-"""What a SigmaStar dump cannot hold of a record, told by the rules of ``record_facts`` and ``record_header``."""
+"""What a SigmaStar dump cannot hold of a record, by the rules of ``record`` and ``record_header``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = "writing is refused"
 
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[str]:
     """The ends of "the tensor …", for a file of these variants; see ``Format.loses``."""
-    if record.tensor.figures is not None:
+    if record.tensor.statistics is not None:
         yield f"has no values, statistics at most: {REFUSED}"
     yield from _lost_values(record, is_float)
     yield from _lost_quant(record.tensor.info, is_float)

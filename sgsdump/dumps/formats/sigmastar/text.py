@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -82,6 +82,10 @@ class TextVariant:
     blank: bool = True
     layout: str = NHWC
     odd: Mapping[int, OddHeader] = field(default_factory=dict)
+
+    def of_part(self) -> TextVariant:
+        """The variant for a dump of other records."""
+        return replace(self, odd={})
 
 
 SIM = TextVariant()

@@ -48,7 +48,7 @@ def test_a_single_file_is_a_dump_of_one(tmp_path: Path) -> None:
     dump = open_dump(tmp_path / "conv1.npy")
     assert dump.format == "npy" and dump["conv1"].real().tolist() == [0, 1, 2]
     with pytest.raises(ConfigError, match="not written"):
-        save_dump(dump, tmp_path / "other.npy")
+        save_dump(dump, tmp_path / "other.npy", dump.format)
 
 
 HOSTILE = {

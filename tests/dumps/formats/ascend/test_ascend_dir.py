@@ -102,7 +102,7 @@ def test_long_names_are_found_in_the_mapping(tmp_path: Path) -> None:
 
 def test_slices_are_tensors_of_their_own(shared: Path, tmp_path: Path) -> None:
     dump = open_dump(shared / "ascend/ge_dump/schema_written/dump")
-    assert [name for name in dump if "ffts" in name] == ["ffts_relu.7.0:output:0", "ffts_relu.7.1:output:0"]
+    assert [name for name in dump.outputs if "ffts" in name] == ["ffts_relu.7.0:output:0", "ffts_relu.7.1:output:0"]
 
 
 def test_overflow_statuses_are_all_taken_and_told(shared: Path) -> None:
@@ -126,7 +126,7 @@ def test_statistics_stand_where_no_values_are(tmp_path: Path) -> None:
         "Add.c.3.2.1700000000000300.csv": b"nothing\n",
     }
     dump = opened(tmp_path, files)
-    assert [tensor.figures is not None for tensor in dump.values()] == [True, False]
+    assert [tensor.statistics is not None for tensor in dump.values()] == [True, False]
     assert [record.name for record in dump.records] == ["a:output:0", "b:output:0"]
     assert len(dump.notes) == 1 and "Add.c.3.2" in dump.notes[0]
 

@@ -19,7 +19,7 @@ from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES, number_of
 from sgsdump.dumps.losses import losses
 from sgsdump.errors import FormatError, OutputError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN, carried
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
 LINES = ["$Version=1.0", "$Object.Count=1", "$Object.Length=8", "format=2", "dtype=1", "dims=2,2", "$Object.data=0,8"]
 HALVES = np.arange(4, dtype=np.float16).reshape(2, 2)
@@ -80,7 +80,7 @@ def test_genuine_files_of_the_vendors_tests(shared: Path) -> None:
     np.testing.assert_array_equal(a @ b.T, product)
     statistics = open_dump(folder / "msit_stats_only_complete.bin")["msit_stats_only_complete"]
     assert statistics.info.shape == (1, 2, 3)
-    assert statistics.figures == Figures(0.1, 10.5, 5.0, 7.2)
+    assert statistics.statistics == Statistics(0.1, 10.5, 5.0, 7.2)
     with pytest.raises(ValuesError, match="only statistics"):
         statistics.real()
 
@@ -304,12 +304,12 @@ def test_what_cannot_be_written_is_told_before(tmp_path: Path) -> None:
 
 def test_statistics_are_written_as_such(tmp_path: Path) -> None:
     info = TensorInfo("x", (2, 3), np.dtype(np.float16))
-    figures = Figures(-0.1, float("inf"), 1e-7, 3.0)
-    save_dump([Tensor.of_figures(info, figures)], tmp_path / "x.bin", "atb_bin")
+    statistics = Statistics(-0.1, float("inf"), 1e-7, 3.0)
+    save_dump([Tensor.of_statistics(info, statistics)], tmp_path / "x.bin", "atb_bin")
     found = open_dump(tmp_path / "x.bin")["x"]
-    assert found.info == info and found.figures == figures
+    assert found.info == info and found.statistics == statistics
     with pytest.raises(ValuesError, match="none of them"):
-        save_dump([Tensor.of_figures(info, Figures(count=6))], tmp_path / "y.bin", "atb_bin")
+        save_dump([Tensor.of_statistics(info, Statistics(count=6))], tmp_path / "y.bin", "atb_bin")
 
 
 def test_a_file_that_shrinks_while_open_is_told(tmp_path: Path) -> None:

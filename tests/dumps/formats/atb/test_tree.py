@@ -16,7 +16,7 @@ from sgsdump.dumps.formats.ascend.acl_types import number_of
 from sgsdump.dumps.formats.atb.header import header_bytes
 from sgsdump.dumps.losses import losses
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
 LAYER, LINEAR = "1_DecoderLayer", "1_DecoderLayer/1_LinearOperation"
 NOT_IN_THE_CSV = [f"{LAYER}/2_ElewiseOperation/output.0", f"{LAYER}/output.0"]
@@ -139,20 +139,22 @@ def test_a_run_that_kept_statistics_only(trees: Path) -> None:
         "2 tensors (0_WordEmbedding/input.2, 0_WordEmbedding/input.2) are in statistic.csv, but without statistics",
     )
     for name, tensor in tensors(dump).items():
-        info, figures = plain[name].info, tensor.figures
-        assert tensor.info == info and figures is not None
+        info, statistics = plain[name].info, tensor.statistics
+        assert tensor.info == info and statistics is not None
         with pytest.raises(ValuesError, match="has no values"):
             tensor.real()
         if info.dtype == np.bool_:
-            assert figures == Figures()
+            assert statistics == Statistics()
             continue
         if info.dtype.kind == "c":
-            assert figures.min is figures.max is figures.mean is None
+            assert statistics.min is statistics.max is statistics.mean is None
             continue
         values = plain[name].stored().astype(np.float64)
         expected = [values.min(), values.max(), values.mean(), np.linalg.norm(values)]
-        np.testing.assert_allclose([figures.min, figures.max, figures.mean, figures.l2norm], expected, atol=2e-6)
-    assert tensors(dump)["0/0_WordEmbedding/input.0"].figures == Figures(-4.0, 3.875, -0.0625, 18.479719)
+        np.testing.assert_allclose(
+            [statistics.min, statistics.max, statistics.mean, statistics.l2norm], expected, atol=2e-6
+        )
+    assert tensors(dump)["0/0_WordEmbedding/input.0"].statistics == Statistics(-4.0, 3.875, -0.0625, 18.479719)
 
 
 def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
@@ -173,7 +175,7 @@ def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
 
 def test_a_genuine_tree_saved_again_has_the_same_files(trees: Path, tmp_path: Path) -> None:
     root = trees / "all_f0"
-    save_dump(open_dump(root), tmp_path / "again")
+    save_dump(open_dump(root), tmp_path / "again", "atb_tree")
     files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.bin")}
     again = {str(p.relative_to(tmp_path / "again")): p.read_bytes() for p in (tmp_path / "again").rglob("*.bin")}
     assert len(files) == 42 and again == files
@@ -291,7 +293,7 @@ def test_rows_and_files_that_lack_each_other(trees: Path, tmp_path: Path) -> Non
     csv.write_text(csv.read_text() + header + "\nsome,broken,row\n")
     dump = open_dump(root)
     assert len(dump.records) == 21
-    assert tensors(dump)["0_WordEmbedding/output.0"].figures == Figures(-1.75, 2.0, 0.125, 4.636809)
+    assert tensors(dump)["0_WordEmbedding/output.0"].statistics == Statistics(-1.75, 2.0, 0.125, 4.636809)
     assert dump.notes[:2] == (
         "statistic.csv has 1 rows that are not understood",
         "1 tensor (0_WordEmbedding/output.0) is in statistic.csv, but the file is missing",
@@ -375,13 +377,13 @@ def test_statistics_come_back(trees: Path, tmp_path: Path) -> None:
         "2 tensors have no values: writing is refused: '0/0_WordEmbedding/input.2', '1/0_WordEmbedding/input.2'"
     ]
     with pytest.raises(ValuesError, match="has no values"):
-        save_dump(dump, tmp_path / "again")
-    records = [record for record in dump.records if record.tensor.figures != Figures()]
+        save_dump(dump, tmp_path / "again", dump.format)
+    records = [record for record in dump.records if record.tensor.statistics != Statistics()]
     assert losses(records, "atb_tree") == []
     save_dump(records, tmp_path / "again", "atb_tree")
     again = open_dump(tmp_path / "again")
-    assert [(r.name, r.tensor.info, r.tensor.figures) for r in again.records] == [
-        (r.name, r.tensor.info, r.tensor.figures) for r in records
+    assert [(r.name, r.tensor.info, r.tensor.statistics) for r in again.records] == [
+        (r.name, r.tensor.info, r.tensor.statistics) for r in records
     ]
 
 
@@ -390,8 +392,8 @@ def test_the_table_of_statistics_may_be_opened_alone(trees: Path, tmp_path: Path
     table = Path(shutil.copy(folder / "statistic.csv", tmp_path / "renamed.csv"))
     alone, whole = open_dump(table), open_dump(folder)
     assert alone.format == "atb_tree" and len(alone.records) == 19
-    assert [(r.name, r.io, r.tensor.figures) for r in alone.records] == [
-        (r.name, r.io, r.tensor.figures) for r in whole.records
+    assert [(r.name, r.io, r.tensor.statistics) for r in alone.records] == [
+        (r.name, r.io, r.tensor.statistics) for r in whole.records
     ]
     table.write_bytes(table.read_bytes()[:170])
     with pytest.raises(FormatError, match="1 rows that are not understood"):

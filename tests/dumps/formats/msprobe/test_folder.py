@@ -12,14 +12,14 @@ from dumps.formats.read_only import ReadOnly
 
 from sgsdump import Dump, compare, open_dump
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.tensors.tensor import Figures
+from sgsdump.tensors.statistics import Statistics
 
 API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"
 
 
 def facts(shape: tuple[int, ...] = (2, 3), dtype: str = "torch.float32", **more: Any) -> dict[str, Any]:
-    figures = {"Max": 3.0, "Min": 1.0, "Mean": 2.0, "Norm": 9.5}
-    return {"type": "torch.Tensor", "dtype": dtype, "shape": list(shape), **figures, "requires_grad": False, **more}
+    statistics = {"Max": 3.0, "Min": 1.0, "Mean": 2.0, "Norm": 9.5}
+    return {"type": "torch.Tensor", "dtype": dtype, "shape": list(shape), **statistics, "requires_grad": False, **more}
 
 
 def text_of(data: dict[str, Any], task: str = "tensor") -> str:
@@ -64,7 +64,9 @@ def test_statistics_are_the_vendors(shared: Path) -> None:
     assert dump["Distributed.all_reduce.0.forward.output.0"].info.dtype.name == "bfloat16"
     tensor = dump["NPU.npu_rms_norm.0.forward.output.1"]
     assert tensor.info.shape == (1024, 1, 1) and tensor.info.op_type == "npu_rms_norm"
-    assert tensor.figures == Figures(1.9447283744812012, 2.0491626262664795, 1.9983034133911133, 63.948543548583984)
+    assert tensor.statistics == Statistics(
+        1.9447283744812012, 2.0491626262664795, 1.9983034133911133, 63.948543548583984
+    )
     inputs = [record.name for record in dump.records if record.io == "in"]
     assert "NPU.npu_fusion_attention.0.forward.input.atten_mask" in inputs
     assert "Torch.cos.0.forward.input.0" in inputs
@@ -72,7 +74,7 @@ def test_statistics_are_the_vendors(shared: Path) -> None:
         tensor.stored()
     mindspore = open_dump(folder.parent / "mindspore_data")
     assert mindspore["Tensor.__add__.0.forward.output.0"].info.dtype == np.int64
-    assert mindspore.records[0].tensor.figures == Figures(0.0, 3430.0, 926.5, 4977.4384765625)
+    assert mindspore.records[0].tensor.statistics == Statistics(0.0, 3430.0, 926.5, 4977.4384765625)
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
@@ -123,7 +125,7 @@ def test_values_come_from_the_files_wherever_the_json_says_they_are(tmp_path: Pa
         )
         tensor = open_dump(folder).inputs[name]
         np.testing.assert_array_equal(tensor.stored(), array)
-        assert tensor.figures is None
+        assert tensor.statistics is None
     (tmp_path / "step0" / "rank1").mkdir()
     (tmp_path / "step0" / "rank1" / "dump.json").write_text(text_of(in_out()))
     with pytest.raises(FormatError, match=r"holds 2 dumps .*name the folder of one"):
@@ -145,7 +147,7 @@ def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:
 def test_torch_files_are_told_and_their_npy_is_read(tmp_path: Path) -> None:
     dump = opened(tmp_path, in_out(data_name="a.pt"))
     tensor = dump.records[0].tensor
-    assert tensor.figures == Figures(1.0, 3.0, 2.0, 9.5) and "only torch reads" in dump.notes[0]
+    assert tensor.statistics == Statistics(1.0, 3.0, 2.0, 9.5) and "only torch reads" in dump.notes[0]
     with pytest.raises(ValuesError, match=r"in 'a.pt', save them as .npy beside it"):
         tensor.stored()
     again = opened(tmp_path, in_out(data_name="a.pt"), a=np.ones((2, 3), np.float32))
@@ -153,11 +155,11 @@ def test_torch_files_are_told_and_their_npy_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["gone.npy", "../dump.json", "/etc/hostname", "broken.npy", "pickled.npy", "a\nb"])
-def test_files_that_cannot_be_read_leave_the_figures(tmp_path: Path, file: str) -> None:
+def test_files_that_cannot_be_read_leave_the_statistics(tmp_path: Path, file: str) -> None:
     opened(tmp_path, {API: {"output": [facts()]}}, pickled=np.array([{}], object))
     (tmp_path / "dump_tensor_data" / "broken.npy").write_bytes(b"\x93NUMPY")
     dump = opened(tmp_path, in_out(data_name=file))
-    assert dump.records[0].tensor.figures == Figures(1.0, 3.0, 2.0, 9.5)
+    assert dump.records[0].tensor.statistics == Statistics(1.0, 3.0, 2.0, 9.5)
     assert "missing or damaged" in dump.notes[0] and "\n" not in dump.notes[0]
     with pytest.raises(ValuesError, match="has no values") as caught:
         dump.records[0].tensor.stored()

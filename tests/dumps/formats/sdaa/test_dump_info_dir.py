@@ -104,7 +104,7 @@ def test_without_the_json_it_is_a_folder_of_arrays(tmp_path: Path) -> None:
 
 def test_saved_again_it_keeps_what_the_json_says_of_the_run(tmp_path: Path) -> None:
     dump = open_dump(seeds_folder(tmp_path / "a"))
-    save_dump(dump, tmp_path / "b")
+    save_dump(dump, tmp_path / "b", dump.format)
     again = json.loads((tmp_path / "b" / "dump_info.json").read_text())
     assert again["meta_info"]["date_time"] == "2024-05-01 10:00:00"
     assert again["input_info"][0]["seed"] == 42

@@ -82,7 +82,7 @@ def test_genuine_files_saved_again_are_the_same_bytes_without_any_exception_to_t
 ) -> None:
     for path, _ in genuine(shared):
         dump = open_dump(path)
-        save_dump(dump, tmp_path / "again")
+        save_dump(dump, tmp_path / "again", dump.format)
         assert (tmp_path / "again").read_bytes() == path.read_bytes(), path
         assert not dump.variant.odd, path
 
@@ -179,7 +179,7 @@ def test_headers_cut_at_255_bytes(tmp_path: Path, extra: int) -> None:
     assert record.constant == (b"bConstant:1" in whole[:255])
     assert "CONV_2D".startswith(record.op_type)
     assert [r.tensor.raw().tobytes() for r in dump.records] == [b"\n};\n//bu"] * 3
-    save_dump(dump, tmp_path / "again")
+    save_dump(dump, tmp_path / "again", dump.format)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
@@ -189,7 +189,7 @@ def test_cut_name_may_end_inside_a_character(tmp_path: Path) -> None:
         path.write_bytes(cut_file(long_header(b"n" * shift + "größe, 层".encode() * 30)))
         dump = open_dump(path)
         assert dump.records[1].cut
-        save_dump(dump, tmp_path / "again")
+        save_dump(dump, tmp_path / "again", dump.format)
         assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
@@ -240,7 +240,7 @@ def test_one_rule_for_is_float(tmp_path: Path) -> None:
     with pytest.raises(ValuesError, match="uint32"):
         write([Record("out", 0, 0, "A", Tensor.of("x", np.zeros(2, np.uint32)))], tmp_path / "j", BinVariant(False))
     with pytest.raises(ValuesError, match="complex64"):
-        save_dump([Tensor.of("x", np.zeros(2, np.complex64))], tmp_path / "j")
+        save_dump([Tensor.of("x", np.zeros(2, np.complex64))], tmp_path / "j.bin")
     assert not (tmp_path / "j").exists()
 
 
@@ -251,8 +251,8 @@ def test_other_numbers_become_float32_and_nchw_becomes_nhwc(tmp_path: Path) -> N
         Tensor.of("b", np.array([True, False])),
         Tensor.of("c", np.float64(7)),
     ]
-    save_dump([*tensors, Tensor.of("d", np.array([1e300]))], tmp_path / "dump")
-    dump = open_dump(tmp_path / "dump")
+    save_dump([*tensors, Tensor.of("d", np.array([1e300]))], tmp_path / "dump.bin")
+    dump = open_dump(tmp_path / "dump.bin")
     assert dump["a"].info.shape == (1, 3, 4, 2) and dump["a"].info.layout == "NHWC"
     np.testing.assert_array_equal(dump["a"].real(), nchw.transpose(0, 2, 3, 1))
     assert dump["b"].real().tolist() == [1.0, 0.0]
@@ -306,7 +306,7 @@ def test_the_dumpers_form_holds_outputs_only(tmp_path: Path) -> None:
 def test_names_that_no_header_can_hold_are_refused(tmp_path: Path) -> None:
     for name in ("two\nlines", "\ud800"):
         with pytest.raises(OutputError, match="cannot write tensor"):
-            save_dump([Tensor.of(name, np.zeros(1, np.float32))], tmp_path / "dump")
+            save_dump([Tensor.of(name, np.zeros(1, np.float32))], tmp_path / "dump.bin")
     assert not list(tmp_path.iterdir())
 
 
@@ -361,7 +361,7 @@ def test_any_records_survive(tmp_path_factory: Any, data: Any, is_float: bool, e
         assert record == replace(original, tensor=record.tensor)
         assert record.tensor.info == original.tensor.info
         assert record.tensor.raw().tobytes() == original.tensor.raw().tobytes()
-    save_dump(dump, path.with_name("again"))
+    save_dump(dump, path.with_name("again"), dump.format)
     assert path.with_name("again").read_bytes() == path.read_bytes()
 
 
@@ -384,7 +384,7 @@ def test_whatever_opens_is_saved_byte_for_byte(tmp_path_factory: Any, data: Any)
         return
     if dump.format != "sigmastar_bin":
         return
-    save_dump(dump, path.with_name("again"))
+    save_dump(dump, path.with_name("again"), dump.format)
     assert path.with_name("again").read_bytes() == bytes(content)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgsdump.dumps.formats.sigmastar.record import quant_of
 from sgsdump.dumps.formats.sigmastar.record_header import (
     Header,
     binary_ending,
@@ -134,3 +135,29 @@ def test_text_is_told_from_binary_by_the_size() -> None:
     assert not holds_text(header + format_size(4) + b"1234\n};\n")
     assert not holds_text(header + format_size(40) + b"1234\n};\n")
     assert not holds_text(header) and not holds_text(header[:50]) and not holds_text(b"")
+
+
+@pytest.mark.parametrize(
+    "data, ending",
+    [
+        (b"", b""),
+        (b"//out 0 s:", b""),
+        (b"//in 0 s: ", None),
+        (b"//outer 0 ", None),
+        (b"//", None),
+        (b"\n};\n//out 0 s:", b"\n};\n"),
+    ],
+)
+def test_only_an_output_may_follow_a_payload_without_an_ending(data: bytes, ending: bytes | None) -> None:
+    assert binary_ending(b"\x00" * 4 + data, 4, 4) == ending
+
+
+@pytest.mark.parametrize("scale, zero_point, plain", [(0.0, 0, True), (0.0, 5, False), (0.5, 0, False)])
+def test_a_float_with_neither_scale_nor_zero_point_is_no_quantised_tensor(
+    scale: float, zero_point: int, plain: bool
+) -> None:
+    quant = quant_of("float", scale, zero_point)
+    if plain:
+        assert quant is None
+    else:
+        assert quant is not None and (quant.scale, quant.zero_point) == (scale, zero_point)

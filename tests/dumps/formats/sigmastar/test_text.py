@@ -47,7 +47,7 @@ def test_genuine_files_saved_again_are_the_same_bytes(shared: Path, tmp_path: Pa
     for path in [*simulator_files(shared).values(), *dumper_files(shared)]:
         dump = open_dump(path)
         assert dump.format == "sigmastar_text"
-        save_dump(dump, tmp_path / "again")
+        save_dump(dump, tmp_path / "again", dump.format)
         assert (tmp_path / "again").read_bytes() == path.read_bytes(), path
 
 
@@ -160,7 +160,7 @@ def test_nan_and_inf_are_printed_and_read(tmp_path: Path) -> None:
         dump = open_dump(tmp_path / "text")
         assert dump.format == "sigmastar_text"
         np.testing.assert_array_equal(dump["x"].real(), values)
-        save_dump(dump, tmp_path / "again")
+        save_dump(dump, tmp_path / "again", dump.format)
         assert (tmp_path / "again").read_bytes() == (tmp_path / "text").read_bytes()
 
 
@@ -219,7 +219,7 @@ def test_headers_cut_at_255_bytes(tmp_path: Path, extra: int, body: bytes) -> No
     assert [(r.op_index, r.cut) for r in dump.records] == [(0, False), (1 if extra else 0, extra > 0), (2, False)] or (
         extra in range(1, 12) and [r.op_index for r in dump.records] == [0, 0, 2]
     )
-    save_dump(dump, tmp_path / "again")
+    save_dump(dump, tmp_path / "again", dump.format)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
@@ -249,5 +249,5 @@ def test_any_records_survive(tmp_path_factory: Any, data: Any) -> None:
             np.testing.assert_allclose(found, expected, rtol=0, atol=1.01e-6)
         else:
             np.testing.assert_array_equal(found, expected)
-    save_dump(dump, path.with_name("again"))
+    save_dump(dump, path.with_name("again"), dump.format)
     assert path.with_name("again").read_bytes() == path.read_bytes()

@@ -1,0 +1,88 @@
+"""What a user of the package meets first: its names, their help, their examples and their types."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sgsdump
+
+PACKAGE = Path(sgsdump.__file__).parent
+MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
+STRICT = "__init__ dumps/dump dumps/io tensors/tensor tensors/statistics tensors/real_view errors".split()
+USER = """
+from pathlib import Path
+
+import numpy as np
+
+import sgsdump
+from sgsdump import Comparison, Dump, LossWarning, Quant, Record, SgsdumpError, Statistics, Tensor, TensorInfo
+
+
+def layers(path: Path) -> dict[str, tuple[int, ...] | None]:
+    with sgsdump.open_dump(path) as dump:
+        part: Dump = dump.select("conv*", "fc?")
+        first: Record = part.records[0]
+        tensor: Tensor = part[first.name]
+        info: TensorInfo = tensor.info
+        quant: Quant | None = info.quant
+        known: Statistics | None = tensor.statistics
+        values: np.ndarray = tensor.real(layout="logical")
+        print(tensor.name, tensor.shape, tensor.dtype, tensor.layout, tensor.ndim, tensor[0], quant, known)
+        sgsdump.save_dump(dump, "copy.npz", on_loss="raise")
+        sgsdump.save_dump({"x": np.asarray(tensor) + values}, "x.npz")
+        return {name: one.shape for name, one in [*dump.outputs.items(), *dump.inputs.items()]}
+
+
+def worst(a: Dump, b: Dump) -> str | None:
+    comparison: Comparison = sgsdump.compare(a, b)
+    return comparison.worst.name if comparison.worst else None
+
+
+try:
+    layers(Path("x.bin"))
+except (SgsdumpError, LossWarning) as error:
+    print(error, sgsdump.__version__, sgsdump.quant_params)
+"""
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(sgsdump) == sorted([*sgsdump.__all__, "__version__"])
+    assert all(getattr(sgsdump, name) is not None for name in dir(sgsdump))
+    with pytest.raises(AttributeError, match="no attribute 'open_dumps'"):
+        sgsdump.open_dumps  # noqa: B018
+
+
+def test_help_lists_the_public_names() -> None:
+    text = pydoc.plain(pydoc.render_doc(sgsdump))
+    assert all(name in text for name in sgsdump.__all__)
+
+
+def test_every_public_name_explains_itself() -> None:
+    assert all(inspect.getdoc(getattr(sgsdump, name)) for name in sgsdump.__all__)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_are_true(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted and not found.failed
+
+
+def strict(*files: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy (the extra lint) is not installed")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_public_modules_and_a_users_file_are_strictly_typed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(USER)
+    assert (PACKAGE / "py.typed").exists()
+    strict(*(PACKAGE / f"{name}.py" for name in STRICT), tmp_path / "mine.py")
