@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     shown = given or DOCUMENTED
     sample, benchmark = _opened(args, args.sample, args.benchmark)
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
-    found = compare(
+    comparison = compare(
         sample,
         benchmark,
         inputs=args.inputs,
@@ -149,25 +149,25 @@ def run(args: argparse.Namespace) -> int:
         compatible=args.compatible,
         progress=TERMINAL,
     )
-    if not found.rows and not found.failed:
-        unclear = [one for one in found.only_in_benchmark if one.reason.startswith("ambiguous")]
-        said = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
+    if not comparison.rows and not comparison.failed:
+        unclear = [one for one in comparison.only_in_benchmark if one.reason.startswith("ambiguous")]
+        why = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
         raise ValuesError(
             f"no layer in common: {args.sample} has {len(sample.outputs)} outputs, {args.benchmark} has "
-            f"{len(benchmark.outputs)}, and no name agrees{said}"
+            f"{len(benchmark.outputs)}, and no name agrees{why}"
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
-            _write(path, REPORTS[name](found, shown))
-    said = _write_names(args.write_name_map, found, sample, benchmark) if args.write_name_map else ""
-    table = REPORTS["sdk_table"](found, shown)
-    verdict = REPORTS["verdict"](found, shown)
+            _write(path, REPORTS[name](comparison, shown))
+    name_map = _write_names(args.write_name_map, comparison, sample, benchmark) if args.write_name_map else ""
+    table = REPORTS["sdk_table"](comparison, shown)
+    verdict = REPORTS["verdict"](comparison, shown)
     notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
-    print(for_terminal((f"{table}\n{verdict}" if table else verdict) + said), end="")
+    print(for_terminal((f"{table}\n{verdict}" if table else verdict) + name_map), end="")
     print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
-    if not found.rows:
-        raise ValuesError(f"none of {len(found.failed)} layers could be compared; the reasons are listed above")
-    return 1 if given and not found.passes(given) else 0
+    if not comparison.rows:
+        raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
+    return 1 if given and not comparison.passes(given) else 0
 
 
 _NOT_WITH_GOLDEN = (
@@ -188,7 +188,7 @@ def _run_golden(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
     paths = (args.sample, args.benchmark, args.golden)
     dumps = _opened(args, *paths)
-    found = compare_golden(
+    comparison = compare_golden(
         *dumps,
         tag=10.0 if args.input_tag is None else args.input_tag,
         th1=args.th1,
@@ -198,12 +198,12 @@ def _run_golden(args: argparse.Namespace) -> int:
     )
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
-            _write(path, report.render(found))
-    print(for_terminal(log.render(found)), end="")
+            _write(path, report.render(comparison))
+    print(for_terminal(log.render(comparison)), end="")
     for path, dump in zip(paths, dumps):
         for line in note_lines(path, dump.notes):
             print(for_terminal(line))
-    return 0 if found.passes else 1
+    return 0 if comparison.passes else 1
 
 
 def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
@@ -226,7 +226,7 @@ def _names(text: str) -> list[str]:
 
 def _limits(text: str) -> list[tuple[str, float]]:
     """Names and numbers of ``NAME=X,NAME=X``."""
-    found = []
+    limits = []
     for part in _names(text):
         name, sign, limit = part.partition("=")
         if not sign:
@@ -234,10 +234,10 @@ def _limits(text: str) -> list[tuple[str, float]]:
         if name in ALWAYS:
             raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
         try:
-            found.append((name, float(limit)))
+            limits.append((name, float(limit)))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{limit!r} in {part!r} is not a number") from None
-    return found
+    return limits
 
 
 def _extra(names: list[str]) -> list[str]:
@@ -248,18 +248,18 @@ def _extra(names: list[str]) -> list[str]:
     return [name for name in dict.fromkeys(asked) if name not in ALWAYS]
 
 
-def _write_names(path: Path, found: Comparison, sample: Dump, benchmark: Dump) -> str:
+def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> str:
     from sgsdump.comparison.naming import name_map
     from sgsdump.comparison.naming.pairs_by_map import names_of
 
-    pairs = [(row.sample_name, row.name) for row in found.rows]
-    pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in found.failed]
+    pairs = [(row.sample_name, row.name) for row in comparison.rows]
+    pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in comparison.failed]
     names, left_out = names_of(pairs, sample, benchmark)
     name_map.write(names, path)
-    said = f"Name map {path}: {len(names)} pairs whose names differ.\n"
+    text = f"Name map {path}: {len(names)} pairs whose names differ.\n"
     for sample_name, benchmark_name in left_out:
-        said += f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump\n"
-    return said
+        text += f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump\n"
+    return text
 
 
 def _write(path: Path, text: str) -> None:

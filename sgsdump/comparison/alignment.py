@@ -1,10 +1,10 @@
-"""Which tensor of the sample belongs to which of the benchmark, and why a tensor found no partner.
+"""Pair the tensors of the sample with those of the benchmark, and give a reason for each one left over.
 
 The key is name and output slot, as in the SDK's auto_dump_debug.sh; the operator's index is ignored, because dumps
 number differently. Exact names go first, then names as that script writes them into folder names (``normalised``),
 then names whose header was cut, by their beginning. Pairs that a name map or the values made (``Given``) come before
 all names. Constants are never paired: a fixed model stores them as integers in the hardware's order. Nothing is
-dropped: what has no partner says why.
+dropped: every unpaired tensor has a reason.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Given:
-    """What is settled before names are looked at; records are known by their ``id``.
+    """What is decided before names are compared; records are identified by their ``id``.
 
-    apart     records that no name may pair, and why.
-    reasons   why a record has no partner, should no name find one.
+    apart     records that must not be paired by name, and why.
+    reasons   why a record has no partner, in case names do not find one either.
     """
 
     pairs: tuple[Pair, ...] = ()
@@ -92,13 +92,13 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | No
 def compared(dump: Dump, inputs: bool = False) -> list[Record]:
     """The records a comparison looks at: outputs that are no constants, with ``inputs`` each network input once."""
     network_inputs = dump.inputs if inputs else {}
-    found = [r for r in dump.records if not r.constant and (r.io == "out" or r.name in network_inputs)]
+    records = [r for r in dump.records if not r.constant and (r.io == "out" or r.name in network_inputs)]
     seen: set[str] = set()
-    return [r for r in found if r.io == "out" or not (r.name in seen or seen.add(r.name))]  # type: ignore[func-returns-value]
+    return [r for r in records if r.io == "out" or not (r.name in seen or seen.add(r.name))]  # type: ignore[func-returns-value]
 
 
 def _slot(record: Record) -> int:
-    """Outputs are told apart by their slot; a network input's slot only says where its consumer has it."""
+    """The slot that identifies an output; a network input's slot only says where its consumer has it, so it is 0."""
     return record.slot if record.io == "out" else 0
 
 
@@ -113,7 +113,7 @@ class _State:
     done_names: set[tuple[str, str]] = field(default_factory=set)
 
     def set_apart(self, apart: Mapping[int, str]) -> tuple[list[Record], list[Record]]:
-        """Take what is paired already and what no name may pair out; returns the latter, of either dump."""
+        """Remove the records that are paired already and those in ``apart``; returns the latter, of either dump."""
         kept = [r for r in self.sample if id(r) in apart], [r for r in self.benchmark if id(r) in apart]
         self.sample = [r for r in self.sample if id(r) not in apart]
         self.benchmark = [r for r in self.benchmark if id(r) not in apart]
@@ -126,9 +126,9 @@ class _State:
 
     def pair_by(self, how: str, key: Callable[[Record], Hashable]) -> None:
         """Pair what has the same key, the k-th with the k-th; refuse where different names read the same."""
-        ours, theirs = self._groups(self.sample, how, key), self._groups(self.benchmark, how, key)
-        for shared in [k for k in theirs if k in ours]:
-            left, right = ours[shared], theirs[shared]
+        in_sample, in_benchmark = self._groups(self.sample, how, key), self._groups(self.benchmark, how, key)
+        for shared in [k for k in in_benchmark if k in in_sample]:
+            left, right = in_sample[shared], in_benchmark[shared]
             names = sorted({r.name for r in left}), sorted({r.name for r in right})
             if max(map(len, names)) > 1:
                 reason = f"ambiguous: {_list(names[0])} of the sample and {_list(names[1])} of the benchmark read alike"
@@ -145,13 +145,13 @@ class _State:
     def pair_cut(self) -> None:
         """Pair names of which one was cut with the only one that begins so."""
         for a in [r for r in self.sample if r.cut] + [r for r in self.sample if not r.cut]:
-            found = [b for b in self.benchmark if _may_be(a, b)]
-            if len(found) == 1 and sum(_may_be(other, found[0]) for other in self.sample) == 1:
-                self.take(a, found[0], "cut name", "paired by the beginning of a name that the dump cut")
+            candidates = [b for b in self.benchmark if _may_be(a, b)]
+            if len(candidates) == 1 and sum(_may_be(other, candidates[0]) for other in self.sample) == 1:
+                self.take(a, candidates[0], "cut name", "paired by the beginning of a name that the dump cut")
                 self._drop_paired()
-            elif found:
+            elif candidates:
                 reason = "the name was cut in the dump and more than one begins so"
-                self.why.update({id(r): reason for r in [a, *found]})
+                self.why.update({id(r): reason for r in [a, *candidates]})
 
     def _groups(self, records: list[Record], how: str, key: Callable) -> dict[Hashable, list[Record]]:
         groups: dict[Hashable, list[Record]] = defaultdict(list)
@@ -174,14 +174,14 @@ def _may_be(a: Record, b: Record) -> bool:
 
 
 def _by_name(dump: Dump) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = defaultdict(list)
+    named: dict[str, list[Record]] = defaultdict(list)
     for record in dump.records:
-        found[normalised(record.name)].append(record)
-    return found
+        named[normalised(record.name)].append(record)
+    return named
 
 
 def _taken(record: Record, others: dict[str, list[Record]], side: str, partners: Mapping[int, Pair]) -> str:
-    """That the other dump's tensor of this name is another one, where a map or the values said so."""
+    """The reason that a name map or the values paired the other dump's tensor of this name with another one, or ""."""
     for other in others.get(normalised(record.name), []):
         pair = partners.get(id(other))
         if pair is not None and other.io == record.io and _slot(other) == _slot(record):
@@ -191,7 +191,7 @@ def _taken(record: Record, others: dict[str, list[Record]], side: str, partners:
 
 
 def _elsewhere(record: Record, others: dict[str, list[Record]], side: str) -> str:
-    """That the other dump has the name, but not as what it could be paired with."""
+    """The reason that the other dump has the name, but in a role it cannot be paired in, or ""."""
     same = others.get(normalised(record.name), [])
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant} - {record.slot})
     if record.io == "out" and slots:

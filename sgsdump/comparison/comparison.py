@@ -112,13 +112,13 @@ class Comparison:
             "only in sample": self.only_in_sample,
             "only in benchmark": self.only_in_benchmark,
         }
-        said = [
+        parts = [
             f"{len(self.rows)} layer{'' if len(self.rows) == 1 else 's'}",
             *(f"{len(items)} {what}" for what, items in apart.items() if items),
         ]
         if self.worst is not None:
-            said.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
-        return f"<Comparison: {', '.join(said)}>"
+            parts.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
+        return f"<Comparison: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
         """The summary and the first rows as a table, for notebooks; every text from the dumps is escaped."""
@@ -156,7 +156,7 @@ def compare(
     sample, benchmark  dumps, or paths of dumps of any format.
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
-    metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; settings are theirs.
+    metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; ``settings`` are for these.
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
     progress  shows how many pairs are done; see ``sgsdump.progress``.

@@ -1,6 +1,6 @@
 """Which compared tensors feed which, from the input records of a dump.
 
-A simulator's dump repeats every input of an operator, so it tells the data flow; a framework's dump holds outputs only.
+A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
 
 
-def tells_flow(dump: Dump) -> bool:
-    """True when the dump says what feeds its operators."""
+def has_flow(dump: Dump) -> bool:
+    """True when the dump records the inputs of its operators."""
     return any(r.io == "in" and not r.constant for r in dump.records)
 
 
@@ -28,30 +28,30 @@ def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
     for record in dump.records:
         if not record.constant:
             (inputs if record.io == "in" else outputs)[record.op_index].append(record.name)
-    found: dict[str, tuple[str, ...]] = {}
+    nearest: dict[str, tuple[str, ...]] = {}
     for index in sorted(outputs):
         sources: dict[str, None] = {}
         for name in inputs[index]:
-            sources.update(dict.fromkeys([name] if name in wanted else found.get(name, ())))
+            sources.update(dict.fromkeys([name] if name in wanted else nearest.get(name, ())))
         for name in outputs[index]:
-            found.setdefault(name, tuple(sources))
-    return found
+            nearest.setdefault(name, tuple(sources))
+    return nearest
 
 
 def with_rises(rows: list[Row], sample: Dump, benchmark: Dump) -> list[Row]:
-    """The rows with their ``sources`` and ``rise``, by the data flow of whichever dump tells it, else the row before.
+    """The rows with their ``sources`` and ``rise``, by the benchmark's data flow, else the sample's, else by order.
 
     Rows that hold two different tensors (``misnamed``) feed nothing.
     """
     trusted = [row for row in rows if not row.misnamed]
     errors = {row.name: row.error for row in trusted}
-    if tells_flow(benchmark):
+    if has_flow(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
         sources = [flow.get(row.name, ()) for row in rows]
-    elif tells_flow(sample):
-        theirs = {row.sample_name: row.name for row in trusted}
-        flow = nearest_sources(sample, theirs.keys())
-        sources = [tuple(theirs[name] for name in flow.get(row.sample_name, ())) for row in rows]
+    elif has_flow(sample):
+        benchmark_names = {row.sample_name: row.name for row in trusted}
+        flow = nearest_sources(sample, benchmark_names.keys())
+        sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
     else:
         sources = _rows_before(rows)
     return [_risen(row, names, errors) for row, names in zip(rows, sources)]

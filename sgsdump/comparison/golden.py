@@ -7,13 +7,13 @@ Source: the dump tools of the SDAA ONNX pipeline. With e the sample, c the bench
     diff3_max_sw, _mean_sw    largest and mean diff3(e, g)
     diff3_max_g, _mean_g      largest and mean diff3(c, g)
     pass                      sw <= g * tag, for the largest and for the mean; with g = 0 only sw = 0 passes, and a
-                              benchmark that is itself infinite or NaN vouches for nothing
+                              benchmark error that is infinite or NaN never counts as a pass
 
 Without golden it is a comparison of two: diff2, and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
 diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at least float32), over whole arrays, so
 that the digits are that tool's. Integers are taken in float64 throughout; a complex value is its two parts.
 
-``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden_log.py`` prints
+``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden/log.py`` prints
 either.
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Pair, align
 from sgsdump.comparison.device_pairs import compared_as_stored, layouts
-from sgsdump.comparison.layout_match import Layouts, orient, orient_by_layouts
+from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
@@ -45,7 +45,7 @@ class GoldenRow:
     file      the name that reports print and sort by; name is the tensor's.
     nan_inf   True when any side holds NaN or infinite values.
     reason    why nothing could be compared; the numbers are NaN then.
-    note      what is to be said though it was compared: dtypes that differ, a transposed layout.
+    note      remarks on a compared row: dtypes that differ, a transposed layout.
     """
 
     file: str
@@ -178,7 +178,7 @@ def compare_golden(
     dumps = [dump for dump in (sample, benchmark, golden) if dump is not None]
     paired = align(dumps[0], dumps[1], inputs)
     joined: list[tuple[Record, ...]] = [(pair.sample, pair.benchmark) for pair in paired.pairs]
-    said = {id(pair.benchmark): pair.note for pair in paired.pairs}
+    pair_notes = {id(pair.benchmark): pair.note for pair in paired.pairs}
     only_in_golden: tuple[str, ...] = ()
     not_in_golden: tuple[str, ...] = ()
     if golden is not None:
@@ -195,7 +195,7 @@ def compare_golden(
         as_stored = all(map(compared_as_stored, pairs))
         sides = [partial(_real, record, as_stored) for record in records]
         known = _known_layouts(pairs, as_stored)
-        return _row(f"{name}.npy", name, sides, tag, th1, said[id(records[1])], known)
+        return _row(f"{name}.npy", name, sides, tag, th1, pair_notes[id(records[1])], known)
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
     return GoldenComparison(
@@ -230,7 +230,13 @@ def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
 
 
 def _row(
-    file: str, name: str, sides: Sequence[Load], tag: float, th1: float, said: str = "", known: Sequence[Layouts] = ()
+    file: str,
+    name: str,
+    sides: Sequence[Load],
+    tag: float,
+    th1: float,
+    pair_note: str = "",
+    known: Sequence[Layouts] = (),
 ) -> GoldenRow:
     """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
     try:
@@ -242,7 +248,7 @@ def _row(
     nan_inf = not all(np.isfinite(array).all() for array in arrays)
     if stored[0].dtype != stored[1].dtype:
         notes.append(f"dtypes differ: sample {stored[0].dtype}, benchmark {stored[1].dtype}")
-    note = "; ".join(filter(None, [said, *notes]))
+    note = "; ".join(filter(None, [pair_note, *notes]))
     with np.errstate(over="ignore"):
         e, c = (array.astype(np.float32, copy=False) if _is_float(stored) else array for array in arrays[:2])
     if len(arrays) == 2:
@@ -257,24 +263,24 @@ def _row(
 def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:
     """All arrays in the last one's shape, and how. Raises ValuesError when one does not fit."""
     names = ("sample", "benchmark", "golden")[: len(arrays)]
-    last, notes, found = arrays[-1], [], []
+    last, notes, fitted = arrays[-1], [], []
     for name, array, (own, lasts) in zip(names, arrays, known):
-        told = orient_by_layouts(last, array, (lasts, own))
-        if told is not None:
-            found.append(told[1].reshape(last.shape))
-            notes.extend([f"{name} transposed {own} to {lasts}"] if told[2] else [])
+        matched = match_layouts(last, array, (lasts, own))
+        if matched is not None:
+            fitted.append(matched[1].reshape(last.shape))
+            notes.extend([f"{name} transposed {own} to {lasts}"] if matched[2] else [])
             continue
         if array.shape == last.shape:
-            found.append(array)
+            fitted.append(array)
             continue
         try:
-            _, view, _ = orient(last, array)
+            _, view, _ = match_shapes(last, array)
         except ValuesError:
             shapes = ", ".join(f"{side} {array.shape}" for side, array in zip(names, arrays))
             raise ValuesError(f"shape mismatch: {shapes}") from None
-        found.append(view.reshape(last.shape))
+        fitted.append(view.reshape(last.shape))
         notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}")
-    return found, notes
+    return fitted, notes
 
 
 def _computable(array: np.ndarray) -> np.ndarray:
@@ -296,7 +302,7 @@ def _real(record: Record, as_stored: bool) -> np.ndarray:
 
 
 def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
-    """Each side's layout and that of the last, unknown where a device's cannot be undone (which the values tell)."""
+    """Each side's layout and the last one's; unknown where a device's cannot be undone (loading reports it)."""
     try:
         return [layouts(pair, as_stored) for pair in pairs]
     except SgsdumpError:

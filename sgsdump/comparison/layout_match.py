@@ -1,7 +1,7 @@
-"""How two tensors of one name lie against each other: as is, flat, or transposed between NHWC and NCHW.
+"""Match the memory layouts of two tensors of one name: as is, flat, or transposed between NHWC and NCHW.
 
-Where both dumps tell the layout, it decides; else the shapes. Where these cannot (H = W = C, or a dump without
-shapes), the values are compared as they lie and, when that gives COS < 0.98, again with the 4-D side transposed; the
+Where both dumps state the layout, it decides; else the shapes. Where these cannot (H = W = C, or a dump without
+shapes), the values are compared as stored and, when that gives COS < 0.98, again with the 4-D side transposed; the
 better of the two is kept, whole.
 """
 
@@ -43,51 +43,51 @@ def measure(
     settings: Settings | None = None,
     layouts: Layouts = (None, None),
 ) -> Measured:
-    """The pair in the orientation that the layouts tell, else in its best one; an accumulator of each kind is made with
-    ``settings`` and fed in the same pass.
+    """The pair in the stated layouts, else in those that match best; an accumulator of each kind is made with
+    ``settings`` and updated in the same pass.
 
     Raises ValuesError when the sizes or the shapes do not fit.
     """
     kinds, settings = tuple(kinds), settings or Settings()
 
     def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
-        ours, theirs, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
-        return Measured(ours, theirs, pair_sums(ours, theirs, tuple(accumulators.values())), note, accumulators)
+        x, y, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
+        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values())), note, accumulators)
 
-    told = orient_by_layouts(sample.array, benchmark.array, layouts)
-    if told is not None:
-        return summed(*told)
-    best = summed(*orient(sample.array, benchmark.array))
+    known = match_layouts(sample.array, benchmark.array, layouts)
+    if known is not None:
+        return summed(*known)
+    best = summed(*match_shapes(sample.array, benchmark.array))
     first = cos(best.sums)
     if not first < RETRY_BELOW:
         return best
-    for a, b, turn in retries(sample.array, benchmark.array):
+    for a, b, turn in other_layouts(sample.array, benchmark.array):
         again = summed(a, b, f"{turn} (COS {first:.6f} as it lies)")
         if cos(again.sums) > cos(best.sums):
             best = again
     return best
 
 
-def orient_by_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:
+def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Views of one shape, in the order of ``a``, by the layouts of the two, and how they were made; None where these
-    do not tell, or do not agree with the shapes. Of dumps that give no shape, one side may be flat."""
-    ours, theirs = layouts
-    if a.size != b.size or ours not in PLAIN or theirs not in PLAIN or sorted(ours) != sorted(theirs):
+    are unknown or do not agree with the shapes. Of dumps that give no shape, one side may be flat."""
+    a_layout, b_layout = layouts
+    if a.size != b.size or a_layout not in PLAIN or b_layout not in PLAIN or sorted(a_layout) != sorted(b_layout):
         return None
-    if b.ndim == 1 and a.ndim == len(ours):
-        b = b.reshape(in_order(a, ours, theirs).shape)
-    if b.ndim != len(theirs):
+    if b.ndim == 1 and a.ndim == len(a_layout):
+        b = b.reshape(in_order(a, a_layout, b_layout).shape)
+    if b.ndim != len(b_layout):
         return None
-    turned = in_order(b, theirs, ours)
+    turned = in_order(b, b_layout, a_layout)
     if a.ndim == 1:
         a = a.reshape(turned.shape)
     if a.shape != turned.shape:
         return None
-    moved = ours != theirs and not turned.flags.c_contiguous
-    return a, turned, f"benchmark transposed {theirs} to {ours}" if moved else ""
+    moved = a_layout != b_layout and not turned.flags.c_contiguous
+    return a, turned, f"benchmark transposed {b_layout} to {a_layout}" if moved else ""
 
 
-def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
+def match_shapes(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
     """Views of one shape, and how they were made. Raises ValuesError."""
     if a.size != b.size:
         raise ValuesError(
@@ -104,8 +104,8 @@ def orient(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
     return a.reshape(-1), b.reshape(-1), "" if 1 in (a.ndim, b.ndim) else "compared flat"
 
 
-def retries(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
-    """The other orientations that the shapes allow too."""
+def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """The other layouts that the shapes allow too, as ``match_shapes`` gives them."""
     if a.ndim == b.ndim and not (a.shape == b.shape == to_nchw(b).shape):
         return
     for way, turn in _TURNS:

@@ -1,14 +1,14 @@
-"""Pairing the tensors of two float runs by what they hold, whatever they are called.
+"""Match tensors of two float runs by value, ignoring names.
 
 Two runs of the same weights give the same values but for rounding: an error of at most ``CLOSE`` = 1e-3 of the
 benchmark's norm, |a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error bounds how far the norms, means and
-extremes of two tensors are apart, in whatever order their values lie. What passes that, and agrees at 64 probed places
-in some layout, is compared in full.
+extremes of two tensors are apart, in whatever order their values are stored. Candidates that pass that test, and agree
+at 64 probed places in some layout, are compared in full.
 
 Where several tensors hold the same values (a reshape's or flatten's copies), those that agree as well as the best are
 taken one to one: equal names first, then equal shapes, then in execution order; the pair's note says so. Tensors of
-fewer than four values, of one value throughout, or with NaN or Inf cannot be told by their values and are left to
-their names; so is everything that finds no equal.
+fewer than four values, of one value throughout, or with NaN or Inf cannot be identified by value and are left to
+their names; so is every tensor without an equal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Mapper = Callable[[Callable, Iterable], Iterable]
 
 @dataclass(frozen=True)
 class Held:
-    """A record, its place among those compared, its values and what is known of them all."""
+    """A record, its place among those compared, its values and their statistics."""
 
     place: int
     record: Record
@@ -55,16 +55,16 @@ def pairs_by_value(
     """``given`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
     given = given or Given()
     unclear: dict[int, str] = {}
-    ours = _held(sample, inputs, given, "benchmark", unclear)
-    theirs = _held(benchmark, inputs, given, "sample", unclear)
-    sizes = ours.keys() & theirs.keys()
-    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(ours[size], theirs[size])]
+    sample_groups = _held(sample, inputs, given, "benchmark", unclear)
+    benchmark_groups = _held(benchmark, inputs, given, "sample", unclear)
+    sizes = sample_groups.keys() & benchmark_groups.keys()
+    tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample_groups[size], benchmark_groups[size])]
     errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     made = {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
     reasons = {**given.reasons, **unclear}
-    for held, side in ((ours, "benchmark"), (theirs, "sample")):
+    for held, side in ((sample_groups, "benchmark"), (benchmark_groups, "sample")):
         for item in (item for group in held.values() for item in group):
             if id(item.record) not in made:
                 reasons[id(item.record)] = _why(item, equal, side)
@@ -72,7 +72,7 @@ def pairs_by_value(
 
 
 def _held(dump: Dump, inputs: bool, given: Given, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
-    """By size, the tensors that their values can tell; those that they cannot go to ``unclear`` with the reason."""
+    """By size, the tensors that can be identified by value; the others go to ``unclear`` with the reason."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     free = [(record, values) for record, values in readable(dump, inputs) if id(record) not in settled]
     groups: dict[int, list[Held]] = defaultdict(list)
@@ -96,7 +96,7 @@ def _summary(values: Values) -> Statistics:
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:
-    """The pairs whose figures are as near as those of equal values must be, and whose probed values are near too."""
+    """The pairs whose statistics are as near as those of equal values must be, and whose probed values are near too."""
     a, b = (
         np.array([[s.l2norm, (s.mean or 0.0) * math.sqrt(s.finite), *s.span] for s in (item.stats for item in group)])
         for group in (sample, benchmark)
@@ -104,15 +104,15 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
     limit = CLOSE * b[:, 0] * (1 + ROUNDING)
     places = np.random.default_rng(sample[0].stats.finite).integers(0, sample[0].stats.finite, PROBES)
     owners, rows = probe_all([item.values for item in sample], places)
-    their_owners, their_rows = probe_all([item.values for item in benchmark], places)
-    starts = np.searchsorted(their_owners, np.arange(len(benchmark)))
-    norms = (their_rows**2).sum(1)
+    benchmark_owners, benchmark_rows = probe_all([item.values for item in benchmark], places)
+    starts = np.searchsorted(benchmark_owners, np.arange(len(benchmark)))
+    norms = (benchmark_rows**2).sum(1)
     for i, item in enumerate(sample):
         near = np.all(np.abs(a[i] - b) <= limit[:, None], axis=1)
         if near.any():
             own = rows[owners == i]
             # |p - q|² by one matrix product; its rounding is far below the limit
-            squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ their_rows.T, axis=0)
+            squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ benchmark_rows.T, axis=0)
             apart = np.minimum.reduceat(squares, starts) / PROBES
             near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.finite
         yield from ((item, benchmark[j]) for j in np.flatnonzero(near))
@@ -129,15 +129,15 @@ def _error(sample: Values, benchmark: Values) -> float:
 
 def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterator[Pair]:
     """One to one among the pairs that agree as well as the best of either of their tensors."""
-    best_ours: dict[int, float] = {}
-    best_theirs: dict[int, float] = {}
+    best_of_sample: dict[int, float] = {}
+    best_of_benchmark: dict[int, float] = {}
     for (i, j), (error, _, _) in equal.items():
-        best_ours[i] = min(error, best_ours.get(i, math.inf))
-        best_theirs[j] = min(error, best_theirs.get(j, math.inf))
+        best_of_sample[i] = min(error, best_of_sample.get(i, math.inf))
+        best_of_benchmark[j] = min(error, best_of_benchmark.get(j, math.inf))
     good = [
         (a, b)
         for (i, j), (error, a, b) in equal.items()
-        if error <= AS_GOOD * min(best_ours[i], best_theirs[j]) + ROUNDING
+        if error <= AS_GOOD * min(best_of_sample[i], best_of_benchmark[j]) + ROUNDING
     ]
     in_sample, in_benchmark = Counter(b.place for _, b in good), Counter(a.place for a, _ in good)
     named = Counter((a.record.name, b.record.name) for a, b in good)
@@ -147,12 +147,12 @@ def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterato
             continue
         taken[0].add(a.place)
         taken[1].add(b.place)
-        how, ours, theirs = _rule(a.record, b.record), in_sample[b.place], in_benchmark[a.place]
+        how, copies = _rule(a.record, b.record), (in_sample[b.place], in_benchmark[a.place])
         note = (
-            f"one of {ours} equal tensors in the sample and {theirs} in the benchmark: taken by shape and order of "
-            f"execution"
+            f"one of {copies[0]} equal tensors in the sample and {copies[1]} in the benchmark: "
+            f"taken by shape and order of execution"
         )
-        if max(ours, theirs) == 1 or (how == "name" and named[a.record.name, b.record.name] == 1):
+        if max(copies) == 1 or (how == "name" and named[a.record.name, b.record.name] == 1):
             note = ""
         yield Pair(a.record, b.record, how, note)
 
@@ -170,7 +170,7 @@ def _rule(sample: Record, benchmark: Record) -> str:
 
 
 def _why(item: Held, equal: dict[tuple[int, int], tuple[float, Held, Held]], side: str) -> str:
-    """Why a tensor that can be told by its values has no partner by them."""
+    """Why a tensor that could be identified by value has no partner."""
     others = [b if a is item else a for _, a, b in equal.values() if a is item or b is item]
     if others:
         return f"it holds the values of {others[0].record.name!r} of the {side}, which is paired already"

@@ -1,4 +1,4 @@
-"""Dumps that have each operator's inputs as tensors of their own: a comparison is of these too."""
+"""Dumps that have each operator's inputs as tensors of their own, which are then compared too."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def has_own_inputs(dump: Dump) -> bool:
     """Whether operators' inputs have names of their own: the format does so (``Format.own_inputs``), or the records
     came from such a format into another one.
 
-    The latter shows in that the inputs of several operators are there, and none has the name of an output. In dumps
-    that tell the data flow, the outputs' names come again as inputs; others have the network's inputs alone.
+    The latter is recognised by inputs of several operators none of which has the name of an output. Dumps that record
+    the data flow repeat the outputs' names as inputs; others have the network's inputs only.
     """
     if dump.format and FORMATS[dump.format].own_inputs:
         return True

@@ -21,7 +21,8 @@ _LOCAL = threading.local()
 
 
 def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = ()) -> Sums:
-    """The sums of two tensors of equal shape; the accumulators are fed in the same pass, and again as they wish."""
+    """The sums of two tensors of equal shape; accumulators are updated in the same pass, and in
+    further passes if they ask for one."""
     p, q, r, ones = _workspace()
     aa = bb = ab = dd = d1 = b1 = 0.0
     odd = np.zeros(7, np.int64)
@@ -76,7 +77,7 @@ def _feed(accumulators: Sequence[Accumulator], *chunk: np.ndarray) -> None:
 
 
 def _are_wide(sample: Values, benchmark: Values) -> bool:
-    """True for integers whose difference float64 may lose: 64 bits, of one type, real as they lie."""
+    """True for integers whose difference float64 may lose: 64 bits, of one type, real as stored."""
     a, b = sample.array.dtype, benchmark.array.dtype
     return a == b and a.kind in "iu" and a.itemsize == 8 and sample.to_real is None and benchmark.to_real is None
 

@@ -1,4 +1,4 @@
-"""A row of a comparison: one layer's metrics, and what is to be said about them."""
+"""A row of a comparison: one layer's metrics, and remarks on how it was compared."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Row:
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
 
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
-        """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where something is to be said: types
+        """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where there is a remark: types
         that differ, values left out, another layout, an ambiguous name, another tensor; else ``pass``."""
         if not self.passes(thresholds):
             return "fail"

@@ -1,10 +1,10 @@
 """Pairs of which one side has statistics only: their min, max, mean and l2norm are compared instead of values.
 
-The error of a figure is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest
+The error of a statistic is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest
 magnitude among the benchmark's min and max, because a mean near 0 has no sensible relative error of its own. Where
-only that figure is known, to itself. Equal figures differ by 0, also two NaN, and those that the six decimals of a
-writer's text make differ; anything against NaN, and anything else against 0, by infinity. Figures that agree do not
-prove that values do: such a row never says more than ``warn``.
+only that one is known, to itself. Equal statistics differ by 0, also two NaN, and those that the six decimals of a
+writer's text make differ; anything against NaN, and anything else against 0, by infinity. Statistics that agree do not
+prove that values do: the verdict of such a row is ``warn`` at best.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ def has_statistics_only(pair: Pair) -> bool:
 
 
 def statistics_row(pair: Pair) -> Row:
-    """The row of a pair by its figures; its three metrics are NaN.
+    """The row of a pair by its statistics; its three metrics are NaN.
 
-    Raises ValuesError when the two have no figure in common, or are of different sizes.
+    Raises ValuesError when the two have no statistic in common, or are of different sizes.
     """
     shapes = [record.tensor.info.shape for record in (pair.sample, pair.benchmark)]
     if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
-    mine, golden = _figures(pair.sample), _figures(pair.benchmark)
-    errors = relative_errors(mine, golden)
+    sample_statistics, benchmark_statistics = _figures(pair.sample), _figures(pair.benchmark)
+    errors = relative_errors(sample_statistics, benchmark_statistics)
     if not errors:
         for record in (pair.sample, pair.benchmark):
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
-    told = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
-    note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {told}"
-    (nan, inf, minus), (golden_nan, golden_inf, golden_minus) = _odd(mine), _odd(golden)
-    counts = nan, inf, golden_nan, golden_inf, minus, golden_minus
-    sums = Sums(golden.count or mine.count or 0, 0, 0, 0, 0, 0, 0, *counts)
+    note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {listed}"
+    odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
+    counts = *odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2]
+    sums = Sums(benchmark_statistics.count or sample_statistics.count or 0, 0, 0, 0, 0, 0, 0, *counts)
     row = row_of(pair, sums, "; ".join(filter(None, [pair.note, note])))
     return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
-    """The errors of the figures that both have, by name."""
+    """The errors of the statistics that both have, by name."""
     largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
-    found = {}
+    errors = {}
     for name in COMPARED:
         a, b = getattr(sample, name), getattr(benchmark, name)
         if a is not None and b is not None:
-            found[name] = _error(a, b, abs(b) if name == "l2norm" else max([*largest, abs(b)]))
-    return found
+            errors[name] = _error(a, b, abs(b) if name == "l2norm" else max([*largest, abs(b)]))
+    return errors
 
 
 def _error(a: float, b: float, base: float) -> float:
@@ -87,7 +87,7 @@ def _figures(record: Record) -> Statistics:
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:
-    """How many values are NaN, infinite, and -Inf; one at least where a figure says so and nothing counts them."""
+    """How many values are NaN, infinite, and -Inf; at least one where a statistic shows it and nothing counts them."""
     counted = [figures.nan, figures.positive_inf, figures.negative_inf]
     if any(count is not None for count in counted):
         nan, plus, minus = (count or 0 for count in counted)

@@ -39,9 +39,9 @@ class Thresholds:
 
     def __str__(self) -> str:
         limits = (("COS", "<", self.min_cos), ("RMSE", ">", self.max_rmse), ("MSE", ">", self.max_mse))
-        said = [f"{name} {sign} {limit:g}" for name, sign, limit in limits if limit is not None]
-        said += [f"{name} {'<' if METRICS[name].higher_is_better else '>'} {limit:g}" for name, limit in self.further]
-        return " or ".join(said)
+        texts = [f"{name} {sign} {limit:g}" for name, sign, limit in limits if limit is not None]
+        texts += [f"{name} {'<' if METRICS[name].higher_is_better else '>'} {limit:g}" for name, limit in self.further]
+        return " or ".join(texts)
 
     def __bool__(self) -> bool:
         return bool(self.further) or (self.min_cos, self.max_rmse, self.max_mse) != (None, None, None)

@@ -1,8 +1,8 @@
-"""Finding the tensor that a wrongly named one really is, by its values.
+"""Find the tensor that a misnamed one really is, by probing values.
 
 Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
 one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
-the same size are told apart by 64 probed values in both layouts, one matrix operation for all; only the few nearest
+the same size are distinguished by 64 probed values in both layouts, one matrix operation for all; only the few nearest
 are compared in full.
 """
 
@@ -60,7 +60,7 @@ def find_matches(
     for record, values in pool:
         if values.array.size in sizes:
             groups[values.array.size].append((record, values))
-    found: dict[int, Match] = {}
+    matches: dict[int, Match] = {}
     for size, group in groups.items():
         places = np.random.default_rng(size).integers(0, size, PROBES)
         keys = sizes[size]
@@ -73,8 +73,8 @@ def find_matches(
             values, own = targets[key]
             best = _best(values, [group[number] for number in numbers], own, agreement)
             if best is not None:
-                found[key] = best
-    return found
+                matches[key] = best
+    return matches
 
 
 def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, agreement: Agreement) -> Match | None:
@@ -92,7 +92,7 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
 
 
 def probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """One row of probed values for each tensor as it lies and, with ``turned``, in the other layouts when it is 4-D;
+    """One row of probed values for each tensor as stored and, with ``turned``, in the other layouts when it is 4-D;
     returned behind the number of the tensor each row is of, ascending."""
     owners, rows = [], []
     for number, values in enumerate(tensors):

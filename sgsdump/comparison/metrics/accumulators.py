@@ -25,9 +25,9 @@ class RelativeErrors(Accumulator):
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
         zero = b == 0
         if zero.any():
-            told = ~zero | (d == 0) | ~np.isfinite(d)
-            self.left_out += int(np.count_nonzero(~told))
-            b, d = np.where(zero, 1.0, b)[told], d[told]
+            defined = ~zero | (d == 0) | ~np.isfinite(d)
+            self.left_out += int(np.count_nonzero(~defined))
+            b, d = np.where(zero, 1.0, b)[defined], d[defined]
         if not d.size:
             return
         errors = np.abs(d) / np.abs(b)

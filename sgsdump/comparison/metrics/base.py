@@ -68,7 +68,7 @@ class Settings:
 class Accumulator:
     """What looks at every value of a pair, chunk by chunk, for the metrics that name its class.
 
-    left_out  how many values its metrics leave out because they cannot tell anything there.
+    left_out  how many values its metrics leave out because they are undefined there.
     """
 
     left_out = 0

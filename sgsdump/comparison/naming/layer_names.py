@@ -39,14 +39,14 @@ class Place(NamedTuple):
 
 
 def pairs_by_layer(
-    sample: Dump, ours: Iterable[Record], benchmark: Dump, theirs: Iterable[Record], layers: Layers
+    sample: Dump, sample_records: Iterable[Record], benchmark: Dump, benchmark_records: Iterable[Record], layers: Layers
 ) -> list[Pair]:
     """The pairs the mapping makes. Raises ConfigError when a dump is not msprobe's or its construct.json is missing."""
-    our_calls, our_classes = _calls(sample, ours)
-    their_calls, _ = _calls(benchmark, theirs)
+    sample_calls, sample_classes = _calls(sample, sample_records)
+    benchmark_calls, _ = _calls(benchmark, benchmark_records)
     pairs = []
-    for place, calls in our_calls.items():
-        others = their_calls.get(Place(_translated(place.scope, our_classes, layers), place.direction), [])
+    for place, calls in sample_calls.items():
+        others = benchmark_calls.get(Place(_translated(place.scope, sample_classes, layers), place.direction), [])
         note = "" if len(calls) == len(others) else f"{len(calls)} calls here in sample, {len(others)} in benchmark"
         for left, right in zip(calls, others):
             pairs += [Pair(left[end], right[end], RULE, note) for end in left if end in right]
@@ -117,7 +117,7 @@ def _parents(dump: Dump) -> dict[str, str]:
     return {name: _parent(parent) for name, parent in document.items()}
 
 
-def _parent(told: object) -> str:
+def _parent(recorded: object) -> str:
     """A parent's name; newer files give a list that begins with it."""
-    first = told[0] if isinstance(told, list) and told else told
+    first = recorded[0] if isinstance(recorded, list) and recorded else recorded
     return first if isinstance(first, str) else ""

@@ -76,8 +76,8 @@ def renamed(name: str, rules: Sequence[Rule]) -> tuple[str, tuple[Rule, ...]]:
     return name, tuple(used)
 
 
-def told(rules: Iterable[Rule]) -> str:
-    """How a pair says which rules made it."""
+def described(rules: Iterable[Rule]) -> str:
+    """The rules as a pair names them in ``Pair.how``."""
     texts = [rule.text for rule in rules]
     return f"rule {' then '.join(texts)}" if len(texts) < 2 else f"rules {' then '.join(texts)}"
 

@@ -1,7 +1,7 @@
-"""Pairing by what a user says of names, and making a name map of a comparison's pairs.
+"""Pairing by name maps, mapping files and rules; and making a name map from a comparison's pairs.
 
-The surest goes first: a name map, then mapping files of operators and layers, then rules. What one says of a tensor, a
-later one cannot change. Where one of them gives a tensor several partners, it has none: that is reported, not guessed.
+The surest goes first: a name map, then mapping files of operators and layers, then rules. A later one never overrides
+an earlier one. A tensor that is given several partners gets none: that is reported, not guessed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sgsdump.comparison.alignment import Given, Pair, compared
 from sgsdump.comparison.naming.layer_names import pairs_by_layer
 from sgsdump.comparison.naming.link import Key, Link, Output, operator_keys
-from sgsdump.comparison.naming.name_rules import LONGEST_NAME, Rule, renamed, told
+from sgsdump.comparison.naming.name_rules import LONGEST_NAME, Rule, described, renamed
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
@@ -22,7 +22,7 @@ SHOWN = 3
 
 
 def pairs_by_map(sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameSources, inputs: bool = False) -> Given:
-    """The pairs that a name map (benchmark name -> sample name) makes, or all that a user says of names.
+    """The pairs that a name map (benchmark name -> sample name) or all of a user's name sources make.
 
     Raises ConfigError for a map, a file of operators or rules that fit no tensor of the two dumps.
     """
@@ -46,13 +46,13 @@ def names_of(
 
     ``pairs`` are (sample name, benchmark name). Only those whose names differ are in the map; names make the others.
     """
-    ours, theirs = (Counter(record.name for record in compared(dump, True)) for dump in (sample, benchmark))
+    of_sample, of_benchmark = (Counter(record.name for record in compared(dump, True)) for dump in (sample, benchmark))
     names: dict[str, str] = {}
     left_out = []
     for sample_name, benchmark_name in pairs:
         if sample_name == benchmark_name:
             continue
-        if ours[sample_name] == theirs[benchmark_name] == 1:
+        if of_sample[sample_name] == of_benchmark[benchmark_name] == 1:
             names[benchmark_name] = sample_name
         else:
             left_out.append((sample_name, benchmark_name))
@@ -61,7 +61,7 @@ def names_of(
 
 @dataclass
 class _State:
-    """The records nothing has been said of yet, and what was said of the others."""
+    """The records that are not settled yet, the pairs made, and the reasons for the rest."""
 
     sample: list[Record]
     benchmark: list[Record]
@@ -77,12 +77,16 @@ class _State:
             partners[id(pair.sample)].append(pair)
             partners[id(pair.benchmark)].append(pair)
         for pair in unique.values():
-            ours, theirs = partners[id(pair.sample)], partners[id(pair.benchmark)]
-            if len(ours) == len(theirs) == 1:
+            of_sample, of_benchmark = partners[id(pair.sample)], partners[id(pair.benchmark)]
+            if len(of_sample) == len(of_benchmark) == 1:
                 self.pairs.append(pair)
                 continue
-            self.apart[id(pair.sample)] = _ambiguous(ours, [p.benchmark for p in ours], "benchmark", len(theirs) > 1)
-            self.apart[id(pair.benchmark)] = _ambiguous(theirs, [p.sample for p in theirs], "sample", len(ours) > 1)
+            self.apart[id(pair.sample)] = _ambiguous(
+                of_sample, [p.benchmark for p in of_sample], "benchmark", len(of_benchmark) > 1
+            )
+            self.apart[id(pair.benchmark)] = _ambiguous(
+                of_benchmark, [p.sample for p in of_benchmark], "sample", len(of_sample) > 1
+            )
         self.drop_settled()
 
     def drop_settled(self) -> None:
@@ -100,19 +104,19 @@ def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: 
 def _by_names(state: _State, names: Mapping[str, str]) -> None:
     """k-th with k-th where a name is not unique. What is mapped to a tensor that its dump does not have is set apart:
     it is never paired by name. A map that fits only the other way round is read so."""
-    ours, theirs = _by_name(state.sample), _by_name(state.benchmark)
+    of_sample, of_benchmark = _by_name(state.sample), _by_name(state.benchmark)
     how = "map"
-    if not _fits(names, ours, theirs):
+    if not _fits(names, of_sample, of_benchmark):
         other_way = {sample: benchmark for benchmark, sample in names.items()}
-        if not _fits(other_way, ours, theirs):
-            side = "sample" if any(name in theirs for name in names) else "benchmark"
+        if not _fits(other_way, of_sample, of_benchmark):
+            side = "sample" if any(name in of_benchmark for name in names) else "benchmark"
             raise ConfigError(
                 f"the name map names no tensor of the {side}; it must map benchmark names to sample names "
                 f"(it begins with {next(iter(names.items()))}): is it of other models?"
             )
         names, how = other_way, "map (sample to benchmark)"
     for benchmark_name, sample_name in names.items():
-        left, right = ours.get(sample_name, []), theirs.get(benchmark_name, [])
+        left, right = of_sample.get(sample_name, []), of_benchmark.get(benchmark_name, [])
         state.pairs += [Pair(a, b, how) for a, b in zip(left, right)]
         for record in right[len(left) :]:
             state.apart[id(record)] = f"the name map pairs it with {sample_name!r}, {_missing(left, 'sample')}"
@@ -121,16 +125,16 @@ def _by_names(state: _State, names: Mapping[str, str]) -> None:
     state.drop_settled()
 
 
-def _fits(names: Mapping[str, str], ours: Mapping[str, object], theirs: Mapping[str, object]) -> bool:
-    return any(name in theirs for name in names) and any(name in ours for name in names.values())
+def _fits(names: Mapping[str, str], of_sample: Mapping[str, object], of_benchmark: Mapping[str, object]) -> bool:
+    return any(name in of_benchmark for name in names) and any(name in of_sample for name in names.values())
 
 
 def _by_links(state: _State, links: Sequence[Link], pipelines: tuple[bool, bool]) -> None:
     """By operators. Files that fit only the other way round (the framework's run is the sample) are read so."""
-    ours, theirs = _by_operator(state.sample, pipelines[0]), _by_operator(state.benchmark, pipelines[1])
-    pairs, reasons = _linked(links, ours, theirs)
+    of_sample, of_benchmark = _by_operator(state.sample, pipelines[0]), _by_operator(state.benchmark, pipelines[1])
+    pairs, reasons = _linked(links, of_sample, of_benchmark)
     if not pairs:
-        pairs, other_reasons = _linked([link.swapped() for link in links], ours, theirs)
+        pairs, other_reasons = _linked([link.swapped() for link in links], of_sample, of_benchmark)
         reasons = other_reasons if pairs else reasons
     if not pairs and not reasons:
         first = links[0]
@@ -142,12 +146,14 @@ def _by_links(state: _State, links: Sequence[Link], pipelines: tuple[bool, bool]
     state.take(pairs)
 
 
-def _linked(links: Sequence[Link], ours: _Operators, theirs: _Operators) -> tuple[list[Pair], dict[int, str]]:
+def _linked(
+    links: Sequence[Link], of_sample: _Operators, of_benchmark: _Operators
+) -> tuple[list[Pair], dict[int, str]]:
     """The pairs of links both of whose ends are there; for ends that stand alone, why."""
     pairs: list[Pair] = []
     reasons: dict[int, str] = {}
     for link in links:
-        left, right = ours(link.sample), theirs(link.benchmark)
+        left, right = of_sample(link.sample), of_benchmark(link.benchmark)
         if link.unknown:
             reasons |= {id(record): link.unknown for record in left}
         elif left and right:
@@ -197,26 +203,26 @@ def _is_pipeline(dump: Dump) -> bool:
 
 def _by_rules(state: _State, rules: Sequence[Rule]) -> None:
     """The sample's names, rewritten, are the benchmark's."""
-    theirs: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    of_benchmark: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in state.benchmark:
-        theirs[record.io, record.name].append(record)
+        of_benchmark[record.io, record.name].append(record)
     pairs: list[Pair] = []
     changed = 0
     for (io, name), records in _by_io_and_name(state.sample).items():
         made, used = renamed(name, rules)
         changed += bool(used)
-        others = theirs.get((io, made), []) if used else []
-        pairs += [Pair(a, b, told(used)) for a, b in zip(records, others)]
+        others = of_benchmark.get((io, made), []) if used else []
+        pairs += [Pair(a, b, described(used)) for a, b in zip(records, others)]
         if used and not others:
             state.reasons |= {
-                id(r): f"{told(used)} makes it {made[:200]!r}, which is not in the benchmark" for r in records
+                id(r): f"{described(used)} makes it {made[:200]!r}, which is not in the benchmark" for r in records
             }
         elif len(name) > LONGEST_NAME:
             state.reasons |= {
                 id(r): f"its name has more than {LONGEST_NAME} characters, no rule is tried" for r in records
             }
     if not changed and not state.pairs:
-        raise ConfigError(f"{told(rules)} fits no name of the sample; rules make benchmark names of sample names")
+        raise ConfigError(f"{described(rules)} fits no name of the sample; rules make benchmark names of sample names")
     # A name that a rule makes, and that the sample has itself, is given to two.
     kept = {(record.io, record.name): record for record in state.sample if not renamed(record.name, rules)[1]}
     claims = [

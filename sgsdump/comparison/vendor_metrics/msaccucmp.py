@@ -39,8 +39,8 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     messages = ["This tensor is scalar."] if sample.ndim == benchmark.ndim == 0 else []
     values = {}
     with np.errstate(all="ignore"):
-        values["CosineSimilarity"], said = _cosine(m.astype(np.float32), g.astype(np.float32))
-        messages += [said] * bool(said)
+        values["CosineSimilarity"], message = _cosine(m.astype(np.float32), g.astype(np.float32))
+        messages += [message] * bool(message)
         for name, of in _OF_NUMBERS.items():
             if bool in (m.dtype, g.dtype) or not m.size:
                 what = "Boolean types" if m.size else "empty data"
@@ -67,8 +67,8 @@ def _max_absolute(m: np.ndarray, g: np.ndarray) -> str:
 
 
 def _accumulated_relative(m: np.ndarray, g: np.ndarray) -> str:
-    told = np.abs(g) > EPSILON
-    return f"{np.sum(np.abs(m[told] / g[told] - 1)):f}"
+    counted = np.abs(g) > EPSILON
+    return f"{np.sum(np.abs(m[counted] / g[counted] - 1)):f}"
 
 
 def _relative_euclidean(m: np.ndarray, g: np.ndarray) -> str:

@@ -51,7 +51,7 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     n, b = (np.where(np.isfinite(side), side, 0.0).reshape(-1) for side in (n, b))
     own = np.float32 if {sample.dtype, benchmark.dtype} <= _SINGLE else np.float64
     relative = _relative(n.astype(own), b.astype(own), own(epsilon))
-    cosine, said = _cosine(n, b)
+    cosine, message = _cosine(n, b)
     values = (
         cosine,
         str(float(np.linalg.norm(n - b))),
@@ -60,7 +60,7 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
         _twelve(float(np.mean(relative < 0.001))),
         _twelve(float(np.mean(relative < 0.005))),
     )
-    return Printed(dict(zip(COLUMNS, values)), " ".join(filter(None, [typed, said])))
+    return Printed(dict(zip(COLUMNS, values)), " ".join(filter(None, [typed, message])))
 
 
 def _scalar(n: float, b: float, epsilon: float) -> Printed:

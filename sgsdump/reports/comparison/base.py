@@ -22,23 +22,23 @@ def layer_name(row: Row) -> str:
 
 
 def remark(row: Row) -> str:
-    """What a line must say beside the numbers: non-finite values, another tensor, how the pair was made."""
-    said = []
+    """The remark beside a line's numbers: non-finite values, another tensor, how the pair was made."""
+    remarks = []
     if not row.finite:
-        said.append(
+        remarks.append(
             f"NaN: {row.sample_nan} in sample, {row.benchmark_nan} in benchmark; "
             f"Inf: {row.sample_inf} in sample, {row.benchmark_inf} in benchmark"
         )
     if row.misnamed:
-        said.append(str(row.misnamed))
+        remarks.append(str(row.misnamed))
     if row.sample_name != row.name and row.paired != "cut name":
         by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
-        said.append(f"paired{by} with {row.sample_name!r} of the sample")
+        remarks.append(f"paired{by} with {row.sample_name!r} of the sample")
     if row.note:
-        said.append(row.note)
+        remarks.append(row.note)
     if row.extra or row.vendor:
-        said += filter(None, [row.dtype_note, left_out(row), row.vendor_message])
-    return "; ".join(said)
+        remarks += filter(None, [row.dtype_note, left_out(row), row.vendor_message])
+    return "; ".join(remarks)
 
 
 def left_out(row: Row) -> str:
@@ -54,7 +54,7 @@ def left_out(row: Row) -> str:
 def further(row: Row) -> list[tuple[str, str]]:
     """Name and value of the metrics that were asked for beyond the three, as a table shows them.
 
-    A vendor's values are as it prints them; a name that is among ours too is called the vendor's.
+    A vendor's values are as it prints them; a name that is among the further metrics too is prefixed ``vendor``.
     """
-    ours = [(name, f"{value:.6g}") for name, value in row.extra.items()]
-    return ours + [(f"vendor {name}" if name in row.extra else name, text) for name, text in row.vendor.items()]
+    extra = [(name, f"{value:.6g}") for name, value in row.extra.items()]
+    return extra + [(f"vendor {name}" if name in row.extra else name, text) for name, text in row.vendor.items()]

@@ -51,6 +51,6 @@ def _facts(record: Record, status: str, reason: str) -> dict[str, object]:
 
 
 def _further(row: Row) -> dict[str, object]:
-    """What was asked for beyond the three metrics; a vendor's columns may bear names that ours bear too."""
+    """What was asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
     left_out = {f"{name} left out": count for name, count in row.left_out.items()}
     return {**row.extra, **left_out, **{f"vendor {name}": value for name, value in row.vendor.items()}}

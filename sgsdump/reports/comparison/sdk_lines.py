@@ -18,7 +18,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import layer_name
 
 JUMP = 1.0
-RETRIED = "as it lies"  # in the note of ``orientation.measure`` on a pair whose layout the values decided
+RETRIED = "as it lies"  # in the note of ``layout_match.measure`` on a pair whose layout the values decided
 MARK = "     **** OVER threshold!!!! ****"
 
 

@@ -15,7 +15,7 @@ _WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them inc
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
-    """The table; behind RMSE stand further metrics, and, where there is one, what must be said about the layer."""
+    """The table; after RMSE come further metrics and, where there is one, the remark on the layer."""
     lines = [
         (
             layer_name(row),

@@ -52,7 +52,7 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
 
 
 def _by_reason(missing: list[tuple[str, str]]) -> Iterator[str]:
-    """Every name under its reason; a reason that many share is said once."""
+    """Every name under its reason; a reason that many share is printed once."""
     groups: dict[str, list[str]] = {}
     for name, reason in missing:
         groups.setdefault(reason, []).append(name)

@@ -50,14 +50,14 @@ def summary_lines(
         yield f"Ranges of no layer in this dump: {unused_ranges}"
 
 
-def _section(title: str, layers: Sequence[Distribution], tell: Callable[[Distribution], str]) -> Iterator[str]:
+def _section(title: str, layers: Sequence[Distribution], describe: Callable[[Distribution], str]) -> Iterator[str]:
     if not layers:
         return
     yield f"{title} ({len(layers)}):"
     names = [f"{layer.index}. {_readable(layer.name)}" for layer in layers]
     width = min(max(map(len, names)), 48)
     for name, layer in zip(names[:MOST_LINES], layers):
-        yield f"  {name:<{width}}  {tell(layer)}"
+        yield f"  {name:<{width}}  {describe(layer)}"
     if len(layers) > MOST_LINES:
         yield f"  and {len(layers) - MOST_LINES} more, see the overview"
 

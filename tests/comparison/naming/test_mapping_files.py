@@ -207,7 +207,7 @@ def test_rules_are_applied_in_turn(tmp_path: Path) -> None:
     assert name_rules.renamed("other", rules) == ("other", ())
     assert name_rules.renamed("npu_" + "a" * 1000, rules)[1] == ()
     assert name_rules.renamed("ab", [name_rules.rule_of("(?<=a)b=c")]) == ("ac", (name_rules.rule_of("(?<=a)b=c"),))
-    assert name_rules.told(rules[:1]) == "rule ^npu_(\\w+) -> \\1"
+    assert name_rules.described(rules[:1]) == "rule ^npu_(\\w+) -> \\1"
 
 
 @pytest.mark.parametrize("text", ["a", "=b", "(=b", "a=\\1", "a=\\g<x>", "a" * 2000 + "=b", "(?P<a>x)(?P<a>y)=b"])

@@ -139,3 +139,4 @@ def test_msaccucmp_takes_no_relative_error_up_to_its_epsilon(golden, largest):
     g = np.full(3, golden, np.float32)
     values = VENDOR_METRICS["msaccucmp"](2 * g, g).values
     assert values["MaxRelativeError"] == values["MeanRelativeError"] == largest
+    assert float(values["AccumulatedRelativeError"]) == 3 * float(largest)
