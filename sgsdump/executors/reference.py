@@ -63,7 +63,7 @@ class ReferenceExecutor(Executor):
         self._evaluator = ReferenceEvaluator(in_one_piece(model, folder), new_ops=corrected)
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        # NaN and Inf stay in the values, for whoever reports them; numpy's warnings would name no tensor.
+        # NaN and Inf stay in the values, for the caller to report; numpy's warnings would name no tensor.
         with np.errstate(all="ignore"):
             values = self._evaluator.run(output_names, dict(feed))
         return [_array(name, value) for name, value in zip(output_names, values)]

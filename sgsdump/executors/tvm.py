@@ -93,8 +93,8 @@ class TvmExecutor(Executor):
 
     def plain(self, error: Exception) -> str:
         """The importer prints the operator at fault and raises something else."""
-        said = self._said.getvalue().strip().splitlines()
-        return ": ".join([*said[-1:], reason_of(error)])
+        printed = self._said.getvalue().strip().splitlines()
+        return ": ".join([*printed[-1:], reason_of(error)])
 
 
 def _array(value: Any) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 One folder holds one run. When the folder has a dump already, the first thing written sets the old one aside, whole, as
 ``FOLDER_DATE``: nothing stale is ever compared, and a dump that took an hour is not deleted by a second call. What was
-told about a tensor before in the same run is replaced.
+recorded about a tensor before in the same run is replaced.
 
 The JSON is rewritten whole at most once a second and at the end, so that a run that is killed leaves a valid one of
 what is there, and a dump of N tensors does not cost N rewrites of N entries.

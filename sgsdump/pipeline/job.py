@@ -80,13 +80,13 @@ class Job:
     @property
     def init_configs(self) -> dict[str, str]:
         """The executor's options. Raises ConfigError."""
-        found = {}
+        options = {}
         for word in self.option:
             key, equals, value = word.partition("=")
             if not (key and equals):
                 raise ConfigError(f"--option {word}: write KEY=VALUE")
-            found[key] = value
-        return found | ({"passes": str(self.passed_path)} if self.passed_path else {})
+            options[key] = value
+        return options | ({"passes": str(self.passed_path)} if self.passed_path else {})
 
 
 def check(job: Job) -> None:

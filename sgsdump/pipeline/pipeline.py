@@ -116,7 +116,7 @@ class Pipeline:
     ) -> None:
         """Go on with the part of the model between these tensors; None stands for its own inputs or outputs.
 
-        Topological indices are those of the part. What was said about inputs that it still has is kept. Raises
+        Topological indices are those of the part. Settings of inputs that it still has are kept. Raises
         ConfigError for an unknown name, ModelError where the model cannot be cut.
         """
         for names in (input_names, output_names):
@@ -232,7 +232,7 @@ class Pipeline:
         with_index: bool,
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
-        """Dump what comes and tell of it; the arrays by name, when they are to be kept."""
+        """Dump the layers as they come, saying a line for each; returns the arrays by name when they are to be kept."""
         kept: dict[str, np.ndarray] = {}
         rest = iter(layers)
         # What is wrong from the start is so before an earlier dump is set aside.

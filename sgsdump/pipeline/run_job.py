@@ -93,16 +93,16 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     )
 
 
-def holds(job: Job, found: GoldenComparison) -> bool:
+def holds(job: Job, comparison: GoldenComparison) -> bool:
     """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
-    if any(row.reason for row in found.rows):
+    if any(row.reason for row in comparison.rows):
         return False
     if not job.judge:
         return True
-    if (job.input_tag is not None or job.th1 is not None) and not found.passes:
+    if (job.input_tag is not None or job.th1 is not None) and not comparison.passes:
         return False
     return job.th2 is None or not any(
-        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in found.rows
+        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in comparison.rows
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError
-from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.files.user_module import import_file
 
@@ -47,7 +47,7 @@ def test_its_float16_weights_are_seen(example) -> None:
 
 
 def test_its_options_are_checked(example) -> None:
-    told(ConfigError, "int3", lambda: example.ToyAccelerator().init({"weights": "int3"}))
+    assert_raises(ConfigError, "int3", lambda: example.ToyAccelerator().init({"weights": "int3"}))
 
 
 @pytest.mark.parametrize("model", [False, True])
@@ -107,5 +107,5 @@ def test_plug_ins_that_are_broken_are_told_in_one_line(install) -> None:
         "\n".join([*lines, "d = toy_plugin_module:dict"]), toy_plugin_broken="1 / 0", toy_plugin_module="dict = dict"
     )
     for name, said in {"a": "division by zero", "b": "no_such_module", "c": "Nothing", "d": "dict, not an"}.items():
-        told(ConfigError, said, lambda name=name: open_executor(name))
+        assert_raises(ConfigError, said, lambda name=name: open_executor(name))
     assert open_executor("ort").name == "ort"

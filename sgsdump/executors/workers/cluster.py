@@ -38,7 +38,7 @@ def on_cluster(
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results.
 
-    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nobody
+    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nothing
     answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
     version of sgsdump, and when a task kills worker after worker.
     """
@@ -51,11 +51,11 @@ def on_cluster(
 
 def versions() -> dict[str, str]:
     """Of sgsdump and of the packages whose version may change a result's bits."""
-    found = {"sgsdump": __version__}
+    installed = {"sgsdump": __version__}
     for name in COMPUTING:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 class _Recipe:
