@@ -23,7 +23,7 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import check_folder, make_folder, replacing, set_aside
-from sgsdump.pipeline.given_inputs import Given
+from sgsdump.pipeline.inputs.given import Given
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.progress import SILENT, Progress

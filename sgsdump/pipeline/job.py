@@ -10,7 +10,7 @@ from sgsdump.errors import ConfigError, OutputError
 from sgsdump.executors.table import executors
 from sgsdump.files.atomic_write import check_folder
 from sgsdump.pipeline.compared_files import npy_files
-from sgsdump.pipeline.option_values import place
+from sgsdump.pipeline.inputs.options import place
 from sgsdump.pipeline.selection import Place
 from sgsdump.registry import hint
 

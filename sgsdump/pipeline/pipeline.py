@@ -27,13 +27,13 @@ from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
-from sgsdump.pipeline import given_inputs
-from sgsdump.pipeline.attempt import Failed, attempt, opened
 from sgsdump.pipeline.console_lines import input_line, output_line
 from sgsdump.pipeline.dump_folder import DumpFolder
-from sgsdump.pipeline.given_inputs import Given, InputSource
-from sgsdump.pipeline.not_dumped import NotDumped, why_no_array
-from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults
+from sgsdump.pipeline.inputs import given as given_inputs
+from sgsdump.pipeline.inputs.given import Given, InputSource
+from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults
+from sgsdump.pipeline.not_dumped import NotDumped
+from sgsdump.pipeline.once import run_once
 from sgsdump.pipeline.run import FAST, MODES, ExecutorConfigs, run
 from sgsdump.pipeline.selection import Place, by_name, select
 from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
@@ -174,18 +174,7 @@ class Pipeline:
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
         places = self._places(names, topo_indexes)
-        feed = self.inputs
-        cut = extract(self.model.proto, None, names)
-        reads = {info.name for info in cut.graph.input}
-        with opened(self.executor, self.configs.init) as ready:
-            needed = {name: array for name, array in feed.items() if name in reads}
-            values = attempt(ready, cut, list(dict.fromkeys(names)), needed, self.configs, self.model.folder)
-        given = {} if isinstance(values, Failed) else dict(zip(dict.fromkeys(names), values))
-        outcomes: Iterable[Layer | NotDumped]
-        if isinstance(values, Failed):
-            outcomes = self._singly(names, feed, values)
-        else:
-            outcomes = [self._outcome(name, given[name]) for name in names]
+        outcomes = run_once(self.model, self.executor, self.inputs, names, self.configs)
         return self._write(outcomes, places, topo_indexes is not None)
 
     def dump_full(self, dump_with_index: bool = True) -> None:
@@ -254,20 +243,6 @@ class Pipeline:
         finally:
             dump.flush()
         return kept
-
-    def _singly(self, names: Sequence[str], feed: Mapping[str, np.ndarray], why: Failed) -> list[Layer | NotDumped]:
-        """The outputs by themselves, where they could not be had together."""
-        made = {name for node in self.model.proto.graph.node for name in node.output}
-        outcomes = list(run(self.model, self.executor, feed, [n for n in names if n in made], FAST, self.configs))
-        return [*outcomes, *(NotDumped(name, "", "", why.reason, True) for name in names if name not in made)]
-
-    def _outcome(self, name: str, value: Any) -> Layer | NotDumped:
-        maker = next((node for node in self.model.proto.graph.node if name in node.output), None)
-        node, op_type = (maker.name, maker.op_type) if maker is not None else ("", "")
-        reason = why_no_array(value)
-        return (
-            NotDumped(name, node, op_type, reason, False) if reason else Layer(name, node, op_type, np.asarray(value))
-        )
 
     def _places(self, names: Sequence[str], indexes: Sequence[int] | None) -> dict[str, NodeOutput]:
         known = {output.name: output for output in self._outputs}

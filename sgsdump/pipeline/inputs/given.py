@@ -16,7 +16,7 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.models.feed_check import check_feed
 from sgsdump.models.input_spec import InputSpec, shape_text
-from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults, Number, Range, draw, full_range
+from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults, Number, Range, draw, full_range
 from sgsdump.registry import hint
 
 RANGE_KEYS = ("seed", "low", "high")
