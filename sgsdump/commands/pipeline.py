@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
 def dump(job: Job) -> int:
     """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
 
-    Raises what ``pipelining.job.check`` and the steps of ``pipeline_job`` raise.
+    Raises what ``pipeline.job.check`` and the steps of ``pipeline.run_job`` raise.
     """
     from sgsdump.dumps.formats.sdaa import dump_info
     from sgsdump.pipeline.job import check

@@ -81,7 +81,7 @@ class ExecutorConformance:
                 self.check(executor.execute([name], small_feed()), [name], small_outputs(small_feed()))
 
     def test_feeds_one_after_another(self) -> None:
-        """Each run gives its own values, and the arrays of an earlier one stay what they were."""
+        """Each run gives its own values, and the arrays of an earlier run do not change."""
         with self.open() as executor:
             executor.load_model(small_model())
             kept = [executor.execute(OUTPUTS, small_feed(seed)) for seed in range(3)]

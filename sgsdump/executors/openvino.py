@@ -1,7 +1,7 @@
 """OpenVINO: a second opinion on every tensor, by kernels of its own. Extra ``openvino``.
 
 The model is read by ``read_model``; OpenVINO's ``convert_model``, which reports its use home, is not called. It
-computes in float32 whatever the model's own float type, so that its values can be held against another back-end's.
+computes in float32 whatever the model's own float type, so that its values can be compared with another back-end's.
 OpenVINO fuses what is between two outputs.
 """
 
@@ -74,7 +74,7 @@ class OpenvinoExecutor(Executor):
         self._core = None
 
     def plain(self, error: Exception) -> str:
-        """What OpenVINO says among much on its own source, after the ONNX node it says it of."""
+        """OpenVINO's own message without the references to its source code, after the ONNX node it is about."""
         text = str(error)
         lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if not re.match(NOISE, line)]

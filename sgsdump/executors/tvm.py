@@ -1,7 +1,7 @@
 """Apache TVM by its Relax importer, compiled for this machine's processor, untuned. Extra ``tvm``.
 
-LSTM, Loop and optional values are beyond Relax's importer, and so are some float16 models. Optimising passes of one's
-own come from a Python file as accelerator vendors' users have it, with a function
+LSTM, Loop and optional values are beyond Relax's importer, and so are some float16 models. Your own optimising
+passes come from a Python file, as users of accelerators have them, with a function
 
     def use_passes(ir_module, configs):        # or only (ir_module)
         return tvm.transform.Sequential([...])(ir_module)

@@ -1,8 +1,8 @@
-"""Find where two runs of a model part ways, dumping a few tensors instead of all.
+"""Find the first tensor in which two runs of a model differ, dumping a few tensors instead of all.
 
 An error, once made, mostly stays: what is computed from a wrong tensor is wrong too. So a tensor that agrees clears all
-that it is computed from, and one that disagrees holds the culprit among what it is computed from. As ``git bisect``
-does with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
+that it is computed from, and where one disagrees the culprit is among those it is computed from. As ``git bisect`` does
+with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
 tensors one of the two parts is never smaller than about 1/(d+1), so that the tries grow with log N; a fork of many
 branches costs up to one try for each branch.
 
@@ -52,7 +52,7 @@ class FirstDifference:
     """A tensor that disagrees while the tensors it is made from agree.
 
     node    name of the node that makes it, or "".
-    inputs  the tensors that were held to agree: what the node reads, weights and inputs of the model left out; in the
+    inputs  the tensors that agree: what the node reads, weights and inputs of the model left out; in the
             place of a tensor that cannot be dumped, what that one is made from.
     """
 
@@ -118,7 +118,7 @@ def bisect_executors(
     progress: Progress = SILENT,
 ) -> Bisection:
     """Where ``executor`` (with its ``configs``) first differs from ``reference`` by more than ``threshold``, measured
-    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipelining.run.run``, whose errors it raises."""
+    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipeline.run.run``, whose errors it raises."""
 
     def differs(name: str) -> float | None:
         own = _array(run(model, executor, feed, [name], mode, configs or ExecutorConfigs()))
@@ -239,7 +239,7 @@ class _Search:
         return value is not None and not value <= self._threshold
 
     def _cleared(self, names: Iterable[str]) -> int:
-        """What is made into these tensors, where they agree."""
+        """The tensors that these are made from, where these agree."""
         cleared = 0
         for name in names:
             if self.tried.get(name) is not None and not self._is_bad(name):

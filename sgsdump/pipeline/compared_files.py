@@ -1,7 +1,7 @@
-"""Hold the files of a run against those of one or two other runs: folders of .npy files, or dump folders.
+"""Compare the files of a run with those of one or two other runs: folders of .npy files, or dump folders.
 
 Files of one name belong together. Where there is none, the file of the same tensor does: a tensor dumped alone has no
-``topoidx_00012__`` before its name, and the casts of a float16 copy move the numbers.
+``topoidx_00012__`` before its name, and the casts of a float16 copy shift the indices.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class DumpFolder:
         self._flush_if_due()
 
     def put_lost(self, lost: NotDumped, place: NodeOutput | None, with_index: bool) -> None:
-        """Why a tensor is not there; arguments as of ``put_output``."""
+        """Record why a tensor is missing; arguments as of ``put_output``."""
         (self.root / _file(lost.name, place, with_index)).unlink(missing_ok=True)
         index = None if place is None else place.index
         self._outputs[lost.name, with_index] = OutputEntry(

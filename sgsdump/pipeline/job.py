@@ -19,7 +19,7 @@ MODEL_TYPES = ("float16", "float32")
 
 @dataclass(frozen=True)
 class Job:
-    """The options as typed; None and empty stand for what was not given.
+    """The options as typed; None and empty mean not given.
 
     kind           full, once, range or list.
     names          tensors to dump: one for ``once``, any number for ``list``.

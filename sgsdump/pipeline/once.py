@@ -23,7 +23,7 @@ def run_once(
     names: Sequence[str],
     configs: ExecutorConfigs = NO_CONFIGS,
 ) -> list[Layer | NotDumped]:
-    """The named tensors of the model, in that order; those that several names stand for come as often.
+    """The named tensors of the model, in that order; a name given twice comes twice.
 
     feed  array by input name, of the declared dtype and shape.
 
@@ -50,7 +50,7 @@ def _singly(
     configs: ExecutorConfigs,
     why: Failed,
 ) -> list[Layer | NotDumped]:
-    """The outputs by themselves, where they could not be had together."""
+    """The outputs one by one, after running them together failed."""
     made = {name for node in model.proto.graph.node for name in node.output}
     outcomes = list(run(model, executor, feed, [n for n in names if n in made], FAST, configs))
     return [*outcomes, *(NotDumped(name, "", "", why.reason, True) for name in names if name not in made)]

@@ -50,7 +50,7 @@ class Pipeline:
     """A model, an executor and a dump folder.
 
     model               a path, a Model, or a ModelProto.
-    executor            a name of ``executors()``, or an Executor.
+    executor            a name in ``executors()``, or an Executor.
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
@@ -103,7 +103,7 @@ class Pipeline:
 
     @property
     def failures(self) -> list[NotDumped]:
-        """The tensors whose running failed: errors, unlike those that cannot be given at all."""
+        """The tensors that failed to run: errors, unlike those that no executor could give as an array."""
         return [lost for lost in self.not_dumped if lost.failed]
 
     @property
@@ -308,7 +308,7 @@ def _name(executor: str | Executor) -> str:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raises ConfigError for what is no list of names; one text would be read letter by letter."""
+    """Raises ConfigError for anything but a list of names: a single string would be read letter by letter."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
 

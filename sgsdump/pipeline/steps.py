@@ -1,8 +1,8 @@
 """Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
 
 A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
-wherever a value is already at hand. What could not be had, or cannot be fed (sequences, text, 8-bit floats), is no
-place to cut: the step then reaches further back and makes it itself.
+wherever a value is already at hand. The graph is not cut at a tensor that
+failed or cannot be fed (sequences, text, 8-bit floats): the step then reaches further back and makes it itself.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _do(recipe: _Recipe, parcel: _Parcel) -> Any:
 
 
 class _Cluster:
-    """A client, and what became of its workers."""
+    """A client, and whether it lost workers."""
 
     def __init__(self, client: Any, address: str, progress: Progress):
         self._client, self._address, self._progress = client, address, progress
@@ -134,7 +134,7 @@ class _Cluster:
             raise self._explained(error) from error
 
     def _wait(self, future: Any) -> None:
-        """As long as there are workers."""
+        """Wait for a task while there are workers. Raises WorkerError when none is left."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         without = 0.0
