@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -83,6 +84,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     yield put
     for name in ("toy_plugin_module", "toy_plugin_broken"):
         sys.modules.pop(name, None)
+
+
+def test_what_the_document_names_is_there() -> None:
+    dotted = re.findall(r"`(sgsdump(?:\.\w+)+)`|from (sgsdump[.\w]+) import", (DOCS / "own_executor.md").read_text())
+    names = [code or module for code, module in dotted]
+    assert "sgsdump.executors.base.Executor" in names and "sgsdump.executors.conformance" in names
+    for name in names:
+        pkgutil.resolve_name(name)
 
 
 def test_an_entry_point_is_found(install) -> None:
