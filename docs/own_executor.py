@@ -1,4 +1,4 @@
-"""An executor of one's own, complete: a pretended accelerator that keeps its weights in float16.
+"""A complete executor of your own: a pretend accelerator that keeps its weights in float16.
 
 Copy this file, put the calls of your SDK where ``ReferenceEvaluator`` stands, and register the class (own_executor.md).
 It runs as it is:
@@ -35,7 +35,7 @@ class ToyAccelerator(Executor):
     init_options = {"weights": "how weights are kept: float32, the default, or float16"}  # noqa: RUF012
 
     def on_init(self, configs: Configs) -> None:
-        """Open the device and check what the options say. An absent package is told by sgsdump.errors.MissingExtra."""
+        """Open the device and check what the options say. Raise sgsdump.errors.MissingExtra for an absent package."""
         self.precision = configs.get("weights", "float32")
         if self.precision not in PRECISIONS:
             raise ConfigError(f"executor toy: weights is {' or '.join(PRECISIONS)}, not {self.precision!r}")
@@ -56,7 +56,7 @@ class ToyAccelerator(Executor):
         self.program = ReferenceEvaluator(compiled)
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        """Run. The feed has been checked; arrays are given in the order of output_names, as copies of one's own."""
+        """Run. The feed has been checked; return new arrays, in the order of output_names."""
         values = self.program.run(output_names, dict(feed))
         return [np.array(value) for value in values]
 
@@ -75,9 +75,9 @@ def main(arguments: list[str]) -> None:
         ort.load_model(model)
         toy.load_model(model)
         pairs = zip(names, toy.execute(names, feed), ort.execute(names, feed))
-        for name, ours, reference in pairs:
-            difference = np.abs(ours.astype(np.float64) - reference.astype(np.float64)).max()
-            print(f"{name}: shape {ours.shape}, largest difference {difference:.3g}")
+        for name, own, reference in pairs:
+            difference = np.abs(own.astype(np.float64) - reference.astype(np.float64)).max()
+            print(f"{name}: shape {own.shape}, largest difference {difference:.3g}")
 
 
 def _random_feed(model: onnx.ModelProto) -> dict[str, np.ndarray]:

@@ -53,8 +53,8 @@ def compare_dumps(sample: Path, benchmark: Path) -> int:
     for path in (sample, benchmark):
         if path.suffix != ".bin":
             raise ConfigError(f"{path}: the name of a dump must end in .bin; rename it")
-    found = compare(open_dump(sample), open_dump(benchmark))
-    return report(found, benchmark.name, new_folder(benchmark.name))
+    comparison = compare(open_dump(sample), open_dump(benchmark))
+    return report(comparison, benchmark.name, new_folder(benchmark.name))
 
 
 def compare_models(float_model: str, fixed_model: str, image: str, category: str, preprocess: str) -> int:
@@ -70,11 +70,11 @@ def compare_models(float_model: str, fixed_model: str, image: str, category: str
     folder = new_folder(name, category)
     try:
         benchmark, sample = [simulate(*model, image, preprocess, folder) for model in models]
-        found = compare(open_dump(sample), open_dump(benchmark))
+        comparison = compare(open_dump(sample), open_dump(benchmark))
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
-    return report(found, name, folder)
+    return report(comparison, name, folder)
 
 
 def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, folder: Path) -> Path:
@@ -89,17 +89,17 @@ def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, 
     return work / "sigma_outtensor_dump.bin"
 
 
-def report(found: Comparison, name: str, folder: Path) -> int:
+def report(comparison: Comparison, name: str, folder: Path) -> int:
     """Print the layers and what was not compared; write the log."""
     from sgsdump.commands.sdk.debug_out import write_log
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.errors import ValuesError
     from sgsdump.reports.comparison import REPORTS
 
-    log = write_log(found, name, folder)
-    print(log.read_text(encoding="utf-8", errors="replace"), REPORTS["verdict"](found, DOCUMENTED), sep="", end="")
+    log = write_log(comparison, name, folder)
+    print(log.read_text(encoding="utf-8", errors="replace"), REPORTS["verdict"](comparison, DOCUMENTED), sep="", end="")
     print(f"Report: {log}")
-    if not found.rows:
+    if not comparison.rows:
         raise ValuesError("no layer could be compared; the reasons are listed above")
     return 0
 

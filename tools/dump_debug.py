@@ -34,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
     fixed, floats = open_dump(args.fixed), open_dump(args.float)
     if args.tensor is not None:
         fixed, floats = write_pair(args.tensor, (fixed, Path("fixed.txt")), (floats, Path("float.txt")))
-    found = compare(fixed, floats, inputs=True)
-    for line in lines(found, fixed):
+    comparison = compare(fixed, floats, inputs=True)
+    for line in lines(comparison, fixed):
         print(line)
-    for left in found.failed:
+    for left in comparison.failed:
         print(f"dump_debug.py: not compared: {left.pair.sample.name}: {left.reason}", file=sys.stderr)
-    for alone in (*found.only_in_sample, *found.only_in_benchmark):
+    for alone in (*comparison.only_in_sample, *comparison.only_in_benchmark):
         print(f"dump_debug.py: not compared: {alone.record.name}: {alone.reason}", file=sys.stderr)
-    if not found.rows:
+    if not comparison.rows:
         raise ValuesError("no tensor could be compared; the reasons are listed above")
     return 0
 

@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
         _type("repair -m digits.onnx -i pictures --input-config input_config.ini -o repaired")
         answers[TUNED] = _answers(open_model("repaired/fixed.onnx"), digits.images, raw=True)
     print(f"\nAccuracy on {len(digits.labels)} digits")
-    for kind, found in answers.items():
-        print(f"  {kind:26} {(found == digits.labels).mean():.2f}")
+    for kind, answer in answers.items():
+        print(f"  {kind:26} {(answer == digits.labels).mean():.2f}")
     print(f"Made sick on purpose: {', '.join(_planted(models['float']))}")
     print(f"What was done to repair it: {args.output / 'repaired' / 'rounds.txt'}")
     print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
@@ -133,12 +133,12 @@ def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 
     runner = SegmentRunner(model, keep_sessions=True)
-    found = []
+    seen = []
     for image in images.astype(np.float32):
         feed = {INPUT: (image if raw else (image - MEAN) / STD)[None, None].astype(np.float32)}
         (layer,) = runner.run(feed, only={OUTPUT})
-        found.append(int(layer.array.argmax()))
-    return np.array(found)
+        seen.append(int(layer.array.argmax()))
+    return np.array(seen)
 
 
 def _first_spoilt(answers: dict[str, np.ndarray], labels: np.ndarray) -> int:

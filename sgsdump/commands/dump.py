@@ -125,7 +125,7 @@ def dump_all(
 def _write(
     layers: Iterator[Layer], feed: Feed, target: Path, summary: Summary, suffix: str, text: bool, caffe: bool
 ) -> None:
-    """Write one run; ``suffix`` is what tells its files from another picture's."""
+    """Write one run; ``suffix`` distinguishes its files from another picture's."""
     from itertools import chain
 
     from sgsdump.dumps.formats.sigmastar import binary

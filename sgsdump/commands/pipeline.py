@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
 def dump(job: Job) -> int:
     """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
 
-    Raises what ``pipelining.job.check`` and the steps of ``pipeline_job`` raise.
+    Raises what ``pipeline.job.check`` and the steps of ``pipeline.run_job`` raise.
     """
     from sgsdump.dumps.formats.sdaa import dump_info
     from sgsdump.pipeline.job import check
@@ -178,10 +178,10 @@ def _bisect(job: Job, run: Pipeline) -> int:
     from sgsdump.pipeline.run_job import bisect
     from sgsdump.reports.pipeline_lines import bisection_lines
 
-    found = bisect(job, run, TERMINAL)
-    for line in bisection_lines(found, job.threshold):
+    bisection = bisect(job, run, TERMINAL)
+    for line in bisection_lines(bisection, job.threshold):
         TERMINAL.say(line)
-    return 1 if found.found else 0
+    return 1 if bisection.first else 0
 
 
 def _compare(job: Job) -> bool:
@@ -192,19 +192,19 @@ def _compare(job: Job) -> bool:
     from sgsdump.reports.golden import csv, json
     from sgsdump.reports.golden import log as golden_log
 
-    found = compare(job, TERMINAL)
+    comparison = compare(job, TERMINAL)
     for folder in filter(None, (job.compare_dir, job.golden_dir)):
         for name in other_inputs(job.folder, folder):
             TERMINAL.say(f"note: {folder} was run on another input {name}")
-    TERMINAL.say(golden_log.golden_lines(found).removesuffix("\n"))
+    TERMINAL.say(golden_log.golden_lines(comparison).removesuffix("\n"))
     log = job.log or job.folder / "compare_result.log"
     for path, text in (
-        (log, golden_log.render(found)),
-        (log.with_suffix(".csv"), csv.render(found)),
-        (log.with_suffix(".json"), json.render(found)),
+        (log, golden_log.render(comparison)),
+        (log.with_suffix(".csv"), csv.render(comparison)),
+        (log.with_suffix(".json"), json.render(comparison)),
     ):
         with replacing(path) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
-    failed = sum(not row.passes for row in found.rows)
-    TERMINAL.say(f"{log}: {len(found.rows)} compared, {len(found.rows) - failed} pass, {failed} do not")
-    return holds(job, found)
+    failed = sum(not row.passes for row in comparison.rows)
+    TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    return holds(job, comparison)

@@ -1,6 +1,6 @@
 """The executors, by the name users give: the table of the family; ``base.py`` is the contract, ``table.py`` opens one.
 
-A package of one's own adds more by an entry point:
+Another package adds its own by an entry point:
 
 [project.entry-points."sgsdump.executors"]
 mine = "my_package.my_module:MyExecutor"

@@ -68,7 +68,7 @@ class Executor(ABC):
             raise
 
     def load_model(self, model: onnx.ModelProto, configs: Configs | None = None, folder: str | None = None) -> None:
-        """Make a model ready to run, in place of the one before; ``folder`` is where its external data lies.
+        """Make a model ready to run, in place of the one before; ``folder`` is where its external data files are.
 
         ``model`` is never changed. Raises ModelError.
         """
@@ -105,7 +105,7 @@ class Executor(ABC):
         return arrays
 
     def release(self) -> None:
-        """Let everything go; may be called in any state, and twice. ``init`` may follow."""
+        """Free everything; may be called in any state, and twice. ``init`` may follow."""
         if self._state not in ("new", "released"):
             self._state = "released"
             self.on_release()

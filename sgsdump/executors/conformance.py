@@ -1,6 +1,6 @@
 """What every executor must do, as tests that the author of a plug-in runs on it. Plain asserts; pytest collects them:
 
-    from sgsdump.executor_conformance import ExecutorConformance
+    from sgsdump.executors.conformance import ExecutorConformance
 
     class TestMine(ExecutorConformance):
         def make(self):
@@ -81,7 +81,7 @@ class ExecutorConformance:
                 self.check(executor.execute([name], small_feed()), [name], small_outputs(small_feed()))
 
     def test_feeds_one_after_another(self) -> None:
-        """Each run gives its own values, and the arrays of an earlier one stay what they were."""
+        """Each run gives its own values, and the arrays of an earlier run do not change."""
         with self.open() as executor:
             executor.load_model(small_model())
             kept = [executor.execute(OUTPUTS, small_feed(seed)) for seed in range(3)]
@@ -102,7 +102,7 @@ class ExecutorConformance:
             executor.execute(["scores"], small_feed())
             executor.load_model(other)
             self.check(executor.execute(["b"], feed), ["b"], {"b": feed["a"] * 2})
-            told(ModelError, "scores", lambda: executor.execute(["scores"], feed))
+            assert_raises(ModelError, "scores", lambda: executor.execute(["scores"], feed))
             executor.load_model(small_model())
             self.check(executor.execute(["scores"], small_feed()), ["scores"], small_outputs(small_feed()))
 
@@ -127,7 +127,7 @@ class ExecutorConformance:
         for name, array in feed.items():
             np.testing.assert_array_equal(array, before[1][name])
 
-    def test_arrays_that_do_not_lie_in_c_order(self) -> None:
+    def test_arrays_not_in_c_order(self) -> None:
         feed = small_feed()
         turned = {name: np.asfortranarray(array) for name, array in feed.items()}
         with self.open() as executor:
@@ -152,22 +152,22 @@ class ExecutorConformance:
                 arrays = executor.execute(OUTPUTS, small_feed())
         self.check(arrays, OUTPUTS, small_outputs(small_feed()))
 
-    def test_calls_out_of_order_are_told(self) -> None:
+    def test_calls_out_of_order_are_refused(self) -> None:
         executor = self.make()
         feed = small_feed()
-        told(ConfigError, "load_model", lambda: executor.load_model(small_model()))
-        told(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
+        assert_raises(ConfigError, "load_model", lambda: executor.load_model(small_model()))
+        assert_raises(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
         executor.release()
         executor.init(self.configs)
-        told(ConfigError, "init", lambda: executor.init(self.configs))
-        told(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
+        assert_raises(ConfigError, "init", lambda: executor.init(self.configs))
+        assert_raises(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
         executor.load_model(small_model())
         executor.execute(OUTPUTS, feed)
         executor.release()
-        told(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
-        told(ConfigError, "load_model", lambda: executor.load_model(small_model()))
+        assert_raises(ConfigError, "execute", lambda: executor.execute(OUTPUTS, feed))
+        assert_raises(ConfigError, "load_model", lambda: executor.load_model(small_model()))
 
-    def test_release_can_be_said_twice_and_init_may_follow(self) -> None:
+    def test_release_can_be_called_twice_and_init_may_follow(self) -> None:
         executor = self.make()
         for _ in range(2):
             executor.init(self.configs)
@@ -194,12 +194,12 @@ class ExecutorConformance:
                 executor.load_model(small_model())
                 executor.execute(["nothing of the kind"], small_feed())
 
-        told(ModelError, "nothing of the kind", fail)
+        assert_raises(ModelError, "nothing of the kind", fail)
         executor.release()
         assert released == [1]
-        told(ConfigError, "execute", lambda: executor.execute(OUTPUTS, small_feed()))
+        assert_raises(ConfigError, "execute", lambda: executor.execute(OUTPUTS, small_feed()))
 
-    def test_wrong_feeds_are_told_and_do_no_harm(self) -> None:
+    def test_wrong_feeds_are_refused_and_do_no_harm(self) -> None:
         feed = small_feed()
         wrong = {
             "'keep'": {name: array for name, array in feed.items() if name != "keep"},
@@ -210,25 +210,27 @@ class ExecutorConformance:
         }
         with self.open() as executor:
             executor.load_model(small_model())
-            for said, each in wrong.items():
-                told(InputError, said, lambda each=each: executor.execute(OUTPUTS, each))  # type: ignore[misc]
+            for words, each in wrong.items():
+                assert_raises(InputError, words, lambda each=each: executor.execute(OUTPUTS, each))  # type: ignore[misc]
             self.check(executor.execute(OUTPUTS, feed), OUTPUTS, small_outputs(feed))
 
-    def test_an_unknown_output_is_told_with_the_nearest(self) -> None:
+    def test_an_unknown_output_is_reported_with_the_nearest(self) -> None:
         with self.open() as executor:
             executor.load_model(small_model())
-            told(ModelError, "'scores'", lambda: executor.execute(["score"], small_feed()))
+            assert_raises(ModelError, "'scores'", lambda: executor.execute(["score"], small_feed()))
 
-    def test_an_unknown_option_is_told(self) -> None:
+    def test_an_unknown_option_is_refused(self) -> None:
         executor = self.make()
-        told(ConfigError, "no_such_option", lambda: executor.init({"no_such_option": 1}))
+        assert_raises(ConfigError, "no_such_option", lambda: executor.init({"no_such_option": 1}))
         executor.init(self.configs)
-        told(ConfigError, "no_such_option", lambda: executor.load_model(small_model(), {"no_such_option": 1}))
+        assert_raises(ConfigError, "no_such_option", lambda: executor.load_model(small_model(), {"no_such_option": 1}))
         executor.load_model(small_model())
-        told(ConfigError, "no_such_option", lambda: executor.execute(["best"], small_feed(), {"no_such_option": 1}))
+        assert_raises(
+            ConfigError, "no_such_option", lambda: executor.execute(["best"], small_feed(), {"no_such_option": 1})
+        )
         executor.release()
 
-    def test_a_model_that_cannot_run_is_told_and_does_no_harm(self) -> None:
+    def test_a_model_that_cannot_run_is_reported_and_does_no_harm(self) -> None:
         """At loading or at running, whichever finds it: one line that names the executor."""
 
         def run(executor: Executor, model: onnx.ModelProto) -> None:
@@ -237,7 +239,7 @@ class ExecutorConformance:
 
         with self.open() as executor:
             for model in (broken_model("NoSuchOperator"), broken_model("MatMul")):
-                told(ModelError, executor.name, lambda model=model: run(executor, model))  # type: ignore[misc]
+                assert_raises(ModelError, executor.name, lambda model=model: run(executor, model))  # type: ignore[misc]
             executor.load_model(small_model())
             self.check(executor.execute(["scores"], small_feed()), ["scores"], small_outputs(small_feed()))
 
@@ -247,18 +249,20 @@ class ExecutorConformance:
             try:
                 executor.load_model(broken_model("NoSuchOperator"))
             except SgsdumpError:
-                told(ConfigError, "execute", lambda: executor.execute(["b"], {"a": np.ones((1, 2), np.float32)}))
+                assert_raises(
+                    ConfigError, "execute", lambda: executor.execute(["b"], {"a": np.ones((1, 2), np.float32)})
+                )
 
 
-def told(kind: type[Exception], said: str, act: Callable[[], object]) -> None:
-    """``act`` raises an error of this kind, in one line that holds ``said``."""
+def assert_raises(kind: type[Exception], words: str, act: Callable[[], object]) -> None:
+    """``act`` raises an error of this kind, in one line that contains ``words``."""
     try:
         act()
     except kind as error:
-        assert said in str(error), f"{said!r} is not in: {error}"
+        assert words in str(error), f"{words!r} is not in: {error}"
         assert "\n" not in str(error).strip(), f"more than one line: {error}"
         return
-    raise AssertionError(f"no {kind.__name__} with {said!r} was raised")
+    raise AssertionError(f"no {kind.__name__} with {words!r} was raised")
 
 
 def small_model(outputs: list[str] | None = None, batch: int | str = 1) -> onnx.ModelProto:

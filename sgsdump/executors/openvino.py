@@ -1,8 +1,8 @@
 """OpenVINO: a second opinion on every tensor, by kernels of its own. Extra ``openvino``.
 
 The model is read by ``read_model``; OpenVINO's ``convert_model``, which reports its use home, is not called. It
-computes in float32 whatever the model's own float type, so that its values can be held against another back-end's.
-OpenVINO fuses what lies between two outputs.
+computes in float32 whatever the model's own float type, so that its values can be compared with another back-end's.
+OpenVINO fuses what is between two outputs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NOISE = (
 )
 # OpenVINO's words for element types that numpy has not.
 BEYOND = {
-    name: BEYOND_NUMPY[ours]
-    for name, ours in (
+    name: BEYOND_NUMPY[dtype]
+    for name, dtype in (
         *(("bf16", "bfloat16"), ("f8e4m3", "float8_e4m3fn"), ("f8e5m2", "float8_e5m2")),
         *(("f8e8m0", "float8_e8m0fnu"), ("f4e2m1", "float4_e2m1fn"), ("i4", "int4"), ("u4", "uint4")),
     )
-    if ours in BEYOND_NUMPY
+    if dtype in BEYOND_NUMPY
 }
 
 
@@ -74,7 +74,7 @@ class OpenvinoExecutor(Executor):
         self._core = None
 
     def plain(self, error: Exception) -> str:
-        """What OpenVINO says among much on its own source, after the ONNX node it says it of."""
+        """OpenVINO's own message without the references to its source code, after the ONNX node it is about."""
         text = str(error)
         lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if not re.match(NOISE, line)]

@@ -1,7 +1,7 @@
-"""ONNX's own reference evaluator: plain numpy, slow, and what the operator definitions say.
+"""ONNX's own reference evaluator: plain numpy, slow, and true to the operator definitions.
 
 Its known oddities (onnx 1.23): a Loop's scan output of scalars has a further axis of 1, and what OptionalGetElement
-gives has one in front. One error is put right here: of models of operator sets 7 to 13 it normalises by the batch's
+gives has one in front. One bug is worked around here: in models of operator sets 7 to 13 it normalises by the batch's
 own statistics, as in training (https://github.com/onnx/onnx/pull/8442).
 """
 
@@ -63,7 +63,7 @@ class ReferenceExecutor(Executor):
         self._evaluator = ReferenceEvaluator(in_one_piece(model, folder), new_ops=corrected)
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        # NaN and Inf stay in the values, for whoever reports them; numpy's warnings would name no tensor.
+        # NaN and Inf stay in the values, for the caller to report; numpy's warnings would name no tensor.
         with np.errstate(all="ignore"):
             values = self._evaluator.run(output_names, dict(feed))
         return [_array(name, value) for name, value in zip(output_names, values)]

@@ -30,7 +30,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Skip:
-    """A tensor of the model that cannot be given as an array, and why; ``failed`` says that running it went wrong."""
+    """A tensor of the model that cannot be given as an array, and why; ``failed``: running it went wrong."""
 
     name: str
     op_type: str

@@ -1,7 +1,7 @@
 """SDAA accelerators: a place for the vendor's back-end, whose package is not public.
 
-The vendor's inference package (its TVM with the ``sdaa`` target) comes with the accelerator's SDK. Whoever has it
-wraps it as in docs/own_executor.md and registers it under this name; a plug-in takes the place of this one:
+The vendor's inference package (its TVM with the ``sdaa`` target) comes with the accelerator's SDK. To use it,
+wrap it as in docs/own_executor.md and register it under this name; the plug-in replaces this executor:
 
     [project.entry-points."sgsdump.executors"]
     sdaa = "my_package.sdaa:SdaaExecutor"

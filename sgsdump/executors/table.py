@@ -1,4 +1,4 @@
-"""Executors by name: ours, and those that installed packages bring as plug-ins."""
+"""Executors by name: the built-in ones, and those that installed packages bring as plug-ins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sgsdump.registry import Registry
 
 
 def executors() -> Registry:
-    """Name -> an ``Executor`` class or a function that makes one; a plug-in may replace one of ours."""
+    """Name -> an ``Executor`` class or a function that makes one; a plug-in may replace a built-in one."""
     plugins = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=ENTRY_POINTS)}
     return Registry("executor", EXECUTORS | plugins)
 

@@ -1,7 +1,7 @@
 """Apache TVM by its Relax importer, compiled for this machine's processor, untuned. Extra ``tvm``.
 
-LSTM, Loop and optional values are beyond Relax's importer, and so are some float16 models. Optimising passes of one's
-own come from a Python file as accelerator vendors' users have it, with a function
+LSTM, Loop and optional values are beyond Relax's importer, and so are some float16 models. Your own optimising
+passes come from a Python file, as users of accelerators have them, with a function
 
     def use_passes(ir_module, configs):        # or only (ir_module)
         return tvm.transform.Sequential([...])(ir_module)
@@ -93,8 +93,8 @@ class TvmExecutor(Executor):
 
     def plain(self, error: Exception) -> str:
         """The importer prints the operator at fault and raises something else."""
-        said = self._said.getvalue().strip().splitlines()
-        return ": ".join([*said[-1:], reason_of(error)])
+        printed = self._said.getvalue().strip().splitlines()
+        return ": ".join([*printed[-1:], reason_of(error)])
 
 
 def _array(value: Any) -> np.ndarray:

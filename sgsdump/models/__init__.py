@@ -1,4 +1,4 @@
-"""The model readers, in the order in which ``open_model`` asks them whether a file is theirs."""
+"""The model readers, in the order in which ``open_model`` tries them."""
 
 from sgsdump.registry import Registry
 

@@ -1,4 +1,4 @@
-"""Models whose weights lie in files of their own, for those that can only take a model in one piece."""
+"""Load the weights of external data files into the model, for back-ends that take a model in one piece only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def is_external(model: ModelProto) -> bool:
-    """Whether a weight or a tensor attribute, those in bodies included, lies in a file of its own."""
+    """Whether a weight or a tensor attribute, those in bodies included, is stored in an external file."""
     from onnx import TensorProto
 
     return any(tensor.data_location == TensorProto.EXTERNAL for tensor in graph_tensors(model.graph))

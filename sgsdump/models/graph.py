@@ -50,12 +50,12 @@ class Graph:
 
     @cached_property
     def consumers(self) -> dict[str, list[NodeProto]]:
-        found: dict[str, list[NodeProto]] = defaultdict(list)
+        readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in self.nodes:
             for name in dict.fromkeys([*node.input, *captured(node)]):
                 if name:
-                    found[name].append(node)
-        return dict(found)
+                    readers[name].append(node)
+        return dict(readers)
 
     def value(self, name: str) -> np.ndarray:
         """The values of a constant, as numpy."""

@@ -1,4 +1,4 @@
-"""The contract of a model reader, and ``open_model``; ``models/`` holds the family, one file per framework.
+"""The contract of a model reader, and ``open_model``; one file or folder of ``models/`` per framework.
 
 Whatever a model was written in, it is an ONNX ModelProto from here on. To add a framework: write ``models/NAME.py``
 with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
@@ -27,7 +27,7 @@ class Model:
 
     proto    the graph; weights kept in external data files are not in it.
     path     the file it was read from, or that it stands for in messages.
-    folder   where its external data files lie; None when it has none.
+    folder   where its external data files are; None when it has none.
     blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
     overwritten  tensors that an in-place layer of the framework wrote over.
     """

@@ -2,7 +2,7 @@
 
 Any bytes can pass for protobuf, so this reader is asked last and decides by what it finds: an ``ir_version`` and a
 graph with something in it. External data are left on the disk (onnxruntime maps them); their places are checked here,
-because a model is a file from somewhere else and must not make anyone read outside its own folder.
+because a model is untrusted and must not make us read outside its own folder.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def _check_names(graph: onnx.GraphProto, path: Path) -> None:
 
 
 def _check_external(graph: onnx.GraphProto, path: Path) -> bool:
-    """Whether a weight lies in an external file. Raises ModelError when that file is missing, short or elsewhere."""
+    """Whether a weight is in an external file. Raises ModelError when that file is missing, short or elsewhere."""
     import onnx
 
-    found = False
+    external = False
     for tensor in graph_tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _check_place(tensor, path)
-            found = True
-    return found
+            external = True
+    return external
 
 
 def _check_place(tensor: onnx.TensorProto, path: Path) -> None:

@@ -24,7 +24,7 @@ def infer_types(
     """TypeProto by tensor name, of every input, weight and node output of the main graph whose type can be known.
 
     shapes  shape by input name, where it is known better than the model says; the types that the model itself
-            declares for inner tensors are then not believed.
+            declares for inner tensors are then ignored.
     nodes   the graph's nodes in an order in which they can run, where the file's own order is none.
     """
     import onnx

@@ -1,4 +1,4 @@
-"""One model, one run, one executor: what came of it, or one line why not."""
+"""Run one model once by one executor: its outputs, or one line that says why there are none."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def attempt(
 ) -> list[Any] | Failed:
     """The named outputs of a model, or why there are none.
 
-    Raises ConfigError and MissingExtra, which would meet every other model alike.
+    Raises ConfigError and MissingExtra, which any other model would run into too.
     """
     try:
         executor.load_model(proto, configs.load, None if folder is None else str(folder))

@@ -1,14 +1,14 @@
-"""Find where two runs of a model part ways, dumping a few tensors instead of all.
+"""Find the first tensor in which two runs of a model differ, dumping a few tensors instead of all.
 
 An error, once made, mostly stays: what is computed from a wrong tensor is wrong too. So a tensor that agrees clears all
-that it is computed from, and one that disagrees holds the culprit among what it is computed from. As ``git bisect``
-does with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
+that it is computed from, and where one disagrees the culprit is among those it is computed from. As ``git bisect`` does
+with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
 tensors one of the two parts is never smaller than about 1/(d+1), so that the tries grow with log N; a fork of many
 branches costs up to one try for each branch.
 
-An error can also be swallowed on its way (a Relu, a maximum, a sum of much larger values). So the tensor found is not
-believed: the tensors it reads are dumped too, and while one of them disagrees the search goes on from there. What is
-found in the end disagrees while all that it is made from agrees. When several nodes are at fault it is one of them.
+An error can also be swallowed on its way (a Relu, a maximum, a sum of much larger values). So the tensor found is
+verified: the tensors it reads are dumped too, and while one of them disagrees the search goes on from there. The result
+disagrees while everything it is made from agrees. When several nodes are at fault it is one of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FirstDifference:
     """A tensor that disagrees while the tensors it is made from agree.
 
     node    name of the node that makes it, or "".
-    inputs  the tensors that were held to agree: what the node reads, weights and inputs of the model left out; in the
+    inputs  the tensors that agree: what the node reads, weights and inputs of the model left out; in the
             place of a tensor that cannot be dumped, what that one is made from.
     """
 
@@ -65,9 +65,9 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What a search found, None when the tensors it tried agree; which it tried, in order; how many there are."""
+    """The first tensor that differs (None when all tried agree), those tried in order, and how many there are."""
 
-    found: FirstDifference | None
+    first: FirstDifference | None
     tried: tuple[Tried, ...]
     in_all: int
 
@@ -80,7 +80,7 @@ def bisect(
 ) -> Bisection:
     """The first tensor of the graph, on some way through it, whose difference is over the threshold.
 
-    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold; None when it cannot be told.
+    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold; None when it is not known.
     progress  says a line for each tensor tried.
 
     First the ends of the graph are tried, then about log2(N) tensors spread over it; when these agree nothing is found.
@@ -98,13 +98,13 @@ def bisect(
     name = search.run()
     inputs = search.sources(name) if name is not None else []
     tried = {name: Tried(name, value) for name, value in search.tried.items()}
-    found = None
+    first = None
     if name is not None:
         node = makers[name]
-        found = FirstDifference(
+        first = FirstDifference(
             name, node.name, node.op_type, float(search.tried[name] or 0), tuple(tried[each] for each in inputs)
         )
-    return Bisection(found, tuple(tried.values()), len(makers))
+    return Bisection(first, tuple(tried.values()), len(makers))
 
 
 def bisect_executors(
@@ -118,7 +118,7 @@ def bisect_executors(
     progress: Progress = SILENT,
 ) -> Bisection:
     """Where ``executor`` (with its ``configs``) first differs from ``reference`` by more than ``threshold``, measured
-    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipelining.run.run``, whose errors it raises."""
+    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipeline.run.run``, whose errors it raises."""
 
     def differs(name: str) -> float | None:
         own = _array(run(model, executor, feed, [name], mode, configs or ExecutorConfigs()))
@@ -173,20 +173,20 @@ class _Search:
     def run(self) -> str | None:
         """The tensor that disagrees while its sources agree; None when what was tried agrees."""
         target = next((name for name in self._first_looks() if self._try(name)), None)
-        found = None
+        culprit = None
         cleared = self._cleared(self.tried)
         while target is not None:
-            found = self._narrow(target, cleared)
-            bad = [name for name in self.sources(found) if self._is_bad(name)]
+            culprit = self._narrow(target, cleared)
+            bad = [name for name in self.sources(culprit) if self._is_bad(name)]
             target = min(bad, key=self._place.__getitem__, default=None)
             if target is not None:
                 # The error was swallowed somewhere below: what agrees there clears nothing any more.
                 cleared = self._cleared(self._members(self._cone[target]))
-        return found
+        return culprit
 
     def sources(self, name: str) -> list[str]:
-        """What a tensor is made from, all of it tried; in the place of what cannot be told stands what that reads."""
-        found: list[str] = []
+        """What a tensor is made from, all of it tried; an unknown tensor is replaced by what it is made from."""
+        made_from: list[str] = []
         seen: set[str] = set()
         pending = list(reversed(self._reads[name]))
         while pending:
@@ -198,8 +198,8 @@ class _Search:
             if self.tried[source] is None:
                 pending += reversed(self._reads[source])
             else:
-                found.append(source)
-        return found
+                made_from.append(source)
+        return made_from
 
     def _first_looks(self) -> list[str]:
         """The graph's ends, the one with most behind it first; then tensors spread evenly."""
@@ -239,7 +239,7 @@ class _Search:
         return value is not None and not value <= self._threshold
 
     def _cleared(self, names: Iterable[str]) -> int:
-        """What is made into these tensors, where they agree."""
+        """The tensors that these are made from, where these agree."""
         cleared = 0
         for name in names:
             if self.tried.get(name) is not None and not self._is_bad(name):

@@ -1,7 +1,7 @@
-"""Hold the files of a run against those of one or two other runs: folders of .npy files, or dump folders.
+"""Compare the files of a run with those of one or two other runs: folders of .npy files, or dump folders.
 
 Files of one name belong together. Where there is none, the file of the same tensor does: a tensor dumped alone has no
-``topoidx_00012__`` before its name, and the casts of a float16 copy move the numbers.
+``topoidx_00012__`` before its name, and the casts of a float16 copy shift the indices.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def npy_files(folder: Path) -> dict[str, Load]:
         what = "is a file; name the folder it is in" if folder.exists() else "is not there"
         raise ConfigError(f"the folder to compare with {what}: {folder}")
     root = _root(folder)
-    found = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
-    if not found:
+    files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
+    if not files:
         raise ConfigError(f"there is no .npy file to compare with in {folder}")
     known = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
     dtypes = {Path(entry.file).name: entry.facts.dtype for entry in known if entry.file and entry.facts}
-    return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in found}
+    return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in files}
 
 
 def other_inputs(run: Path, other: Path) -> list[str]:
@@ -68,9 +68,9 @@ def other_inputs(run: Path, other: Path) -> list[str]:
 
     Empty where they are equal, and where one folder has no inputs to look at.
     """
-    own, theirs = (_root(folder) / dump_info.INPUTS for folder in (run, other))
-    common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in theirs.glob("*.npy")})
-    return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(theirs / file, ""))]
+    own, others = (_root(folder) / dump_info.INPUTS for folder in (run, other))
+    common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in others.glob("*.npy")})
+    return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(others / file, ""))]
 
 
 def _root(folder: Path) -> Path:

@@ -2,7 +2,7 @@
 
 One folder holds one run. When the folder has a dump already, the first thing written sets the old one aside, whole, as
 ``FOLDER_DATE``: nothing stale is ever compared, and a dump that took an hour is not deleted by a second call. What was
-told about a tensor before in the same run is replaced.
+recorded about a tensor before in the same run is replaced.
 
 The JSON is rewritten whole at most once a second and at the end, so that a run that is killed leaves a valid one of
 what is there, and a dump of N tensors does not cost N rewrites of N entries.
@@ -23,7 +23,7 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import check_folder, make_folder, replacing, set_aside
-from sgsdump.pipeline.given_inputs import Given
+from sgsdump.pipeline.inputs.given import Given
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.progress import SILENT, Progress
@@ -72,7 +72,7 @@ class DumpFolder:
         self._flush_if_due()
 
     def put_lost(self, lost: NotDumped, place: NodeOutput | None, with_index: bool) -> None:
-        """Why a tensor is not there; arguments as of ``put_output``."""
+        """Record why a tensor is missing; arguments as of ``put_output``."""
         (self.root / _file(lost.name, place, with_index)).unlink(missing_ok=True)
         index = None if place is None else place.index
         self._outputs[lost.name, with_index] = OutputEntry(

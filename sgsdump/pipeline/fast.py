@@ -1,7 +1,7 @@
 """The fast way: every node runs once, in segments of about a dozen that hand arrays to each other.
 
-A segment puts out what is wanted of it and what later segments read. One that fails is run again node by node, so that
-the node at fault has a name and only what depends on it is lost.
+A segment outputs the wanted tensors and those that later segments read. One that fails is run again node by node, so
+that the node at fault has a name and only what depends on it is lost.
 """
 
 from __future__ import annotations

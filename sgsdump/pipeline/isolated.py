@@ -1,4 +1,4 @@
-"""The isolated way: every tensor comes from a sub-model of its own, in which nothing else is put out.
+"""The isolated way: every tensor comes from a sub-model of its own, in which it is the only output.
 
 A back-end that fuses operators shows a tensor in the middle of a fused group only by not fusing there. When each tensor
 is the single output of a model that ends in it, the group that ends in it is fused as in the whole model, so at least

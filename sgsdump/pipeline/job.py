@@ -10,7 +10,7 @@ from sgsdump.errors import ConfigError, OutputError
 from sgsdump.executors.table import executors
 from sgsdump.files.atomic_write import check_folder
 from sgsdump.pipeline.compared_files import npy_files
-from sgsdump.pipeline.option_values import place
+from sgsdump.pipeline.inputs.options import place
 from sgsdump.pipeline.selection import Place
 from sgsdump.registry import hint
 
@@ -19,7 +19,7 @@ MODEL_TYPES = ("float16", "float32")
 
 @dataclass(frozen=True)
 class Job:
-    """The options as typed; None and empty stand for what was not given.
+    """The options as typed; None and empty mean not given.
 
     kind           full, once, range or list.
     names          tensors to dump: one for ``once``, any number for ``list``.
@@ -80,13 +80,13 @@ class Job:
     @property
     def init_configs(self) -> dict[str, str]:
         """The executor's options. Raises ConfigError."""
-        found = {}
+        options = {}
         for word in self.option:
             key, equals, value = word.partition("=")
             if not (key and equals):
                 raise ConfigError(f"--option {word}: write KEY=VALUE")
-            found[key] = value
-        return found | ({"passes": str(self.passed_path)} if self.passed_path else {})
+            options[key] = value
+        return options | ({"passes": str(self.passed_path)} if self.passed_path else {})
 
 
 def check(job: Job) -> None:

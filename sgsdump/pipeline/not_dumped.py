@@ -1,4 +1,4 @@
-"""A tensor that a run did not give, and why."""
+"""A tensor that a run did not dump, and why."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NotDumped:
-    """A tensor that was not given, and why.
+    """A tensor that was not dumped, and why.
 
-    failed  True: running failed, an error. False: it is nothing that can be given (inside a body, text, a sequence).
+    failed  True: running failed, an error. False: it cannot be an array (inside a body, text, a sequence).
     """
 
     name: str
@@ -29,7 +29,7 @@ class NotDumped:
 
 
 def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
-    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can put out; one entry stands for all
+    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can output; one entry stands for all
     those inside a node that calls a function of the model."""
     functions = {(function.domain, function.name) for function in proto.functions}
     for node in proto.graph.node:

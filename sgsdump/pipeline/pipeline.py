@@ -27,13 +27,13 @@ from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
-from sgsdump.pipeline import given_inputs
-from sgsdump.pipeline.attempt import Failed, attempt, opened
 from sgsdump.pipeline.console_lines import input_line, output_line
 from sgsdump.pipeline.dump_folder import DumpFolder
-from sgsdump.pipeline.given_inputs import Given, InputSource
-from sgsdump.pipeline.not_dumped import NotDumped, why_no_array
-from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults
+from sgsdump.pipeline.inputs import given as given_inputs
+from sgsdump.pipeline.inputs.given import Given, InputSource
+from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults
+from sgsdump.pipeline.not_dumped import NotDumped
+from sgsdump.pipeline.once import run_once
 from sgsdump.pipeline.run import FAST, MODES, ExecutorConfigs, run
 from sgsdump.pipeline.selection import Place, by_name, select
 from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
@@ -50,7 +50,7 @@ class Pipeline:
     """A model, an executor and a dump folder.
 
     model               a path, a Model, or a ModelProto.
-    executor            a name of ``executors()``, or an Executor.
+    executor            a name in ``executors()``, or an Executor.
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
@@ -103,7 +103,7 @@ class Pipeline:
 
     @property
     def failures(self) -> list[NotDumped]:
-        """The tensors whose running failed: errors, unlike those that cannot be given at all."""
+        """The tensors that failed to run: errors, unlike those that no executor could give as an array."""
         return [lost for lost in self.not_dumped if lost.failed]
 
     @property
@@ -116,7 +116,7 @@ class Pipeline:
     ) -> None:
         """Go on with the part of the model between these tensors; None stands for its own inputs or outputs.
 
-        Topological indices are those of the part. What was said about inputs that it still has is kept. Raises
+        Topological indices are those of the part. Settings of inputs that it still has are kept. Raises
         ConfigError for an unknown name, ModelError where the model cannot be cut.
         """
         for names in (input_names, output_names):
@@ -174,18 +174,7 @@ class Pipeline:
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
         places = self._places(names, topo_indexes)
-        feed = self.inputs
-        cut = extract(self.model.proto, None, names)
-        reads = {info.name for info in cut.graph.input}
-        with opened(self.executor, self.configs.init) as ready:
-            needed = {name: array for name, array in feed.items() if name in reads}
-            values = attempt(ready, cut, list(dict.fromkeys(names)), needed, self.configs, self.model.folder)
-        given = {} if isinstance(values, Failed) else dict(zip(dict.fromkeys(names), values))
-        outcomes: Iterable[Layer | NotDumped]
-        if isinstance(values, Failed):
-            outcomes = self._singly(names, feed, values)
-        else:
-            outcomes = [self._outcome(name, given[name]) for name in names]
+        outcomes = run_once(self.model, self.executor, self.inputs, names, self.configs)
         return self._write(outcomes, places, topo_indexes is not None)
 
     def dump_full(self, dump_with_index: bool = True) -> None:
@@ -232,7 +221,7 @@ class Pipeline:
         with_index: bool,
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
-        """Dump what comes and tell of it; the arrays by name, when they are to be kept."""
+        """Dump the layers as they come, saying a line for each; returns the arrays by name when they are to be kept."""
         kept: dict[str, np.ndarray] = {}
         rest = iter(layers)
         # What is wrong from the start is so before an earlier dump is set aside.
@@ -254,20 +243,6 @@ class Pipeline:
         finally:
             dump.flush()
         return kept
-
-    def _singly(self, names: Sequence[str], feed: Mapping[str, np.ndarray], why: Failed) -> list[Layer | NotDumped]:
-        """The outputs by themselves, where they could not be had together."""
-        made = {name for node in self.model.proto.graph.node for name in node.output}
-        outcomes = list(run(self.model, self.executor, feed, [n for n in names if n in made], FAST, self.configs))
-        return [*outcomes, *(NotDumped(name, "", "", why.reason, True) for name in names if name not in made)]
-
-    def _outcome(self, name: str, value: Any) -> Layer | NotDumped:
-        maker = next((node for node in self.model.proto.graph.node if name in node.output), None)
-        node, op_type = (maker.name, maker.op_type) if maker is not None else ("", "")
-        reason = why_no_array(value)
-        return (
-            NotDumped(name, node, op_type, reason, False) if reason else Layer(name, node, op_type, np.asarray(value))
-        )
 
     def _places(self, names: Sequence[str], indexes: Sequence[int] | None) -> dict[str, NodeOutput]:
         known = {output.name: output for output in self._outputs}
@@ -333,7 +308,7 @@ def _name(executor: str | Executor) -> str:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raises ConfigError for what is no list of names; one text would be read letter by letter."""
+    """Raises ConfigError for anything but a list of names: a single string would be read letter by letter."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
 

@@ -4,7 +4,7 @@ fast      every node runs once, segment by segment; with ``ort`` by the segment 
 isolated  every tensor comes from a sub-model of its own, in which it is the only output: for back-ends that fuse
           operators.
 
-What cannot be given is named with the reason, and one tensor's failure never stops the others.
+A tensor that cannot be dumped is reported with the reason, and one tensor's failure never stops the others.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def run(
 ) -> Iterator[Layer | NotDumped]:
     """The wanted tensors of one run, in an order in which they can be computed.
 
-    executor  a name of ``executors()``, or an executor, which is initialised anew and released at the end.
+    executor  a name in ``executors()``, or an Executor, which is initialised anew and released at the end.
     feed      array by input name, of the declared dtype and shape.
-    names     node outputs; None gives every one that has a topological index, and names what cannot be given.
+    names     node outputs; None gives every one that has a topological index, and reports those that cannot be dumped.
     advance   called with (done, in all) as the run goes on: nodes, segments or tensors.
 
     Raises ConfigError for an unknown name, mode or executor, InputError for a feed that does not fit, ModelError for
-    a graph that nothing can run.
+    a graph that no executor can run.
     """
     if mode not in MODES:
         raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")

@@ -12,13 +12,13 @@ from sgsdump.models.passes.fix_shapes import fix_shapes
 from sgsdump.pipeline.attempt import ExecutorConfigs
 from sgsdump.pipeline.bisection import Bisection, bisect_executors
 from sgsdump.pipeline.compared_files import compare_run
-from sgsdump.pipeline.given_inputs import array_of
+from sgsdump.pipeline.inputs.given import array_of
+from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
+from sgsdump.pipeline.inputs.random import InputDefaults
 from sgsdump.pipeline.ir_text import executor_text, ir_text
 from sgsdump.pipeline.job import Job
 from sgsdump.pipeline.onnx_test_case import save_test_case
-from sgsdump.pipeline.option_values import input_files, ranges, shapes
 from sgsdump.pipeline.pipeline import Pipeline
-from sgsdump.pipeline.random_inputs import InputDefaults
 from sgsdump.progress import SILENT, Progress
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
@@ -93,16 +93,16 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     )
 
 
-def holds(job: Job, found: GoldenComparison) -> bool:
+def holds(job: Job, comparison: GoldenComparison) -> bool:
     """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
-    if any(row.reason for row in found.rows):
+    if any(row.reason for row in comparison.rows):
         return False
     if not job.judge:
         return True
-    if (job.input_tag is not None or job.th1 is not None) and not found.passes:
+    if (job.input_tag is not None or job.th1 is not None) and not comparison.passes:
         return False
     return job.th2 is None or not any(
-        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in found.rows
+        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in comparison.rows
     )
 
 

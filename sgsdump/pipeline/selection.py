@@ -1,6 +1,6 @@
 """Which tensors to dump: from one to another, every so many, by a name pattern, by operator type.
 
-Start and end are names or topological indices (0 is the first). What lies between them is filtered first, then every
+Start and end are names or topological indices (0 is the first). What is between them is filtered first, then every
 step-th of what is left is taken; the last of it is always taken, and start and end when they were named, whatever the
 filters say.
 """

@@ -1,8 +1,8 @@
 """Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
 
 A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
-wherever a value is already at hand. What could not be had, or cannot be fed (sequences, text, 8-bit floats), is no
-place to cut: the step then reaches further back and makes it itself.
+wherever a value is already at hand. The graph is not cut at a tensor that
+failed or cannot be fed (sequences, text, 8-bit floats): the step then reaches further back and makes it itself.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ class Lineage:
 
     def _back(self, names: Collection[str], known: Collection[str], whole: int) -> tuple[set[int], set[str]]:
         """The nodes met on the way back, ring by ring, and every tensor they need."""
-        found: set[int] = set()
+        nodes: set[int] = set()
         met: set[str] = set()
         ring = {self.maker[name] for name in names}
         counted = 0
         while ring:
-            found |= ring
+            nodes |= ring
             counted += sum(not self.is_constant[index] for index in ring)
             fresh = set().union(*(self.needs[index] for index in ring))
             met |= fresh
             if counted >= whole:
                 fresh = {name for name in met if name not in known}
-            ring = {self.maker[name] for name in fresh if name in self.maker} - found
-        return found, met
+            ring = {self.maker[name] for name in fresh if name in self.maker} - nodes
+        return nodes, met
 
 
 def give_steps(
@@ -206,10 +206,10 @@ class _StepRunner:
         """The tensor that failed and that ``name`` depends on; ``name`` is then lost too. Empty when there is none."""
         if not self.lost:
             return ""
-        found = sorted(self._lineage.needs[self._lineage.maker[name]] & self.lost)
-        if found:
+        lost = sorted(self._lineage.needs[self._lineage.maker[name]] & self.lost)
+        if lost:
             self.lost.add(name)
-            return found[0]
+            return lost[0]
         return ""
 
     def _values(self, asks: Sequence[str], whole: int, reads: tuple[str, ...] | None) -> list[Any] | Failed:

@@ -42,12 +42,12 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
     return [*lines, f"{folder}: {len(outputs)} tensor{'s' * (len(outputs) != 1)}, {', '.join(counts)}"]
 
 
-def bisection_lines(found: Bisection, threshold: float) -> list[str]:
+def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
     """The first tensor that differs and what it is made from; or that none was found."""
-    cost = f"{len(found.tried)} of {found.in_all} tensors tried"
-    if found.found is None:
+    cost = f"{len(bisection.tried)} of {bisection.in_all} tensors tried"
+    if bisection.first is None:
         return [f"no tensor differs by more than {threshold:g}, max|difference| / max|value| ({cost})"]
-    first = found.found
+    first = bisection.first
     node = f"node {first.node}, " if first.node else ""
     inputs = (
         ", ".join(tried_line(each.name, each.difference).removeprefix("tried ") for each in first.inputs)

@@ -10,7 +10,7 @@ import pytest
 
 from sgsdump.errors import ConfigError, MissingExtra
 from sgsdump.executors.base import Executor
-from sgsdump.executors.conformance import ExecutorConformance, other_model, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises, other_model
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.executors.table import executors, open_executor
 
@@ -24,18 +24,18 @@ def test_the_table() -> None:
 
 
 def test_an_unknown_executor_is_told_with_the_nearest() -> None:
-    told(ConfigError, "did you mean 'openvino'", lambda: open_executor("openvin"))
+    assert_raises(ConfigError, "did you mean 'openvino'", lambda: open_executor("openvin"))
 
 
 @pytest.mark.parametrize(("name", "package"), [("openvino", "openvino"), ("tvm", "tvm")])
 def test_a_missing_package_is_told_with_the_extra(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    told(MissingExtra, f"pip install 'sgsdump[{name}]'", lambda: open_executor(name))
+    assert_raises(MissingExtra, f"pip install 'sgsdump[{name}]'", lambda: open_executor(name))
 
 
 def test_sdaa_says_what_is_needed() -> None:
-    told(MissingExtra, "vendor's inference package", lambda: open_executor("sdaa"))
-    told(MissingExtra, "docs/own_executor.md", lambda: open_executor("sdaa", {"passes": "p.py"}))
+    assert_raises(MissingExtra, "vendor's inference package", lambda: open_executor("sdaa"))
+    assert_raises(MissingExtra, "docs/own_executor.md", lambda: open_executor("sdaa", {"passes": "p.py"}))
 
 
 def test_modules_need_none_of_the_packages() -> None:
@@ -132,6 +132,6 @@ def test_a_failing_init_releases() -> None:
             self.released += 1
 
     executor = Half()
-    told(ConfigError, "no device", executor.init)
+    assert_raises(ConfigError, "no device", executor.init)
     assert executor.released == 1
-    told(ConfigError, "load_model", lambda: executor.load_model(other_model()))
+    assert_raises(ConfigError, "load_model", lambda: executor.load_model(other_model()))

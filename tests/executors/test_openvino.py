@@ -11,7 +11,7 @@ from small_nets import model as net
 from small_nets import node
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executors.conformance import ExecutorConformance, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises
 from sgsdump.executors.openvino import OpenvinoExecutor
 from sgsdump.executors.table import open_executor
 
@@ -65,9 +65,11 @@ def test_messages_name_the_node() -> None:
     proto = net([node("Relu", ["x"], "r")], {}, {"x": (1, 2)}, ["y"]).proto
     proto.graph.node.append(helper.make_node("MatMul", ["r", "r"], ["y"], "times"))
     with open_executor("openvino") as executor:
-        told(ModelError, "openvino cannot load the model: node 'times' (MatMul): ", lambda: executor.load_model(proto))
+        assert_raises(
+            ModelError, "openvino cannot load the model: node 'times' (MatMul): ", lambda: executor.load_model(proto)
+        )
         proto.graph.node[1].op_type = "Odd"
-        told(ModelError, "operations: Odd", lambda: executor.load_model(proto))
+        assert_raises(ModelError, "operations: Odd", lambda: executor.load_model(proto))
 
 
 def test_more_than_protobuf_holds_is_told_before_it_is_read(tmp_path: Path) -> None:
@@ -78,14 +80,14 @@ def test_more_than_protobuf_holds_is_told_before_it_is_read(tmp_path: Path) -> N
         weight.external_data.add(key=key, value=text)
     proto.graph.initializer.append(weight)
     with open_executor("openvino") as executor:
-        told(ModelError, "2 GiB", lambda: executor.load_model(proto, folder=str(tmp_path)))
+        assert_raises(ModelError, "2 GiB", lambda: executor.load_model(proto, folder=str(tmp_path)))
 
 
 def test_an_unknown_device() -> None:
     with open_executor("openvino", {"device": "TPU7"}) as executor:
-        told(
+        assert_raises(
             ModelError,
             "TPU7",
             lambda: executor.load_model(net([node("Relu", ["x"], "y")], {}, {"x": (1,)}, ["y"]).proto),
         )
-    told(ConfigError, "device", lambda: open_executor("openvino", {"devise": "CPU"}))
+    assert_raises(ConfigError, "device", lambda: open_executor("openvino", {"devise": "CPU"}))

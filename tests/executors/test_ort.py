@@ -10,7 +10,7 @@ from small_nets import model as net
 from small_nets import node, residual_net, run_all
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.ort import OrtExecutor
 from sgsdump.executors.table import open_executor
@@ -48,9 +48,9 @@ def test_every_tensor_of_a_real_model_as_the_runner_gives_it(shared: Path) -> No
 
 
 def test_options_are_checked() -> None:
-    told(ConfigError, "extended", lambda: open_executor("ort", {"optimisation": "extendet"}))
-    told(ConfigError, "threads", lambda: open_executor("ort", {"threads": "many"}))
-    told(ConfigError, "did you mean 'threads'", lambda: open_executor("ort", {"thread": 1}))
+    assert_raises(ConfigError, "extended", lambda: open_executor("ort", {"optimisation": "extendet"}))
+    assert_raises(ConfigError, "threads", lambda: open_executor("ort", {"threads": "many"}))
+    assert_raises(ConfigError, "did you mean 'threads'", lambda: open_executor("ort", {"thread": 1}))
 
 
 def test_outputs_that_are_weights_or_inputs() -> None:
@@ -100,10 +100,10 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     feed = {"x": np.ones(2, np.float32)}
     with open_executor("ort") as executor:
         executor.load_model(proto)
-        told(
+        assert_raises(
             ModelError, "'seq' cannot be given: a sequence, not a tensor", lambda: executor.execute(["y", "seq"], feed)
         )
-        told(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], feed["x"])
 
 
@@ -114,15 +114,15 @@ def test_the_node_at_fault_has_a_name() -> None:
     with open_executor("ort") as executor:
         executor.load_model(proto)
         feed = {"x": np.ones((1, 4), np.float32), "s": np.array([5])}
-        told(ModelError, "executor ort cannot run the model: ", lambda: executor.execute(["y"], feed))
-        told(ModelError, "fold", lambda: executor.execute(["y"], feed))
+        assert_raises(ModelError, "executor ort cannot run the model: ", lambda: executor.execute(["y"], feed))
+        assert_raises(ModelError, "fold", lambda: executor.execute(["y"], feed))
 
 
 def test_a_weight_that_is_cut_off() -> None:
     proto = net([node("Add", ["x", "w"], "y")], {"w": np.zeros((40, 40), np.float32)}, {"x": (40, 40)}, ["y"]).proto
     proto.graph.initializer[0].raw_data = bytes(100)
     with open_executor("ort") as executor:
-        told(ModelError, "damaged", lambda: executor.load_model(proto))
+        assert_raises(ModelError, "damaged", lambda: executor.load_model(proto))
 
 
 def big_model(folder: Path) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import ConfigError
-from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.files.user_module import import_file
 
@@ -47,7 +48,7 @@ def test_its_float16_weights_are_seen(example) -> None:
 
 
 def test_its_options_are_checked(example) -> None:
-    told(ConfigError, "int3", lambda: example.ToyAccelerator().init({"weights": "int3"}))
+    assert_raises(ConfigError, "int3", lambda: example.ToyAccelerator().init({"weights": "int3"}))
 
 
 @pytest.mark.parametrize("model", [False, True])
@@ -85,6 +86,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(name, None)
 
 
+def test_what_the_document_names_is_there() -> None:
+    dotted = re.findall(r"`(sgsdump(?:\.\w+)+)`|from (sgsdump[.\w]+) import", (DOCS / "own_executor.md").read_text())
+    names = [code or module for code, module in dotted]
+    assert "sgsdump.executors.base.Executor" in names and "sgsdump.executors.conformance" in names
+    for name in names:
+        pkgutil.resolve_name(name)
+
+
 def test_an_entry_point_is_found(install) -> None:
     (line,) = re.findall(r"^toy = (.*)$", (DOCS / "own_executor.md").read_text(), re.M)
     attribute = line.strip('"').partition(":")[2]
@@ -107,5 +116,5 @@ def test_plug_ins_that_are_broken_are_told_in_one_line(install) -> None:
         "\n".join([*lines, "d = toy_plugin_module:dict"]), toy_plugin_broken="1 / 0", toy_plugin_module="dict = dict"
     )
     for name, said in {"a": "division by zero", "b": "no_such_module", "c": "Nothing", "d": "dict, not an"}.items():
-        told(ConfigError, said, lambda name=name: open_executor(name))
+        assert_raises(ConfigError, said, lambda name=name: open_executor(name))
     assert open_executor("ort").name == "ort"

@@ -10,7 +10,7 @@ from small_nets import model as net
 from small_nets import node
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.conformance import ExecutorConformance, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.executors.table import open_executor
 
@@ -50,7 +50,7 @@ def test_the_node_at_fault_has_a_name() -> None:
     with open_executor("reference") as executor:
         executor.load_model(proto)
         feed = {"x": np.ones((1, 4), np.float32)}
-        told(
+        assert_raises(
             ModelError, "reference cannot run the model: node 'fold' (Reshape): ", lambda: executor.execute(["y"], feed)
         )
 
@@ -63,8 +63,8 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     feed = {"x": np.ones(2, np.float32)}
     with open_executor("reference") as executor:
         executor.load_model(proto)
-        told(ModelError, "'seq' cannot be given: a sequence", lambda: executor.execute(["y", "seq"], feed))
-        told(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(ModelError, "'seq' cannot be given: a sequence", lambda: executor.execute(["y", "seq"], feed))
+        assert_raises(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
 
 
 def test_bfloat16_stays_bfloat16() -> None:

@@ -10,7 +10,7 @@ from small_nets import model as net
 from small_nets import node, residual_net, run_all
 
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executors.conformance import ExecutorConformance, small_feed, small_model, small_outputs, told
+from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
 from sgsdump.executors.table import open_executor
 from sgsdump.executors.tvm import TvmExecutor
 from sgsdump.models.passes.mark_outputs import mark_outputs
@@ -55,7 +55,7 @@ def test_bfloat16_stays_bfloat16() -> None:
 
 def test_ir_text() -> None:
     with open_executor("tvm") as executor:
-        told(ModelError, "ir_text", executor.ir_text)
+        assert_raises(ModelError, "ir_text", executor.ir_text)
         executor.load_model(small_model(["scores"]))
         text = executor.ir_text()
     assert (
@@ -88,24 +88,26 @@ def test_passes_of_the_users_own(tmp_path: Path, text: str) -> None:
 
 def test_passes_that_fail_are_told(tmp_path: Path) -> None:
     file = tmp_path / "passes.py"
-    told(ConfigError, "no such passes file", lambda: open_executor("tvm", {"passes": str(file)}))
+    assert_raises(ConfigError, "no such passes file", lambda: open_executor("tvm", {"passes": str(file)}))
     file.write_text("def other(): pass\n")
-    told(ConfigError, "no function use_passes", lambda: open_executor("tvm", {"passes": str(file)}))
+    assert_raises(ConfigError, "no function use_passes", lambda: open_executor("tvm", {"passes": str(file)}))
     file.write_text("from tvm import relay\n")
-    told(InputError, "passes.py:1: the passes failed: ImportError", lambda: open_executor("tvm", {"passes": str(file)}))
+    assert_raises(
+        InputError, "passes.py:1: the passes failed: ImportError", lambda: open_executor("tvm", {"passes": str(file)})
+    )
     for body, kind, said in (("1 / 0", InputError, "passes.py:2"), ("return 5", ConfigError, "gave a int")):
         file.write_text(f"def use_passes(ir_module, configs):\n    {body}\n")
         with open_executor("tvm", {"passes": str(file)}) as executor:
-            told(kind, said, lambda executor=executor: executor.load_model(small_model()))
+            assert_raises(kind, said, lambda executor=executor: executor.load_model(small_model()))
 
 
 def test_an_unknown_target() -> None:
-    told(ConfigError, "nonsense", lambda: open_executor("tvm", {"target": "nonsense"}))
+    assert_raises(ConfigError, "nonsense", lambda: open_executor("tvm", {"target": "nonsense"}))
 
 
 def test_the_importer_prints_nothing_and_its_operator_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     proto = net([node("Relu", ["x"], "r")], {}, {"x": (1, 2)}, ["y"]).proto
     proto.graph.node.append(helper.make_node("MatMul", ["r", "r"], ["y"], "times"))
     with open_executor("tvm") as executor:
-        told(ModelError, "operator MatMul", lambda: executor.load_model(proto))
+        assert_raises(ModelError, "operator MatMul", lambda: executor.load_model(proto))
     assert capsys.readouterr().out == ""

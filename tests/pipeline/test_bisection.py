@@ -71,11 +71,11 @@ def test_an_error_that_stays_is_found_where_it_was_made(net: tuple[Model, str]) 
         return float(name in bad)
 
     result = bisect(proto, differs)
-    assert result.found is not None
-    assert result.found.name == planted
-    assert result.found.node == planted.replace("t", "n")
+    assert result.first is not None
+    assert result.first.name == planted
+    assert result.first.node == planted.replace("t", "n")
     sources = {name for n in proto.graph.node if planted in n.output for name in n.input} - {"x", "w"}
-    assert {(each.name, each.difference) for each in result.found.inputs} == {(name, 0) for name in sources}
+    assert {(each.name, each.difference) for each in result.first.inputs} == {(name, 0) for name in sources}
     assert [each.name for each in result.tried] == asked
     assert len(asked) == len(set(asked)) <= few(proto, len(sources))
     assert result.in_all == len(proto.graph.node)
@@ -90,12 +90,12 @@ def test_what_is_found_disagrees_and_its_inputs_agree_whatever_is_swallowed(
     names = [n.output[0] for n in proto.graph.node]
     values = {name: draw.draw(st.sampled_from([0.0, 0.0, 1e-4, 1.0, math.inf, math.nan, None])) for name in names}
     result = bisect(proto, values.__getitem__)
-    if result.found is None:
+    if result.first is None:
         assert not any(each.difference is not None and not each.difference <= 1e-3 for each in result.tried)
         assert values["end"] in (0.0, 1e-4, None)
         return
-    assert not values[result.found.name] <= 1e-3
-    for each in result.found.inputs:
+    assert not values[result.first.name] <= 1e-3
+    for each in result.first.inputs:
         assert values[each.name] <= 1e-3
 
 
@@ -146,9 +146,9 @@ def test_a_planted_fault_in_three_hundred_nodes() -> None:
 def check_planted(model: Model, planted: str, mode: str) -> None:
     feed = {"x": np.ones(4, np.float32)}
     result = bisect_executors(model, Faulty(planted), "reference", feed, threshold=1e-5, mode=mode)
-    assert result.found is not None
-    assert result.found.name == planted
-    assert result.found.difference == pytest.approx(0.03, rel=1e-3)
+    assert result.first is not None
+    assert result.first.name == planted
+    assert result.first.difference == pytest.approx(0.03, rel=1e-3)
     assert len(result.tried) <= few(model.proto, 2)
 
 
@@ -156,7 +156,7 @@ def test_executors_that_agree() -> None:
     feed = {"data": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)}
     progress = Watched()
     result = bisect_executors(residual_net(), "reference", "ort", feed, progress=progress)
-    assert result.found is None
+    assert result.first is None
     assert result.in_all == 12
     assert progress.lines == [f"tried {each.name}: {each.difference:.3g}" for each in result.tried]
     assert all(each.difference < 1e-5 for each in result.tried)
@@ -173,8 +173,8 @@ def test_tensors_that_cannot_be_dumped_are_stepped_over() -> None:
     feed = {"x": np.array([1, 2], np.float32)}
     for planted in ("a", "b", "c"):
         result = bisect_executors(net, Faulty(planted), "ort", feed)
-        assert result.found is not None
-        assert result.found.name == planted
+        assert result.first is not None
+        assert result.first.name == planted
         assert all(each.difference is None for each in result.tried if each.name == "seq")
 
 
@@ -190,9 +190,9 @@ def test_values_that_bodies_capture_are_inputs_too() -> None:
     ]
     proto = model(nodes, {"yes": np.array(True)}, {"x": (2,)}, ["c"]).proto
     result = bisect(proto, lambda name: float(name in ("b", "c")))
-    assert result.found is not None
-    assert (result.found.name, result.found.node, result.found.op_type) == ("b", "if", "If")
-    assert [each.name for each in result.found.inputs] == ["a"]
+    assert result.first is not None
+    assert (result.first.name, result.first.node, result.first.op_type) == ("b", "if", "If")
+    assert [each.name for each in result.first.inputs] == ["a"]
 
 
 def test_worst_relative() -> None:

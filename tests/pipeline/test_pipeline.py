@@ -16,8 +16,8 @@ from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import open_model
+from sgsdump.pipeline.inputs.random import InputDefaults
 from sgsdump.pipeline.pipeline import Pipeline
-from sgsdump.pipeline.random_inputs import InputDefaults
 
 SIX_LINES = """\
 topology index 12, output relu_1.tmp_0, shape (1, 8, 12, 96), dtype float16

@@ -5,8 +5,8 @@
     Undefined_benchmark.bin_DumpDebug_out/benchmark.bin_doAnalyzeRmse_run.log
     Undefined_benchmark.bin_DumpDebug_out_backup_at_20240131-120000/           an older one, renamed
 
-The log's first line names a folder, the others are the layers (``reports/sdk_lines``). Source:
-docs/formats/sigmastar.md#split-dumps.
+The log's first line names a folder, the others are the layers (``reports/comparison/sdk_lines.py``).
+Source: docs/formats/sigmastar.md#split-dumps.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def new_folder(name: str, category: str = "Undefined", inside: Path = Path()) ->
     return make_folder(folder)
 
 
-def write_log(found: Comparison, name: str, folder: Path) -> Path:
+def write_log(comparison: Comparison, name: str, folder: Path) -> Path:
     """Write ``NAME_doAnalyzeRmse_run.log`` into ``folder``: the line of a folder's name, then one line per layer."""
     log = folder / f"{name}_doAnalyzeRmse_run.log"
     with replacing(log) as file:
-        text = f"{folder / 'genCompareLayer'}\n" + REPORTS["sdk_lines"](found, DOCUMENTED)
+        text = f"{folder / 'genCompareLayer'}\n" + REPORTS["sdk_lines"](comparison, DOCUMENTED)
         file.write(text.encode("utf-8", "surrogateescape"))
     return log

@@ -22,12 +22,12 @@ def own_outputs_first(
     docs/formats/sigmastar.md#framework-dumps.
     """
     first, ahead = outputs[0], list(dict.fromkeys(outputs[1:]))
-    found: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     for layer in runner.run(feed, only=ahead) if ahead else ():
-        found[layer.name] = layer
-        if len(found) == len(ahead):
+        layers[layer.name] = layer
+        if len(layers) == len(ahead):
             break
-    yield from (found.pop(name) for name in ahead if name in found)
+    yield from (layers.pop(name) for name in ahead if name in layers)
     last = None
     for layer in runner.run(feed, advance=advance):
         if layer.name == first:

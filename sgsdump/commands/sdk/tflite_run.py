@@ -99,14 +99,14 @@ def _interpreter(path: Path) -> Any:
 
 
 def _quant(facts: Mapping[str, Any], array: np.ndarray) -> Quant | None:
-    found = facts["quantization_parameters"]
-    scales = found["scales"]
+    params = facts["quantization_parameters"]
+    scales = params["scales"]
     if array.dtype.kind == "f" or not scales.size:
         return None
-    zero_point = int(found["zero_points"][0]) if found["zero_points"].size else 0
+    zero_point = int(params["zero_points"][0]) if params["zero_points"].size else 0
     if scales.size == 1:
         return Quant(array.dtype, float(scales[0]), zero_point, exact=True)
-    return Quant(array.dtype, scales, zero_point, int(found["quantized_dimension"]), exact=True)
+    return Quant(array.dtype, scales, zero_point, int(params["quantized_dimension"]), exact=True)
 
 
 def _line(error: BaseException) -> str:

@@ -45,7 +45,7 @@ def find(dump: Dump, name: str) -> Record:
 
 def write_pair(name: str, *places: tuple[Dump, Path]) -> Sequence[Dump]:
     """Write the tensor ``name`` of each dump to the path beside it; returns dumps of that one tensor."""
-    found = [(dump, find(dump, name), path) for dump, path in places]
-    for _, record, path in found:
+    records = [(dump, find(dump, name), path) for dump, path in places]
+    for _, record, path in records:
         write_values(record, path)
-    return [Dump([record], dump.format, dump.variant, dump.path) for dump, record, _ in found]
+    return [Dump([record], dump.format, dump.variant, dump.path) for dump, record, _ in records]

@@ -28,7 +28,7 @@ def is_float16(proto: onnx.ModelProto) -> bool:
 
 
 def to_float16(proto: onnx.ModelProto, folder: str | None = None) -> onnx.ModelProto:
-    """A float16 copy; ``proto`` itself when it is float16 already. ``folder`` is where its external data lies.
+    """A float16 copy; ``proto`` itself when it is float16 already. ``folder`` is where its external data files are.
 
     The nodes keep their order, each Cast that had to be put in stands behind what it reads. Raises ModelError for a
     model that holds no float32, and for one that the converter cannot convert.

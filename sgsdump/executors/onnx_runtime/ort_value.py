@@ -54,7 +54,7 @@ def _element_type(word: str) -> int:
 def lend(weight: Any) -> tuple[Any, ort.OrtValue | None]:
     """A weight as what stands for it in the serialised model, and the value to hand to onnxruntime beside it.
 
-    A big dense weight becomes a stub that says "external", and a value that onnxruntime uses where it lies: no copy of
+    A big dense weight becomes a stub that says "external", and a value that onnxruntime uses in place: no copy of
     it is serialised, parsed and unpacked. Everything else stays as it is, with None. Raises ModelError when a weight
     holds fewer or more bytes than its shape needs.
     """

@@ -220,7 +220,7 @@ class _Live(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A session, the serialised types of its inputs, and the weights it uses where they lie."""
+    """A session, the serialised types of its inputs, and the weights it uses in place."""
 
     types: dict[str, bytes]
     session: ort.InferenceSession
@@ -230,7 +230,7 @@ class _Ready(NamedTuple):
 def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionOptions:
     """Options of a session that runs ``proto`` or a part of it as it stands: no optimisation, nothing printed.
 
-    ``folder`` is where the external data lies; None when there is none.
+    ``folder`` is where the external data files are; None when there is none.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -1,6 +1,6 @@
 """onnxruntime, one session a stage: a graph that can be entered half-way, where an earlier run left its values.
 
-For trying many quant plans that differ late in the graph: what lies before the first difference need not run again.
+For trying many quant plans that differ late in the graph: what is before the first difference need not run again.
 Several threads may run the stages.
 """
 

@@ -38,7 +38,7 @@ def on_cluster(
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results.
 
-    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nobody
+    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nothing
     answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
     version of sgsdump, and when a task kills worker after worker.
     """
@@ -51,11 +51,11 @@ def on_cluster(
 
 def versions() -> dict[str, str]:
     """Of sgsdump and of the packages whose version may change a result's bits."""
-    found = {"sgsdump": __version__}
+    installed = {"sgsdump": __version__}
     for name in COMPUTING:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            installed[name] = version(name)
+    return installed
 
 
 class _Recipe:
@@ -94,7 +94,7 @@ def _do(recipe: _Recipe, parcel: _Parcel) -> Any:
 
 
 class _Cluster:
-    """A client, and what became of its workers."""
+    """A client, and whether it lost workers."""
 
     def __init__(self, client: Any, address: str, progress: Progress):
         self._client, self._address, self._progress = client, address, progress
@@ -134,7 +134,7 @@ class _Cluster:
             raise self._explained(error) from error
 
     def _wait(self, future: Any) -> None:
-        """As long as there are workers."""
+        """Wait for a task while there are workers. Raises WorkerError when none is left."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         without = 0.0

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the tasks.
+    """Where the tasks run.
 
     processes  of this machine; 1 is the caller's own.
     scheduler  address of a Dask cluster's scheduler (tcp://host:8786), which then does all of them.

@@ -2,7 +2,7 @@
 
 A parameter inside another is named ``outer.inner``. Whole numbers and booleans (0 or 1) are INT, fractions FLOAT, texts
 STRING, lists of one of these kinds INTS, FLOATS or STRINGS. What ONNX has no kind for is its JSON text: null, {},
-lists of several kinds, numbers beyond int64 or float32, and what lies deeper than 20 objects.
+lists of several kinds, numbers beyond int64 or float32, and anything nested deeper than 20 objects.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def text_of(text: str) -> str:
 
 def free(name: str, taken: dict[str, int]) -> str:
     """``name``, or ``name#2``, ``name#3`` … when it is taken already; it is now. ``taken`` counts."""
-    found = name
-    while found in taken:
+    unused = name
+    while unused in taken:
         taken[name] += 1
-        found = f"{name}#{taken[name]}"
-    taken[found] = 1
-    return found
+        unused = f"{name}#{taken[name]}"
+    taken[unused] = 1
+    return unused
 
 
 def _flat(param: Mapping[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@
     model  {"modelName", "inTensors", "outTensors", "internalTensors", "weightTensors", "nodes": [layers]}
 
 Names of tensors are the same on every level: a child uses its parent's. Operations inside a layer and their parameters
-may lie at any depth. Some writers leave the tensors of the root out: what its operations only read is its input then,
+may be at any depth. Some writers leave the tensors of the root out: what its operations only read is its input then,
 what they only write its output.
 """
 
@@ -23,7 +23,7 @@ MOST_OPERATIONS = 1_000_000
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: what it reads and writes, its parameters as JSON gives them, and the operations inside, if told.
+    """An operation: what it reads and writes, its parameters as JSON gives them, and the operations inside, if given.
 
     ``inputs`` of a model are its input tensors, then its weights.
     """
@@ -48,7 +48,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def root_of(document: Any, path: Path) -> Operation:
-    """The operation that is the whole document, with its tensors found out where they are not told.
+    """The operation that is the whole document, with its tensors worked out where they are not given.
 
     Raises FormatError for anything else.
     """

@@ -34,7 +34,7 @@ Facts = tuple[np.dtype | None, tuple[int, ...] | None]
 
 
 class Tensors(NamedTuple):
-    """Type and shape of each input and output of an operation; None for what the file does not tell."""
+    """Type and shape of each input and output of an operation; None for what the file does not give."""
 
     inputs: tuple[Facts, ...]
     outputs: tuple[Facts, ...]
@@ -51,7 +51,7 @@ def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
     missing = [column for column in _NEEDED if column not in columns]
     if missing:
         raise FormatError(f"{path} is no operation CSV: its first line lacks {', '.join(missing)}")
-    found: dict[str, Tensors] = {}
+    by_operation: dict[str, Tensors] = {}
     odd = changed = 0
     for line in lines[1:]:
         row = _row(line, columns)
@@ -61,14 +61,14 @@ def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
             odd += 1
             continue
         tensors = Tensors(_facts(row["InDType"], row["InShape"]), _facts(row["OutDType"], row["OutShape"]))
-        changed += found.setdefault(row["OpName"], tensors) != tensors
+        changed += by_operation.setdefault(row["OpName"], tensors) != tensors
     if odd:
         notes.append(f"{path.name}: {odd} rows have other columns than the header; they are left out")
     if changed:
         notes.append(
             f"{path.name}: {changed} rows give an operation other shapes than its first row; they are left out"
         )
-    return found
+    return by_operation
 
 
 def _row(line: str, columns: list[str]) -> Mapping[str, str] | None:

@@ -1,9 +1,9 @@
 """An ATB layer or model as an ONNX file to look at: nodes and tensors named as in the JSON, nothing to run.
 
 Operators are of the domain ``atb``. Every tensor the graph reads and nothing in it makes is an input, weights too.
-Tensors whose type and shape nobody told are of the opaque type ``atb.Tensor``. ONNX lets a tensor be made once: where
-an operation writes over a tensor that was there already, the new one is ``NAME#2`` (``#3`` …), and who reads it later
-reads that. What had to be changed or left out stands in the model's doc_string, a line each.
+Tensors of unknown type and shape are of the opaque type ``atb.Tensor``. ONNX lets a tensor be made once: where
+an operation writes over a tensor that was there already, the new one is ``NAME#2`` (``#3`` …), and later readers
+read that one. What had to be changed or left out stands in the model's doc_string, a line each.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]
 
 
 def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, notes: list[str]) -> dict[str, Facts]:
-    """Type and shape of the tensors that the CSV tells; of two that contradict, none."""
-    found: dict[str, Facts] = {}
+    """Type and shape of the tensors that the CSV lists; where two rows contradict each other, none."""
+    by_name: dict[str, Facts] = {}
     apart, odd, unknown = set(), [], []
     for operation in operations if csv is not None else ():
         assert csv is not None
@@ -181,7 +181,7 @@ def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, n
                 odd.append(operation.name)
                 continue
             for name, known in zip(map(text_of, names), facts):
-                if found.setdefault(name, known) != known:
+                if by_name.setdefault(name, known) != known:
                     apart.add(name)
     if unknown:
         notes.append(f"not in the CSV: {_some(unknown)}")
@@ -189,7 +189,7 @@ def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, n
         notes.append(f"of another number of tensors in the CSV: {_some(odd)}")
     if apart:
         notes.append(f"of several types or shapes in the CSV, so of none: {_some(sorted(apart))}")
-    return {name: facts for name, facts in found.items() if name not in apart}
+    return {name: facts for name, facts in by_name.items() if name not in apart}
 
 
 def _set_types(graph: onnx.GraphProto, facts: Mapping[str, Facts]) -> None:

@@ -23,7 +23,7 @@ _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer as the prototxt writes it; ``message`` holds its parameters, ``where`` begins what is said about it."""
+    """One layer as the prototxt writes it; ``message`` holds its parameters, ``where`` begins messages about it."""
 
     name: str
     type: str
@@ -73,7 +73,7 @@ def _layers(path: Path, text: str, message: Any) -> list[Layer]:
         raise ModelError(f"{path} mixes 'layer' and 'layers'; keep to one of the two forms")
     old = not message.layer
     lines = _lines(text, "layers" if old else "layer")
-    found = []
+    layers = []
     # A list, layer: [{...}, {...}], has one line for all.
     for item, line in zip(message.layers if old else message.layer, chain(lines, repeat(lines[-1] if lines else 1))):
         if old and item.HasField("layer"):
@@ -84,8 +84,8 @@ def _layers(path: Path, text: str, message: Any) -> list[Layer]:
         where = f"{path} line {line}: layer {item.name!r} ({repr(kind)[1:-1] or 'no type'})"
         if not kind or kind == "None":
             raise ModelError(f"{where} has no type")
-        found.append(Layer(item.name, kind, tuple(item.bottom), tuple(item.top), item, where))
-    return found
+        layers.append(Layer(item.name, kind, tuple(item.bottom), tuple(item.top), item, where))
+    return layers
 
 
 def _v1_type(label: str) -> str:
@@ -93,8 +93,8 @@ def _v1_type(label: str) -> str:
 
 
 def _lines(text: str, field: str) -> list[int]:
-    """Line numbers where the top-level messages of a name begin; the parser itself does not tell."""
-    found, depth, line = [], 0, 1
+    """Line numbers where the top-level messages of a name begin; the parser itself does not keep them."""
+    begins, depth, line = [], 0, 1
     for match in _TOKEN.finditer(text):
         token = match.group()
         if token == "\n":
@@ -104,5 +104,5 @@ def _lines(text: str, field: str) -> list[int]:
         elif token in "}>":
             depth -= 1
         elif depth == 0 and token == field:
-            found.append(line)
-    return found
+            begins.append(line)
+    return begins

@@ -16,10 +16,10 @@ LabelledFeed = tuple[str, Feed]
 
 @dataclass(frozen=True)
 class PictureFeeds(Sequence[LabelledFeed]):
-    """``feeds[i]`` is (label, feed) of the i-th run, made anew each time; see ``inputs.feeds`` for the parameters.
+    """``feeds[i]`` is (label, feed) of the i-th run, made anew each time; see ``feeds.feeds`` for the parameters.
 
     Sent to another process it takes the file names along, and imports the user's preprocess file there.
-    Raises what ``inputs.feeds`` raises, at once for what can be known at once.
+    Raises what ``feeds.feeds`` raises, at once for what can be known at once.
     """
 
     images: str

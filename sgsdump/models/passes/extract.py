@@ -2,8 +2,8 @@
 
 ``Extractor`` reads the graph once and then copies only what it cuts out, so that one sub-model per tensor stays cheap;
 ``extract`` is for a single cut. What onnx's own extractor loses is kept: values that only the bodies of If, Loop and
-Scan capture, sparse weights, quantisation annotations, metadata and functions. External data stay references: whoever
-saves or runs the sub-model does it where the data files are.
+Scan capture, sparse weights, quantisation annotations, metadata and functions. External data stay references: save
+or run the sub-model where the data files are.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Extractor:
                       of the model's that the outputs need.
         output_names  node outputs; inputs and weights of the model too. Their types are what the model declares, or
                       none where it declares none (run-times infer them).
-        types         TypeProto by tensor name, believed before the model: the types of values that really ran.
+        types         TypeProto by tensor name, which override the model's: the types of values from an actual run.
 
-        Raises ConfigError for an unknown name, ModelError for an input whose element type nobody knows.
+        Raises ConfigError for an unknown name, ModelError for an input whose element type is unknown.
         """
         types = types or {}
         if not output_names:
@@ -119,7 +119,7 @@ class Extractor:
         return [name for name in reads if not self._is_weight(name)]
 
     def type_of(self, name: str) -> onnx.TypeProto | None:
-        """The type of a tensor by inference over the whole model, or as declared; None where nobody knows it."""
+        """The type of a tensor by inference over the whole model, or as declared; None where it is unknown."""
         declared = self._declared.get(name)
         for kind in (self._inferred.get(name), declared.type if declared else None):
             if kind is not None and is_known(kind):
@@ -153,18 +153,18 @@ class Extractor:
 
     def _walk(self, outputs: Iterable[str], cut: set[str]) -> tuple[list[int], set[str]]:
         """The nodes that the outputs need, in an order in which they can run, and every tensor they meet."""
-        producer, found = self._producer, set[int]()
+        producer, indices = self._producer, set[int]()
         used = set(outputs)
         pending = [name for name in used if name not in cut]
         while pending:
             index = producer.get(pending.pop())
-            if index is None or index in found:
+            if index is None or index in indices:
                 continue
-            found.add(index)
+            indices.add(index)
             pending += self._needs[index] - used - cut
             used |= self._needs[index]
-        used.update(name for index in found for name in self._makes[index])
-        return sorted(found, key=self._rank.__getitem__), used
+        used.update(name for index in indices for name in self._makes[index])
+        return sorted(indices, key=self._rank.__getitem__), used
 
     @cached_property
     def _rank(self) -> list[int]:

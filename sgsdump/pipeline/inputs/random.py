@@ -1,6 +1,6 @@
 """Random inputs exactly as the SDAA dump tool draws them, so that the same seed gives the same values there and here.
 
-Each input has a fresh ``np.random.default_rng(seed)`` (one seed for all inputs unless told otherwise, so two inputs of
+Each input has a fresh ``np.random.default_rng(seed)`` (by default one seed for all inputs, so two inputs of
 the same shape, dtype and range are equal). Floats are drawn uniformly from low to high in float64 and then cast;
 integers by ``integers(low, high, endpoint=True)`` of their own dtype, high included. Booleans, which that tool refuses,
 are whole numbers 0 and 1.

@@ -17,16 +17,16 @@ from sgsdump.registry import hint
 
 def shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """``["x=1x3x8x8"]`` -> ``{"x": (1, 3, 8, 8)}``; commas do for the ``x``. Raises ConfigError."""
-    found: dict[str, tuple[int, ...]] = {}
+    by_name: dict[str, tuple[int, ...]] = {}
     for word in words:
         name, equals, sizes = word.rpartition("=")
         numbers = sizes.strip().lower().replace(",", "x").split("x")
         if not (equals and name and all(each.isdecimal() and int(each) > 0 for each in numbers)):
             raise ConfigError(f"--shape {word}: write NAME=SIZExSIZE, such as input=1x3x224x224")
-        if name in found:
+        if name in by_name:
             raise ConfigError(f"--shape gives the input {name!r} twice")
-        found[name] = tuple(map(int, numbers))
-    return found
+        by_name[name] = tuple(map(int, numbers))
+    return by_name
 
 
 def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
@@ -34,25 +34,25 @@ def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
 
     A part that begins with no input's name continues the file name before it. Raises ConfigError.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     name = ""
     for part in text.split(","):
         own = max((each for each in names if part.startswith(f"{each}:")), key=len, default="")
         if own:
-            if own in found:
+            if own in by_name:
                 raise ConfigError(f"-i gives the input {own!r} twice")
-            name, found[own] = own, part[len(own) + 1 :]
+            name, by_name[own] = own, part[len(own) + 1 :]
         elif name and ":" not in part:
-            found[name] += f",{part}"
+            by_name[name] += f",{part}"
         else:
-            said = part.rpartition(":")[0]
-            if not said:
+            unknown = part.rpartition(":")[0]
+            if not unknown:
                 raise ConfigError(f"-i {text}: write NAME:FILE.npy, with NAME one of: {', '.join(names)}")
-            raise ConfigError(f"-i {part}: the model has no input {said!r}{hint(said, list(names))}")
-    empty = [name for name, file in found.items() if not file]
+            raise ConfigError(f"-i {part}: the model has no input {unknown!r}{hint(unknown, list(names))}")
+    empty = [name for name, file in by_name.items() if not file]
     if empty:
         raise ConfigError(f"-i {text}: there is no file behind {empty[0]}:")
-    return {name: Path(file) for name, file in found.items()}
+    return {name: Path(file) for name, file in by_name.items()}
 
 
 def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, dict[str, float]]:
@@ -60,7 +60,7 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
 
     A range with a name goes before one without. Raises ConfigError.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_name: dict[str, dict[str, float]] = {}
     for group in sorted(groups, key=len):
         *named, low, high = group if len(group) in (2, 3) else ("", "")
         limits = _number(low), _number(high)
@@ -68,8 +68,8 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
             raise ConfigError(f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order")
         if named and named[0] not in names:
             raise ConfigError(f"--range: the model has no input {named[0]!r}{hint(named[0], list(names))}")
-        found |= {name: dict(zip(("low", "high"), limits)) for name in named or names}
-    return found
+        by_name |= {name: dict(zip(("low", "high"), limits)) for name in named or names}
+    return by_name
 
 
 def place(position: str | None, name: str | None, what: str) -> Place | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgsdump.errors import ConfigError
-from sgsdump.pipeline.option_values import input_files, place, ranges, shapes
+from sgsdump.pipeline.inputs.options import input_files, place, ranges, shapes
 
 
 def test_shapes() -> None:

@@ -7,8 +7,8 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, facts
 from sgsdump.errors import ConfigError, FormatError, InputError
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.pipeline.given_inputs import InputSource, array_of, from_folder, from_json, give, ranges
-from sgsdump.pipeline.random_inputs import InputDefaults
+from sgsdump.pipeline.inputs.given import InputSource, array_of, from_folder, from_json, give, ranges
+from sgsdump.pipeline.inputs.random import InputDefaults
 
 
 def spec(name="x", shape=(2, 3), dtype="float32") -> InputSpec:

@@ -1,6 +1,6 @@
 """The five ways of giving a model its inputs: defaults, a range per input, arrays, a dump_info.json, a folder of .npy.
 
-Whatever was asked for and is not there is an error; only an input that nobody speaks of is drawn at random.
+A requested array or range that is missing is an error; only an input that is not mentioned at all is random.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.models.feed_check import check_feed
 from sgsdump.models.input_spec import InputSpec, shape_text
-from sgsdump.pipeline.random_inputs import DEFAULTS, InputDefaults, Number, Range, draw, full_range
+from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults, Number, Range, draw, full_range
 from sgsdump.registry import hint
 
 RANGE_KEYS = ("seed", "low", "high")
@@ -36,7 +36,7 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """What is said about inputs, by name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
+    """What the user gives, by input name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
     have sizes left open."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -60,9 +60,9 @@ def give(
     named = {spec.name: spec for spec in specs}
     check_names((*source.ranges, *source.arrays, *(shapes or {})), named)
     sizes = {**source.shapes, **{name: tuple(shape) for name, shape in (shapes or {}).items()}}
-    found = {spec.name: _one(spec, source, sizes.get(spec.name), defaults) for spec in specs}
-    check_feed({name: given.array for name, given in found.items()}, specs)
-    return found
+    inputs = {spec.name: _one(spec, source, sizes.get(spec.name), defaults) for spec in specs}
+    check_feed({name: given.array for name, given in inputs.items()}, specs)
+    return inputs
 
 
 def check_names(names: Collection[str], known: Mapping[str, Any]) -> None:
@@ -103,9 +103,9 @@ def from_json(path: str | Path, names: Collection[str]) -> InputSource:
                 f"{path}: the input {name!r} was given as an array, so no range makes it again; "
                 f"take the arrays themselves from {folder}"
             )
-    found = {name: entries[name] for name in names}
-    drawn = {name: Range(entry.seed, entry.low, entry.high) for name, entry in found.items()}
-    return InputSource(drawn, {}, {name: e.facts.shape for name, e in found.items() if e.facts is not None})
+    chosen = {name: entries[name] for name in names}
+    drawn = {name: Range(entry.seed, entry.low, entry.high) for name, entry in chosen.items()}
+    return InputSource(drawn, {}, {name: e.facts.shape for name, e in chosen.items() if e.facts is not None})
 
 
 def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
@@ -123,27 +123,27 @@ def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
 def array_of(path: str | Path) -> np.ndarray:
     """The array of an .npy file. Raises InputError, one line, when there is none."""
     try:
-        found = np.load(path, allow_pickle=False)
+        array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"no such input file: {path}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, EOFError):
         raise InputError(f"{path} is not an .npy file of numbers, or it is cut off") from None
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise InputError(f"{path} holds several arrays; an input is one .npy file")
-    return found
+    return array
 
 
 def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
     spelled = {dump_info.inputs_file(name), f"{name}.npy"}
-    found = [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
-    if not found:
+    matching = [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
+    if not matching:
         known = [file.name.removesuffix(".npy") for file in files]
         raise InputError(
             f"{folder} has no file {dump_info.inputs_file(name)} for the input {name!r}{hint(name, known)}"
         )
-    nearest = [file for file in found if file.parent == folder] or found
+    nearest = [file for file in matching if file.parent == folder] or matching
     if len(nearest) > 1:
         raise InputError(f"{nearest[0]} and {nearest[1]} could both be the input {name!r}; name a folder with one")
     return nearest[0]
