@@ -179,6 +179,9 @@ class Dump(Mapping[str, Tensor]):
     def _repr_html_(self) -> str:
         return short_table.as_html(self._title(), _COLUMNS, *self._rows())
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def _title(self) -> str:
         where = f" of {self.path}" if self.path else ""
         kinds = (("output", self._outputs), ("input", self._inputs), ("constant", self._constants))
