@@ -23,10 +23,11 @@ from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.mark_outputs import mark_outputs
-from sgsdump.quantisation.calibration import pictures_of, simplify
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.output_trials import raw
 from sgsdump.quantisation.plan_trial import PlanTrial
-from sgsdump.quantisation.sensitivity import raw
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges

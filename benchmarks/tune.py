@@ -32,7 +32,7 @@ import ultraface_boxes
 from sgsdump.models.feeds.feeds import feeds
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.quantisation.calibration import simplify
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.objective import score, total
 from sgsdump.reports.tuning.pareto_table import render

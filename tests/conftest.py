@@ -1,4 +1,4 @@
-"""What every test may use: the genuine files beside the checkout, where they are present."""
+"""What every test may use: the genuine files, in the tree and beside the checkout, and a small Dask cluster."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+GOLDEN = Path(__file__).resolve().parent / "golden"
+BESIDE = GOLDEN.parents[2] / "shared" / "data"
 
 # No test asserts on time, so no deadlines; CI tries the same examples each time, so that it can be believed.
 settings.register_profile("people", deadline=None)
@@ -14,12 +15,23 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "people")
 
 
+class GenuineFiles:
+    """``shared / "sigmastar/newstyle"`` is that file or folder of ``tests/golden``, or of ``../shared/data``.
+
+    What is in neither place skips the test: files of other people's repositories are not part of this one.
+    """
+
+    def __truediv__(self, name: str) -> Path:
+        for folder in (GOLDEN, BESIDE):
+            if (folder / name).exists():
+                return folder / name
+        pytest.skip(f"{name} is neither in tests/golden nor in ../shared/data")
+
+
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of genuine files; tests that need it are skipped where it is absent (a user's fresh checkout)."""
-    if not SHARED.is_dir():
-        pytest.skip(f"no genuine files: {SHARED.name} is not beside this checkout")
-    return SHARED
+def shared() -> GenuineFiles:
+    """The genuine files; see ``GenuineFiles``."""
+    return GenuineFiles()
 
 
 @pytest.fixture(scope="session")

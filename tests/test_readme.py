@@ -1,11 +1,13 @@
-"""Documents that cannot lie: every command of the README and every command's --help run here.
+"""Documents that cannot lie: every command and all Python of README.md and docs/*.md, and every --help, run here.
 
-The two set-up lines (a fresh virtual environment each) run in .ci/run; here their last command runs.
+Each page runs in a folder of its own in which the README's tour was walked before. The README's two set-up lines (a
+fresh virtual environment each) run in .ci/run.
 """
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,8 @@ from sgsdump.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+# own_executor.md has no commands, and Python that tests/executors/test_own_executor.py runs.
+PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "own_executor.md")
 PREPROCESS = """
 import numpy as np
 from PIL import Image
@@ -42,8 +46,21 @@ layer { name: "rectified" type: "ReLU" bottom: "conv1" top: "rectified" }
 """
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def blocks(page, *languages):
+    """The (language, text) of the fenced blocks of these languages, in the page's order."""
+    text = page.read_text(encoding="utf-8")
+    return [block for block in re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL) if block[0] in languages]
+
+
+def run_page(page, folder, monkeypatch):
+    """Run all its shell and Python blocks in order, but the README's set-up lines."""
+    monkeypatch.chdir(folder)
+    for language, block in blocks(page, "sh", "python"):
+        if language == "python":
+            exec(compile(block, str(page), "exec"), {})
+        elif "venv" not in block:
+            done = sh(block, folder)
+            assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr}"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +87,14 @@ def users_folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def toured_folder(users_folder):
+    """The user's folder after the README's tour, from end to end."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run_page(README, users_folder, monkeypatch)
+    return users_folder
+
+
 def _renamed(proto, old, new):
     for node in proto.graph.node:
         node.input[:] = [new if name == old else name for name in node.input]
@@ -78,36 +103,49 @@ def _renamed(proto, old, new):
 
 
 def sh(script, folder):
-    environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         ["sh", "-e", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 
-def test_the_tour_from_end_to_end(users_folder):
-    tour = [block for block in blocks("sh") if "venv" not in block]
-    assert len(tour) >= 5
-    for block in tour:
-        done = sh(block, users_folder)
-        assert done.returncode == 0, f"{block}\n{done.stderr}"
-    assert (users_folder / "Histograms" / "overview.png").is_file()
-    assert json.loads((users_folder / "names.json").read_text()) == {"r1": "rectified"}
-    assert (users_folder / "layers.csv").is_file() and (users_folder / "layers.json").is_file()
+def test_the_readmes_tour_from_end_to_end(toured_folder):
+    assert sum("venv" not in block for _, block in blocks(README, "sh")) >= 4
+    assert (toured_folder / "Histograms" / "overview.png").is_file()
+    assert (toured_folder / "repaired" / "rounds.txt").is_file()
+    assert (toured_folder / "copy.bin").read_bytes() == (toured_folder / "float.bin").read_bytes()
 
 
-def test_the_python_of_the_readme(users_folder, monkeypatch):
-    monkeypatch.chdir(users_folder)
-    (script,) = blocks("python")
-    exec(compile(script, str(README), "exec"), {})
-    assert (users_folder / "copy.bin").read_bytes() == (users_folder / "float.bin").read_bytes()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
+    folder = tmp_path / "user"
+    shutil.copytree(toured_folder, folder)
+    assert blocks(page, "sh")
+    run_page(page, folder, monkeypatch)
+    made = {
+        "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
+        "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
+        "compare_two_tools": ["r1_case", "layers.csv"],
+        "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
+    }
+    assert all((folder / name).exists() for name in made[page.stem])
+    if page.stem == "debug_a_layer":
+        assert json.loads((folder / "names.json").read_text()) == {"r1": "rectified"}
 
 
 def test_the_set_up_lines_are_those_ci_runs():
-    lines = [block.strip() for block in blocks("sh") if "venv" in block]
+    lines = [block.strip() for _, block in blocks(README, "sh") if "venv" in block]
     assert lines[0].endswith("&& .venv/bin/sgsdump demo")
     assert lines[1].endswith("&& .venv/bin/pytest")
     ci = (ROOT / ".ci" / "run").read_text()
     assert "sgsdump demo$" in ci and "pytest$" in ci
+
+
+def test_the_pictures_are_there_and_small():
+    shown = [name for page in [README, *PAGES] for name in re.findall(r"!\[[^]]*\]\((.*?)\)", page.read_text())]
+    assert len(shown) >= 2
+    assert sum(path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()) <= 300_000
 
 
 def test_every_command_is_in_the_readme_and_shows_examples(capsys):

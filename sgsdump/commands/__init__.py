@@ -22,5 +22,6 @@ COMMANDS = Registry(
         "repair": "sgsdump.commands.repair",
         "tune": "sgsdump.commands.tune",
         "demo": "sgsdump.commands.demo",
+        "cfg": "sgsdump.commands.cfg",
     },
 )

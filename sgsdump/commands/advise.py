@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed
+    from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis
 
 HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -60,31 +59,27 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import check_outputs, replacing
     from sgsdump.models.graph import Graph
-    from sgsdump.models.model import open_model
-    from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.quantisation import calibration
+    from sgsdump.quantisation.fixed_model import pictures_of
+    from sgsdump.quantisation.float_model import deployed, open_float_model
     from sgsdump.quantisation.quant_plan import analyse
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.blame import BlameTrial
+    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     _check_options(args)
     check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])
     config = input_config.read(args.input_config)
-    model = open_model(args.model, args.weight_file)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    model = calibration.simplify(model)
-    proto = calibration.deployed(model)
+    model = open_float_model(args.model, args.weight_file, config)
+    proto = deployed(model)
     _check_inputs(Graph(proto), config)
     given = read_ranges(args.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
     for entry in config.inputs:
         if not entry.quantised:
             ranges.pop(entry.name, None)
-    analysis = analyse(proto, calibration.pictures_of(model, config, ranges))
+    analysis = analyse(proto, pictures_of(model, config, ranges))
     convolutions = rules_of_thumb.convolutions(analysis)
     if not convolutions:
         raise ModelError(f"{args.model} has no convolution with constant weights: there is nothing to raise to INT16")
@@ -95,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     limits = Thresholds(args.min_cos, args.max_rmse) or DOCUMENTED
     measurement = tried = None
     if args.image and not all(conv.reads_picture for conv in convolutions):
-        trial = BlameTrial(model, ranges, config, per_channel=args.quant_level != "L1")
+        trial = SensitivityAnalysis(model, ranges, config, per_channel=args.quant_level != "L1")
         measurement = _measure(trial, args, model, config)
     found = advice.advise(convolutions, signs, measurement, limits)
     names = advice.tensor_arrays(found, convolutions)
@@ -137,7 +132,7 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     return found
 
 
-def _measure(trial: BlameTrial, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
+def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs

@@ -1,6 +1,6 @@
 """Calibrate: pictures + float model + input_config.ini -> the fixed model and the range of every tensor.
 
-Runs every picture once through the float model, keeps each tensor's figures (log/), and makes the fixed model from
+Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
 them: an ONNX file with QuantizeLinear/DequantizeLinear that `sgsdump simulate -t Fixed` runs and any viewer opens. A
 line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible. An older log folder is moved aside, not
 deleted.
@@ -89,72 +89,68 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, set_aside
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
-    from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.quantisation.calibration import make_fixed, serialise, simplify
+    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.quant_import import import_params
+    from sgsdump.quantisation.quant_import import Imported, import_params
     from sgsdump.sidecars import debug_config, input_config, quant_param
 
     debug = debug_config.read() or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
     config = input_config.read(args.input_config)
     params = quant_param.read(args.quant_file) if args.quant_file else None
-    model = open_model(args.model, args.weight_file)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
     level = args.quant_level if params is None else "L1"
-    # Opened first: a long calibration must not end with "no such folder".
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
+    model = open_float_model(args.model, args.weight_file, config)
+    feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
+    # Opened first: a long calibration must not end with "no such folder".
     with replacing(target) as file, replacing_folder(Path("log")) as folder:
-        simple = simplify(model)
-        imported = None if params is None else import_params(simple, params, config, fuse, args.quant_file)
-        if imported is not None:
-            simple, config = imported.model, imported.config
+        given = Imported(model, config)
+        if params is not None:
+            given = import_params(model, params, config, fuse, args.quant_file)
         workers = Workers(args.num_process, args.scheduler)
         options = (level, fuse, workers, args.sensitivity_threshold)
-        found = calibrate(simple, feeds, config, *options, Terminal("stderr"))
-        if imported is not None:
-            found = replace(found, ranges={**found.ranges, **imported.ranges})
-        fixed = make_fixed(simple, found.ranges, found.config, fuse)
+        calibration = calibrate(given.model, feeds, given.config, *options, Terminal("stderr"))
+        calibration = replace(calibration, ranges={**calibration.ranges, **given.ranges})
+        fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse)
         file.write(serialise(fixed.proto))
-        changed = imported.changed if imported is not None else ()
         form = "json" if args.json else "text"
-        log = write_log(folder, simple, found, fixed.plan, fuse, form, level != "L1" or bool(changed), changed)
+        weights = level != "L1" or bool(given.changed)
+        log = write_log(folder, given.model, calibration, fixed.plan, fuse, form, weights, given.changed)
         aside = set_aside(Path("log"))
     if aside:
         print(f"moved the older log aside to {aside}")
-    if imported is not None:
-        print(f"{args.quant_file}: {len(imported.ranges)} ranges taken; all else is of level L1")
-        if imported.unknown:
-            print(f"{args.quant_file}: not in this model: {_listed(imported.unknown)}")
-    _say_choices(found, args.sensitivity_threshold)
-    print(f"log/{log.name}: the ranges of {len(found.ranges)} tensors over {len(feeds)} pictures")
+    if params is not None:
+        print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level L1")
+    if given.unknown:
+        print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
+    _print_choices(calibration, args.sensitivity_threshold)
+    print(f"log/{log.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     return 0
 
 
-def _say_choices(found: Calibration, threshold: float) -> None:
+def _print_choices(calibration: Calibration, threshold: float) -> None:
     """Which ranges were narrowed and which convolutions raised, and why."""
-    for fit in found.fits:
+    for fit in calibration.fits:
         if fit.after < fit.before:
             low, high = fit.taken.low, fit.taken.high
             print(
                 f"range of {_listed(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
                 f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
             )
-    raised = [each for each in found.sensitivities if each.raised]
+    raised = [each for each in calibration.sensitivities if each.raised]
     for each in raised:
         print(
             f"INT16 proposed for {_listed(each.domain.convolutions)} (tensor_arrays {each.domain.name}): its 8 bits "
             f"alone change the outputs by {each.effect:.2g}, more than {threshold:g}"
         )
-    if found.sensitivities and not raised:
-        most = found.sensitivities[0]
+    if calibration.sensitivities and not raised:
+        most = calibration.sensitivities[0]
         print(
             f"no INT16 proposed: the most sensitive, {_listed(most.domain.convolutions)}, changes the outputs by "
             f"{most.effect:.2g}, not more than {threshold:g}"

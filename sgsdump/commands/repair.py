@@ -25,14 +25,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.blame import PictureFeed
+    from sgsdump.tuning.sensitivity_analysis import PictureFeed
 
 HELP = "raise convolutions to INT16 until the outputs are good"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -74,10 +73,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import make_folder, replacing_folder, set_aside
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
-    from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.quantisation.calibration import simplify
+    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
@@ -88,10 +86,7 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
-    model = open_model(args.model, args.weight_file)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    model = simplify(model)
+    model = open_float_model(args.model, args.weight_file, config)
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)
@@ -108,14 +103,14 @@ def run(args: argparse.Namespace) -> int:
         ]
         print("\n".join(head))
         repair = Repair(model, found.ranges, config, pictures, limits, folder, TERMINAL)
-        rounds, told = [], []
+        rounds, texts = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)
-            told.append(repair_log.render_round(made, limits, repair.logits))
-            print(f"\n{told[-1]}", end="")
+            texts.append(repair_log.render_round(made, limits, repair.logits))
+            print(f"\n{texts[-1]}", end="")
         best = repair.best
         tail = list(repair_log.end_lines(repair, limits))
-        _write(folder / "rounds.txt", repair_log.render(head, told, tail))
+        _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
         facts = {
             "model": str(args.model),
             "quant_level": args.quant_level,

@@ -1,8 +1,9 @@
 """Simulate: run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
 
-The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty). Copy cfg/DebugConfig.txt
-into the current folder and uncomment what you need: dumpTensor switches dumping on; eliminateGarbage and dequantFixed
-give comparable values of a fixed model. Without a dump only the outputs are summed up.
+The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty).
+`sgsdump cfg DebugConfig.txt` writes one into the current folder. Uncomment what you need: dumpTensor switches dumping
+on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs are
+summed up.
 
 examples:
   sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
@@ -74,8 +75,9 @@ def simulate_all(
     from sgsdump.errors import ConfigError, ModelError
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration import simplify
-    from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
+    from sgsdump.quantisation.fixed_facts import is_fixed
+    from sgsdump.quantisation.float_model import simplify
+    from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config
 
     debug = debug_config.read(folder) or debug_config.DebugConfig()

@@ -34,7 +34,6 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,26 +189,22 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
-    from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.models.passes.mark_outputs import mark_outputs
-    from sgsdump.quantisation.calibration import simplify
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.tuning.tuning_setup import evenly
 
-    model = open_model(args.model, args.weight_file)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
+    model = open_float_model(args.model, args.weight_file, config)
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)
     judges = PictureFeeds(args.evaluate, args.preprocess, specs, config) if args.evaluate else pictures
-    simple = simplify(model)
     found = calibrate(
-        simple, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=Terminal("stderr")
+        model, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=Terminal("stderr")
     )
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
-    return simple, found.ranges, pairs
+    return model, found.ranges, pairs
 
 
 @contextmanager
@@ -239,7 +234,7 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
 def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial) -> None:
     """Every file of FOLDER but progress.json."""
     from sgsdump.files.atomic_write import replacing
-    from sgsdump.quantisation.calibration import serialise
+    from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays

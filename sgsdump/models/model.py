@@ -96,12 +96,16 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     if not tensor.HasField("shape"):
         raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")
     shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
+    if tensor.elem_type == onnx.TensorProto.STRING:
+        raise ModelError(f"input {info.name!r} of the model takes text; sgsdump feeds numbers only")
     if tensor.elem_type == onnx.TensorProto.BFLOAT16:
         return InputSpec(info.name, shape, np.dtype(np.float32))
     try:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     except (KeyError, ValueError, TypeError):
         raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
+    if dtype.name in ("int2", "uint2"):
+        raise ModelError(f"input {info.name!r} of the model is {dtype.name}, which sgsdump cannot feed")
     return InputSpec(info.name, shape, dtype)
 
 

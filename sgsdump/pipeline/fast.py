@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sgsdump.models.passes.segment import cut, tensor_bytes
+from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
+from sgsdump.models.shape_inference import infer_types
 from sgsdump.pipeline.steps import Lineage, Step
 
 
 def fast_steps(lineage: Lineage, wanted: Collection[str], shapes: Mapping[str, Sequence[int]]) -> list[Step]:
     """The segments that the wanted tensors need; ``shapes`` are those of the inputs."""
     cone = lineage.cone(wanted)
-    segments = cut(lineage.nodes, lineage.weights, tensor_bytes(lineage.proto, shapes))
+    types = infer_types(lineage.proto, shapes)
+    segments = cut(lineage.nodes, lineage.weights, tensor_bytes(types), uncut=unrounded(lineage.nodes, types))
     last_reader: dict[str, int] = {}
     ends: list[int] = []
     for number, part in enumerate(segments):

@@ -16,7 +16,7 @@ import numpy as np
 
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import deployed
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution, is_depthwise, sdk_name
 from sgsdump.quantisation.levels import Calibration
 from sgsdump.quantisation.quant_plan import QuantPlan

@@ -2,7 +2,8 @@
 
 A Relu-like activation or an Add behind a convolution joins its quantisation domain, so the tensors between them are
 never stored. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its convolution, as in the
-SDK, and every other tensor stays visible. Source: formats reference §1.4, checked against the SDK's own dumps.
+SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
+checked against the SDK's own dumps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calibration levels L1 to L5: what is done with the figures of the pictures beyond minimum and maximum.
+"""The calibration levels L1 to L5: what is done with the pictures' statistics beyond minimum and maximum.
 
 level  weights per channel   activation ranges fitted   16 bits proposed
 L1
@@ -23,11 +23,12 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import Feed, deployed, gather, plain_ranges
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
+from sgsdump.quantisation.measured_ranges import Feed, gather, plain_ranges
 from sgsdump.quantisation.observers import Statistics, Wanted
+from sgsdump.quantisation.output_trials import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
-from sgsdump.quantisation.sensitivity import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.quantisation.weight_fit import fit_weight
 from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
@@ -60,7 +61,7 @@ class Calibration:
 
     ranges         every float tensor's range, in graph order: what ``make_fixed`` and ``PlanTrial`` take.
     config         the input_config with the convolutions that the level raised to INT16 in ``tensor_arrays``.
-    statistics     the figures of all pictures.
+    statistics     of all pictures.
     fits           UINT8 domains for which something else than minimum and maximum was tried.
     sensitivities  of every domain that can be INT16, most sensitive first; empty below L4.
     """
@@ -128,7 +129,7 @@ def level_named(name: str) -> Level:
 
 
 def wanted(analysis: Analysis, level: Level) -> Wanted:
-    """The figures a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
+    """The statistics a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
     graph, domain = analysis.graph, analysis.domain
     narrow = {domain[name] for name in analysis.first_inputs} - analysis.picture_domains
     return Wanted(

@@ -1,7 +1,7 @@
-"""What calibration keeps of a picture's tensors: figures that merge, so that memory does not grow with the pictures.
+"""What calibration keeps of a picture's tensors: statistics that merge, so that memory does not grow with the pictures.
 
-The figures of one picture are merged in the pictures' order whoever computed them, so one process and many give the
-same bits.
+One picture's statistics are merged in the pictures' order wherever they were computed, so one process and many give
+the same bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sgsdump.quantisation.value_histogram import ValueHistogram, count_values
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which figures to keep of which tensors, beside every float tensor's minimum and maximum.
+    """Which statistics to keep of which tensors, beside every float tensor's minimum and maximum.
 
     histograms  tensors whose values are counted.
     moments     inputs of convolutions -> the axis of their channels: mean and energy per channel.
@@ -60,7 +60,8 @@ class Extremes:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Figures by tensor name; all but ``whole`` hold what ``Wanted`` names. ``below``: x - max(x) of softmax inputs."""
+    """Statistics by tensor name; all but ``whole`` hold what ``Wanted`` names. ``below``: x - max(x) of a
+    softmax's input x."""
 
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]

@@ -16,8 +16,10 @@ import numpy as np
 from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import deployed, pictures_of
-from sgsdump.quantisation.fixed_model import fake_weight, fixed_facts, quantise
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.qdq_writer import fake_weight, quantise
 from sgsdump.quantisation.quant_plan import Analysis, Choice, QuantPlan, analyse, decide
 from sgsdump.quantisation.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, limits, parameter, parametrise
 from sgsdump.sidecars.input_config import InputConfig
@@ -64,12 +66,13 @@ class PlanTrial:
         self._choice = Choice(per_channel=per_channel)
         widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
         fixed = quantise(self.proto, widest, pictures)
-        facts = fixed_facts(fixed) or {}
-        self.every_plan = parametrise(fixed, facts, facts["convolutions"])
+        facts = read_facts(replace(model, proto=fixed))
+        assert facts is not None
+        self.every_plan = parametrise(fixed, facts)
         self.outputs = [output.name for output in self.proto.graph.output]
         self._threads = threads
         self._weights: dict[tuple[str, str], Any] = {}
-        self._picture_tensors = {name for name, entry in facts["tensors"].items() if entry["picture"]}
+        self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
     @cached_property

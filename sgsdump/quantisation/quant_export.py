@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.quantisation.fixed_model import fixed_facts
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.value_range import Range
 
@@ -21,27 +22,28 @@ def quant_params(model: Model) -> list[QuantParam]:
     Ranges are those it was made from; a fixed model that does not remember them gives what its scales span.
     Raises ModelError for a float model.
     """
-    facts = fixed_facts(model.proto)
+    facts = read_facts(model)
     if facts is None:
         raise ModelError(f"{model.path} is a float model; only a fixed one (made by calibrate) has quant parameters")
-    found: dict[str, QuantParam] = {}
-    for operator in facts["operators"]:
-        for name in (*operator["inputs"], *operator["constants"], *operator["outputs"]):
-            entry = facts["tensors"].get(name) or facts["weights"].get(name)
-            if entry is not None:
-                own = entry.get("name", name)
-                found.setdefault(own, _param(own, entry, facts.get("ranges", {})))
-    return list(found.values())
+    ranges = facts.origin.ranges if facts.origin else {}
+    params: dict[str, QuantParam] = {}
+    for operator in facts.operators:
+        for name in (*operator.inputs, *operator.constants, *operator.outputs):
+            if name in facts.tensors:
+                tensor = facts.tensors[name]
+                params.setdefault(name, _param(name, tensor.dtype, tensor.scale, tensor.zero_point, ranges))
+            elif name in facts.weights:
+                weights = facts.weights[name]
+                params.setdefault(weights.name, _param(weights.name, weights.dtype, weights.scale, 0, ranges))
+    return list(params.values())
 
 
-def _param(name: str, entry: dict[str, Any], ranges: dict[str, Any]) -> QuantParam:
-    dtype = np.dtype(entry["dtype"])
+def _param(
+    name: str, dtype: np.dtype, scale: float | tuple[float, ...], zero_point: int, ranges: Mapping[str, Range]
+) -> QuantParam:
     bit = 8 * dtype.itemsize
     if name in ranges:
-        low, high = (np.asarray(end, np.float64) for end in ranges[name])
-    else:
-        limits = np.iinfo(dtype)
-        scale = np.atleast_1d(np.asarray(entry["scale"], np.float64))
-        zero = entry.get("zero_point", 0)
-        low, high = (max(limits.min, -limits.max) - zero) * scale, (limits.max - zero) * scale
-    return QuantParam(name, Range(low, high, bit), bit)
+        return QuantParam(name, Range(ranges[name].min, ranges[name].max, bit), bit)
+    limits, steps = np.iinfo(dtype), np.atleast_1d(np.asarray(scale, np.float64))
+    low, high = max(limits.min, -limits.max) - zero_point, limits.max - zero_point
+    return QuantParam(name, Range(low * steps, high * steps, bit), bit)

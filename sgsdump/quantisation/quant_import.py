@@ -9,7 +9,7 @@ the place of a convolution's weights, in the model's own layout, BatchNormalizat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.text_file import quoted
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration import deployed
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Analysis, analyse, output_axis
 from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
@@ -34,9 +34,9 @@ class Imported:
 
     model: Model
     config: InputConfig
-    ranges: dict[str, Range]
-    unknown: tuple[str, ...]
-    changed: frozenset[str]
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
 
 
 def import_params(

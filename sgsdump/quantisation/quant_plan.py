@@ -1,6 +1,6 @@
 """The quant plan: for every tensor of the fixed model its type, scale and zero point; for every convolution its bits.
 
-The rules are those of the SDK's fixed simulator (formats reference §1.4, checked against its dumps):
+The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-fixed-model, checked against its dumps):
 
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
 * operators that only move values (max pooling, reshape, transpose, concat …) share one domain with their operands:
@@ -9,7 +9,8 @@ The rules are those of the SDK's fixed simulator (formats reference §1.4, check
 * weights have as many bits as the convolution's input, one scale per tensor or per output channel;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
-* sigmoid puts out INT16 with scale 1/32767, softmax with 1/32768, a softmax input's range includes -10;
+* an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
+  input's range includes -10;
 * average pooling that stays INT16 keeps its input's scale.
 """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -19,14 +18,12 @@ from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
-from sgsdump.quantisation.fixed_model import fixed_facts
+from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, read_facts
 from sgsdump.quantisation.fusion import operators, sdk_name
-from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.layout import NHWC, to_nhwc
 from sgsdump.tensors.sdk_padding import pad_channels, pad_picture
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
-
-Facts = Mapping[str, Any]
 
 
 @dataclass
@@ -38,19 +35,10 @@ class Simulation:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def is_fixed(model: Model) -> bool:
-    """Whether a model was made by ``calibrate``."""
-    return fixed_facts(model.proto) is not None
-
-
 def fixed_config(model: Model) -> InputConfig | None:
     """What the fixed model remembers of the input_config.ini it was made with; None when it has no such inputs."""
-    facts = fixed_facts(model.proto) or {}
-    entries = [
-        ModelInput(**{**entry, "mean": tuple(entry["mean"]), "std": tuple(entry["std"])})
-        for entry in facts.get("inputs", [])
-    ]
-    return InputConfig(tuple(entries)) if entries else None
+    facts = read_facts(model)
+    return InputConfig(facts.origin.inputs) if facts and facts.origin and facts.origin.inputs else None
 
 
 def simulate(
@@ -66,7 +54,7 @@ def simulate(
     strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
     advance     called with (nodes done, nodes in all) while the records are read.
     """
-    facts = fixed_facts(model.proto)
+    facts = read_facts(model)
     view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
     simulation = Simulation(iter(()))
     simulation.records = _records(model, view, feed, simulation, advance)
@@ -79,13 +67,13 @@ class _FloatView:
     def __init__(self, model: Model):
         self.graph = Graph(model.proto)
         self.operators = [
-            {
-                "in": sdk_name(self.graph, op.head),
-                "out": sdk_name(self.graph, op.head),
-                "inputs": op.inputs,
-                "constants": [n for n in op.head.input if n in self.graph.constants],
-                "outputs": op.outputs,
-            }
+            DumpedOperator(
+                sdk_name(self.graph, op.head),
+                sdk_name(self.graph, op.head),
+                op.inputs,
+                tuple(name for name in op.head.input if name in self.graph.constants),
+                op.outputs,
+            )
             for op in operators(self.graph, fuse=None)
         ]
 
@@ -103,36 +91,35 @@ class _FloatView:
 class _FixedView:
     """What a fixed model dumps: fused operators, stored integers or the float32 they mean."""
 
-    def __init__(self, model: Model, facts: Facts, dequantise: bool, strip: bool):
+    def __init__(self, model: Model, facts: FixedFacts, dequantise: bool, strip: bool):
         self.graph = Graph(model.proto)
-        self.operators = facts["operators"]
-        self.tensors: Mapping[str, Facts] = facts["tensors"]
-        self.weights: Mapping[str, Facts] = facts["weights"]
+        self.operators = facts.operators
+        self.tensors = facts.tensors
+        self.weights = facts.weights
         self.dequantise = dequantise
         self.strip = strip
 
     def source(self, name: str) -> str:
-        facts = self.tensors.get(name)
-        return name if facts is None else facts["real" if self.dequantise else "stored"]
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            return name
+        return tensor.real if self.dequantise else tensor.stored
 
     def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
         array = to_nhwc(array)
-        facts = self.tensors.get(name)
-        if facts is None:
+        stored = self.tensors.get(name)
+        if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
-        quant = Quant(np.dtype(facts["dtype"]), facts["scale"], facts["zero_point"], exact=True)
         if self.dequantise or self.strip:
-            return _tensor(name, op_type, array, quant)
-        padded = pad_picture(array) if facts["picture"] else pad_channels(array)
-        return Tensor(_info(name, op_type, array, quant), lambda: padded)
+            return _tensor(name, op_type, array, stored.quant)
+        padded = pad_picture(array) if stored.picture else pad_channels(array)
+        return Tensor(_info(name, op_type, array, stored.quant), lambda: padded)
 
     def constant(self, name: str, op_type: str) -> Tensor:
-        facts = self.weights.get(name)
-        if facts is None:
+        weights = self.weights.get(name)
+        if weights is None:
             return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
-        dtype = np.dtype(facts["dtype"])
-        quant = Quant(dtype, np.asarray(facts["scale"], np.float32), 0, facts["axis"], exact=True)
-        return _lazy(self.graph, name, facts["name"], op_type, dtype, quant)
+        return _lazy(self.graph, name, weights.name, op_type, weights.dtype, weights.quant)
 
 
 def _records(
@@ -142,27 +129,27 @@ def _records(
     simulation: Simulation,
     advance: Advance,
 ) -> Iterator[Record]:
-    variables = {name for op in view.operators for name in (*op["inputs"], *op["outputs"])}
+    variables = {name for op in view.operators for name in (*op.inputs, *op.outputs)}
     sources = {view.source(name): name for name in variables}
-    readers = Counter(name for op in view.operators for name in dict.fromkeys(op["inputs"]))
+    readers = Counter(name for op in view.operators for name in dict.fromkeys(op.inputs))
     live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
     runner = SegmentRunner(model)
     wanted = {*sources, *view.graph.outputs}
     layers = runner.run(feed, only=wanted, advance=advance)
     for index, op in enumerate(view.operators):
-        _advance(layers, sources, live, {*op["inputs"], *op["outputs"]}, view.graph.outputs, simulation)
-        tensors = [(n, view.variable(n, op["in"], live[n])) for n in op["inputs"] if n in live]
-        tensors += [(n, view.constant(n, op["in"])) for n in op["constants"]]
-        constants = set(op["constants"])
+        _advance(layers, sources, live, {*op.inputs, *op.outputs}, view.graph.outputs, simulation)
+        tensors = [(n, view.variable(n, op.in_type, live[n])) for n in op.inputs if n in live]
+        tensors += [(n, view.constant(n, op.in_type)) for n in op.constants]
+        constants = set(op.constants)
         for slot, (name, tensor) in enumerate(tensors):
-            yield Record("in", slot, index, op["in"], tensor, name in constants)
-        for slot, name in enumerate(op["outputs"]):
+            yield Record("in", slot, index, op.in_type, tensor, name in constants)
+        for slot, name in enumerate(op.outputs):
             if name in live:
-                yield Record("out", slot, index, op["out"], view.variable(name, op["out"], live[name]))
+                yield Record("out", slot, index, op.out_type, view.variable(name, op.out_type, live[name]))
             else:
                 simulation.skipped[name] = runner.skipped[name].reason if name in runner.skipped else "not computed"
-        for name in dict.fromkeys([*op["inputs"], *op["outputs"]]):
-            readers[name] -= name in op["inputs"]
+        for name in dict.fromkeys([*op.inputs, *op.outputs]):
+            readers[name] -= name in op.inputs
             if readers[name] <= 0:
                 live.pop(name, None)
     _advance(layers, sources, live, None, view.graph.outputs, simulation)
@@ -176,7 +163,7 @@ def _advance(
     outputs: list[str],
     simulation: Simulation,
 ) -> None:
-    """Run on until every needed tensor is live, or to the end (None). Tensors nobody can give end the run early."""
+    """Run on until every needed tensor is live; to the end for None, or when a needed tensor cannot be computed."""
     missing = None if needed is None else needed - set(live)
     while missing is None or missing:
         layer = next(layers, None)

@@ -8,11 +8,13 @@ fake-quantised, as ``CONV#weight`` by the name of the convolution's output.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.models.graph import drop_unused_constants
+from sgsdump.quantisation.fixed_facts import FixedFacts
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -25,18 +27,17 @@ def parameter(name: str, what: str) -> str:
     return f"{name}#{what}"
 
 
-def parametrise(fixed: ModelProto, facts: dict[str, Any], weights: dict[str, str]) -> ModelProto:
+def parametrise(fixed: ModelProto, facts: FixedFacts) -> ModelProto:
     """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
 
-    facts    what ``fixed_facts`` reads from it; picture inputs keep their constants, as their type never changes.
-    weights  convolution's output -> the stored weight's name in ``facts``.
+    Picture inputs keep their constants, as their type never changes.
     """
     from onnx import ModelProto
 
     result = ModelProto()
     result.CopyFrom(fixed)
-    stored = {entry["stored"]: name for name, entry in facts["tensors"].items() if not entry["picture"]}
-    fed = {f"{weight}#real": conv for conv, weight in weights.items()}
+    stored = {tensor.stored: name for name, tensor in facts.tensors.items() if not tensor.picture}
+    fed = {f"{weight}#real": conv for conv, weight in facts.convolutions.items()}
     nodes: list[NodeProto] = []
     for node in fixed.graph.node:
         output = node.output[0]
@@ -46,7 +47,7 @@ def parametrise(fixed: ModelProto, facts: dict[str, Any], weights: dict[str, str
         copy.CopyFrom(node)
         for index, name in enumerate(copy.input):
             if name in fed and index == 1:
-                copy.input[index] = parameter(_made_by(node, weights), WEIGHT)
+                copy.input[index] = parameter(_made_by(node, facts.convolutions), WEIGHT)
         if node.op_type == "QuantizeLinear" and output in stored:
             nodes += _held(copy, stored[output])
         if node.op_type in ("QuantizeLinear", "DequantizeLinear") and (output in stored or node.input[0] in stored):
@@ -55,15 +56,15 @@ def parametrise(fixed: ModelProto, facts: dict[str, Any], weights: dict[str, str
         nodes.append(copy)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
-    _add_inputs(result, list(stored.values()), list(weights))
+    _add_inputs(result, list(stored.values()), list(facts.convolutions))
     drop_unused_constants(result)
     return result
 
 
-def _made_by(node: NodeProto, weights: dict[str, str]) -> str:
+def _made_by(node: NodeProto, convolutions: Collection[str]) -> str:
     """The convolution a node is: its output's own name, or without the mark of what is stored afterwards."""
     output = node.output[0].removesuffix("#float")
-    return output if output in weights else node.output[0]
+    return output if output in convolutions else node.output[0]
 
 
 def _held(quantise: NodeProto, name: str) -> list[NodeProto]:

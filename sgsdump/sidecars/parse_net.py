@@ -9,7 +9,7 @@
 Shapes are NHWC. ``na`` stands for a number there is none of; numbers per channel are printed without anything between
 them, the first four only, so they are lost. ``size`` is not read: at the network's ends it is not the buffer's.
 The rest of the text is skipped, and so is a line that is cut off: parse_net aborts on float models after the list.
-Source: formats reference §1.5, seen on the SDK's own output.
+Source: the SDK's own output; what it is for: docs/formats/sigmastar.md#padded-buffers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Device layouts: the orders in which accelerators keep tensors, to and from the logical tensor (formats reference
-§2.5 for Ascend, §1.5 for SigmaStar).
+"""Device layouts: the orders in which accelerators keep tensors, to and from the logical tensor.
+
+Sources: docs/formats/ascend.md#device-layouts, docs/formats/sigmastar.md#padded-buffers.
 
 ===========  =======================================  ==========================================================
 NC1HWC0      (N, C1, H, W, C0), C0 the last size      also NC1HWC0_C04

@@ -1,7 +1,7 @@
 """Advice: for every convolution whether its input should be INT16, and why, in words a person can act on.
 
-What was measured (``blame``) outranks the manual's rules of thumb (``rules_of_thumb``); where the two disagree the
-reason says so. Convolutions whose inputs share one domain are raised together, so they get one verdict.
+What was measured (``sensitivity_analysis``) outranks the manual's rules of thumb (``rules_of_thumb``); where the two
+disagree the reason says so. Convolutions whose inputs share one domain are raised together, so they get one verdict.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.tuning.blame import Blame, Measurement, output_error
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs
+from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)
@@ -27,8 +27,11 @@ MUCH, SOME = 0.2, 0.05
 
 @dataclass(frozen=True)
 class Measured:
-    """One convolution's blame. own, inherited, brings, left: see ``Blame``; ``brings_share`` and ``removes_share``
-    are parts of the output error with every convolution at 8 bits."""
+    """One convolution's sensitivity.
+
+    own, inherited, brings, left  see ``LayerSensitivity``.
+    brings_share, removes_share   parts of the output error with every convolution at 8 bits.
+    """
 
     own: float
     inherited: float
@@ -60,7 +63,8 @@ def advise(
     signs   by convolution's name.
     limits  what the outputs must hold; where they do with every convolution at 8 bits, no verdict is above maybe.
     """
-    blames = {name: blame for blame in (measurement.blames if measurement else ()) for name in blame.own}
+    measured_layers = measurement.sensitivities if measurement else ()
+    by_name = {name: sensitivity for sensitivity in measured_layers for name in sensitivity.own}
     total = output_error(measurement.all_8) if measurement else 0.0
     good = measurement is not None and holds(measurement.all_8, limits)
     found = []
@@ -70,17 +74,19 @@ def advise(
             found.append(Advice(conv, NO, "reads the picture, which is always 8 bits", seen))
         elif seen.limits is None:
             found.append(Advice(conv, NO, f"not judged: {conv.input} has no range", seen))
-        elif conv.name in blames:
-            found.append(_by_measure(conv, seen, measured(blames[conv.name], conv.name, total), good))
+        elif conv.name in by_name:
+            found.append(_by_measure(conv, seen, measured(by_name[conv.name], conv.name, total), good))
         else:
             found.append(_by_rule(conv, seen))
     return tuple(sorted(_raised_together(found), key=_rank))
 
 
-def measured(blame: Blame, name: str, total: float) -> Measured:
-    """A convolution's blame as parts of ``total``, the output error with every convolution at 8 bits."""
-    brings, removes = (blame.brings / total, 1 - blame.left / total) if total else (0.0, 0.0)
-    return Measured(blame.own[name], blame.inherited[name], blame.brings, blame.left, brings, removes)
+def measured(sensitivity: LayerSensitivity, name: str, total: float) -> Measured:
+    """A convolution's sensitivity as parts of ``total``, the output error with every convolution at 8 bits."""
+    brings, removes = (sensitivity.brings / total, 1 - sensitivity.left / total) if total else (0.0, 0.0)
+    return Measured(
+        sensitivity.own[name], sensitivity.inherited[name], sensitivity.brings, sensitivity.left, brings, removes
+    )
 
 
 def holds(outputs: Mapping[str, Sums], limits: Thresholds) -> bool:
@@ -137,19 +143,19 @@ def _by_rule(conv: Convolution, seen: Signs) -> Advice:
 
 def rules_text(seen: Signs) -> str:
     """The rules that fire, in words; "" when none does."""
-    said = []
+    fired = []
     if seen.spoilt and seen.after is not None:
         at = "its layer" if seen.after is seen.row else seen.after.name
-        said.append(f"RMSE {seen.after.error:.3f} at {at} is over {RMSE_OVER:g}")
+        fired.append(f"RMSE {seen.after.error:.3f} at {at} is over {RMSE_OVER:g}")
     if seen.wide:
-        said.append(f"range {seen.width:.4g} is over {WIDE:g}")
+        fired.append(f"range {seen.width:.4g} is over {WIDE:g}")
     if seen.narrow:
-        said.append(_levels_text(seen))
-    return ", ".join(said)
+        fired.append(_levels_text(seen))
+    return ", ".join(fired)
 
 
 def _levels_text(signs: Signs) -> str:
-    """``99 % of the values in 12 of 256 levels``; "" when no dump told."""
+    """``99 % of the values in 12 of 256 levels``; "" without a dump."""
     return "" if signs.levels is None else f"99 % of its values in {signs.levels} of {LEVELS} levels"
 
 

@@ -22,13 +22,14 @@ from sgsdump.files.atomic_write import replacing
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import deployed, make_fixed, pictures_of, serialise
+from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
+from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.quant_plan import INT16, QuantPlan
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.blame import PictureFeed, Totals
+from sgsdump.tuning.sensitivity_analysis import PictureFeed, Totals
 
 
 @dataclass(frozen=True, eq=False)

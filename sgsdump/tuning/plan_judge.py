@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.tuning.user_metric import UserMetric
 
-# Of the outputs' values at most so many, evenly chosen, make up the vectors of the plan model.
+# Of the outputs' values at most so many, evenly chosen, make up the vectors of the surrogate.
 MAX_VALUES = 1 << 16
 
 
@@ -29,9 +28,25 @@ class Picture:
     floats: Mapping[str, np.ndarray]
 
 
+@dataclass(frozen=True, eq=False)
+class Criteria:
+    """What plans are judged by.
+
+    domains  names, in execution order.
+    watched  tensors whose error counts; ``outputs`` the network's.
+    metric   the user's function, or None.
+    """
+
+    domains: Sequence[str]
+    pictures: Sequence[Picture]
+    watched: Sequence[str]
+    outputs: Sequence[str]
+    metric: UserMetric | None = None
+
+
 @dataclass(frozen=True)
 class Question:
-    """Plans to score on the picture of this index; with ``gram`` also its part of the plan model, for which the plans
+    """Plans to score on the picture of this index; with ``gram`` also its part of the surrogate, for which the plans
     must be all-INT16 and all but one domain, among others."""
 
     index: int
@@ -50,56 +65,47 @@ class Judged:
 
 
 class Judge:
-    """See ``PlanScores`` for the arguments; ``keeps`` says whether outputs are handed over."""
+    """``keep_outputs``: hand the outputs over, because the metric is not known here."""
 
-    def __init__(
-        self,
-        walk: PlanWalk,
-        domains: Sequence[str],
-        pictures: Sequence[Picture],
-        watched: Sequence[str],
-        outputs: Sequence[str],
-        metric: UserMetric | None = None,
-        keeps: bool = False,
-    ):
-        self.walk = walk
-        self._domains, self._pictures = list(domains), list(pictures)
-        self._watched, self._outputs = list(watched), list(outputs)
-        self._metric, self._keeps = metric, keeps
+    def __init__(self, walk: PlanWalk, criteria: Criteria, keep_outputs: bool = False):
+        self.walk, self.criteria = walk, criteria
+        self._keep_outputs = keep_outputs
         self._energy = {
-            n: sum(float(np.square(p.floats[n], dtype=np.float64).sum()) for p in pictures) for n in watched
+            name: sum(float(np.square(p.floats[name], dtype=np.float64).sum()) for p in criteria.pictures)
+            for name in criteria.watched
         }
 
     def answer(self, question: Question, prepared: Sequence[Prepared]) -> Judged:
         """``prepared``: the question's plans as the walk orders them."""
-        picture = self._pictures[question.index]
+        picture = self.criteria.pictures[question.index]
         scores, vectors, kept = {}, {}, {}
         for plan, outputs in self.walk.run(prepared, picture.raw):
             scores[plan] = self._score(outputs, picture)
-            if question.gram and len(plan) >= len(self._domains) - 1:
+            if question.gram and len(plan) >= len(self.criteria.domains) - 1:
                 vectors[plan] = self._vector(outputs, picture)
-            if self._keeps:
-                kept[plan] = {name: outputs[name] for name in self._outputs}
+            if self._keep_outputs:
+                kept[plan] = {name: outputs[name] for name in self.criteria.outputs}
         return Judged(question.index, scores, self._gram(vectors) if question.gram else None, kept)
 
     def _gram(self, vectors: Mapping[Plan, np.ndarray]) -> np.ndarray:
-        every = frozenset(self._domains)
-        stacked = np.stack([vectors[every], *(vectors[every - {d}] - vectors[every] for d in self._domains)])
+        every = frozenset(self.criteria.domains)
+        stacked = np.stack([vectors[every], *(vectors[every - {d}] - vectors[every] for d in self.criteria.domains)])
         return stacked @ stacked.T
 
     def _vector(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> np.ndarray:
         parts = []
-        for name in self._watched:
+        for name in self.criteria.watched:
             apart = (outputs[name].astype(np.float64) - picture.floats[name]).reshape(-1)
-            step = -(-apart.size * len(self._watched) // MAX_VALUES)
+            step = -(-apart.size * len(self.criteria.watched) // MAX_VALUES)
             parts.append(apart[::step] * np.sqrt(step / (self._energy[name] or 1.0)))
         return np.concatenate(parts)
 
     def _score(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> Score:
-        if self._metric is None:
+        metric = self.criteria.metric
+        if metric is None:
             return score(outputs, picture.floats)
-        given, golden = ({name: side[name] for name in self._outputs} for side in (outputs, picture.floats))
-        return score(outputs, picture.floats, self._metric(given, golden))
+        given, golden = ({name: side[name] for name in self.criteria.outputs} for side in (outputs, picture.floats))
+        return score(outputs, picture.floats, metric(given, golden))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +118,12 @@ class Subject:
     config: InputConfig
 
 
-def make_answer(subject: Subject, tensors: Sequence[str], *judge: Any) -> Callable[[Question], Judged]:
-    """The work of a worker: ``tensors`` are the walk's outputs, ``judge`` the arguments of ``Judge`` after the walk."""
+def make_answer(
+    subject: Subject, tensors: Sequence[str], criteria: Criteria, keep_outputs: bool
+) -> Callable[[Question], Judged]:
+    """The work of a worker: ``tensors`` are the walk's outputs; see ``Judge`` for the rest."""
     from onnx import ModelProto
 
     model = Model(ModelProto.FromString(subject.data), subject.path)
-    made = Judge(PlanWalk(PlanTrial(model, subject.ranges, subject.config), tensors), *judge)
-    return lambda question: made.answer(question, made.walk.ordered(question.plans))
+    judge = Judge(PlanWalk(PlanTrial(model, subject.ranges, subject.config), tensors), criteria, keep_outputs)
+    return lambda question: judge.answer(question, judge.walk.ordered(question.plans))

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
@@ -20,10 +20,9 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.files.atomic_write import replacing
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
-from sgsdump.tuning.plan_judge import Judge, Judged, Picture, Question
-from sgsdump.tuning.plan_walk import Plan, PlanWalk
+from sgsdump.tuning.plan_judge import Judge, Judged, Question
+from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.surrogate import Surrogate
-from sgsdump.tuning.user_metric import UserMetric
 
 SAVE_SECONDS = 1.0
 
@@ -34,9 +33,7 @@ Run = Callable[[Iterable[Question]], Iterator[Judged]]
 class PlanScores:
     """Scores of plans, made as they are asked for.
 
-    domains   names, in execution order: bit i of a plan's key in the file is domain i.
-    watched   tensors whose error counts; ``outputs`` the network's.
-    metric    the user's function, or None.
+    judge     scores single pictures; bit i of a plan's key in the file is domain i of its criteria.
     best      what a reader of the file may want to know at once.
     file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
     progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
@@ -45,27 +42,22 @@ class PlanScores:
 
     def __init__(
         self,
-        walk: PlanWalk,
-        domains: Sequence[str],
-        pictures: Sequence[Picture],
-        watched: Sequence[str],
-        outputs: Sequence[str],
-        metric: UserMetric | None = None,
+        judge: Judge,
         file: Path | None = None,
         fingerprint: str = "",
         progress: Progress = SILENT,
         elsewhere: AbstractContextManager[Run] | None = None,
     ):
-        self.domains, self.watched, self.outputs = list(domains), list(watched), list(outputs)
-        self.pictures = list(pictures)
+        criteria = judge.criteria
+        self.domains, self.watched, self.outputs = map(list, (criteria.domains, criteria.watched, criteria.outputs))
+        self.pictures = list(criteria.pictures)
         self.scores: dict[Plan, Score] = {}
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
-        self._metric = metric
+        self._judge, self._metric = judge, criteria.metric
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
         self._sensitivities: dict[int, Judged] = {}
-        self._judge = Judge(walk, domains, pictures, watched, outputs, metric)
         self._stack = ExitStack()
         self._advance = self._stack.enter_context(progress.bar("tune", "run"))
         self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None

@@ -4,8 +4,8 @@ Round 0 is the model as its input_config.ini says. Each further round raises wha
 left, the worst first, makes the fixed model, dumps it and compares; what does not improve the outputs is undone. When
 the thresholds hold, raised tensors that turn out unneeded are lowered again, and that is verified like any round.
 
-A convolution's blame (``blame``) is measured once: with it alone at 8 bits, which no other choice changes. Its share
-of the error that is left is what grows from round to round.
+A convolution's sensitivity (``sensitivity_analysis``) is measured once: the error with it alone at 8 bits, which no
+other choice changes. Its share of the error that is left is what grows from round to round.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import deployed, pictures_of
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
-from sgsdump.tuning.blame import BlameTrial, Measurement, PictureFeed, output_error
 from sgsdump.tuning.dump_trial import DumpRun, DumpTrial
 from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
+from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis, output_error
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01
@@ -73,7 +74,7 @@ class Repair:
     ranges    of every tensor, measured once: bits do not change them.
     pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
     best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
-    measured  blame, once it was measured.
+    measured  the sensitivity analysis, once it was made.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Repair:
         if not self._open(self.best, set()):
             self.ended = "no convolution is left that could be raised to INT16"
             return
-        trial = BlameTrial(self._model, self._ranges, self._config)
+        trial = SensitivityAnalysis(self._model, self._ranges, self._config)
         self.measured = self._measure(trial)
         yield from self._raise(most)
         if self.best.holds:
@@ -122,7 +123,7 @@ class Repair:
                 "calibration pictures"
             )
 
-    def _measure(self, trial: BlameTrial) -> Measurement:
+    def _measure(self, trial: SensitivityAnalysis) -> Measurement:
         runs = trial.runs * len(self._pictures)
         with self._progress.bar("advise", "plan", runs) as advance:
             return trial.measure(self._pictures, advance)
@@ -179,17 +180,19 @@ class Repair:
             for entry in chosen
         )
 
-    def _lower(self, trial: BlameTrial) -> Iterator[Round]:
-        """Lower what rounds raised, the least blamed first, as long as the thresholds hold; one round verifies it."""
+    def _lower(self, trial: SensitivityAnalysis) -> Iterator[Round]:
+        """Lower what rounds raised, least sensitive first, as long as the thresholds hold; one round verifies it."""
         assert self.measured is not None
-        brings = {self._domain(blame.domain.name): blame.brings for blame in self.measured.blames}
-        ours = [name for name in self.best.tensor_arrays if name not in self._config.tensor_arrays]
-        if len(ours) < 2:
+        brings = {
+            self._domain(sensitivity.domain.name): sensitivity.brings for sensitivity in self.measured.sensitivities
+        }
+        added = [name for name in self.best.tensor_arrays if name not in self._config.tensor_arrays]
+        if len(added) < 2:
             return
         wide = {conv.domain for conv in self.convolutions if self.best.run.is_wide(conv.input)}
         lowered: list[str] = []
-        with self._progress.bar("lower again", "plan", len(ours)) as advance:
-            for done, name in enumerate(sorted(ours, key=lambda name: brings[self._domain(name)]), 1):
+        with self._progress.bar("lower again", "plan", len(added)) as advance:
+            for done, name in enumerate(sorted(added, key=lambda name: brings[self._domain(name)]), 1):
                 fewer = wide - {self._domain(name)}
                 plan = [domain.name for domain in trial.trial.domains if self._domain(domain.name) in fewer]
                 if holds(trial.try_plan(plan, self._pictures), self._limits):
@@ -204,7 +207,7 @@ class Repair:
         arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
         made = self._turn(self.best.number + 1, arrays, lowered=changes)
         if made.kept:
-            self.ended += f" with {len(ours) - len(lowered)} of the {len(ours)} tensors raised"
+            self.ended += f" with {len(added) - len(lowered)} of the {len(added)} tensors raised"
         yield made
 
     def _turn(

@@ -47,7 +47,7 @@ class Signs:
     limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
             the central 99 % of the float values; ``narrow`` is rule 2.
     row     the comparison's row of what it stores; ``after`` the worst row it is the nearest convolution before.
-    raised  whether its input is INT16 in the fixed model's dump: then the comparison does not tell what 8 bits do.
+    raised  whether its input is INT16 in the fixed model's dump: then the comparison does not show what 8 bits do.
     """
 
     limits: tuple[float, float] | None = None
@@ -157,24 +157,26 @@ def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -
             f"{dump.path or 'the dump'} holds no convolution's input of this model (it has {_first(names)}; the model "
             f"reads {_first([conv.input for conv in found])}); is it a dump of another one?"
         )
-    ours = {theirs: name for name, theirs in pairs.items()}
-    few = Dump([names[name] for name in ours], path=dump.path)
-    by_layer = {name: ranges[own] for name, own in ours.items() if own in ranges}
-    return {ours[d.name]: d for d in distributions(with_scales(few, by_layer), by_layer) if isinstance(d, Distribution)}
+    own_names = {dumped: name for name, dumped in pairs.items()}
+    few = Dump([names[name] for name in own_names], path=dump.path)
+    by_layer = {name: ranges[own] for name, own in own_names.items() if own in ranges}
+    return {
+        own_names[d.name]: d for d in distributions(with_scales(few, by_layer), by_layer) if isinstance(d, Distribution)
+    }
 
 
 def _int16(found: list[Convolution], dump: Dump) -> frozenset[str]:
     """Inputs of convolutions that the dump of a fixed model holds as INT16."""
     inputs = dict.fromkeys(conv.input for conv in found)
     pairs = pair_ranges(inputs, dict.fromkeys(dump.outputs))  # type: ignore[arg-type]
-    quants = {name: dump.outputs[theirs].info.quant for name, theirs in pairs.items()}
+    quants = {name: dump.outputs[dumped].info.quant for name, dumped in pairs.items()}
     return frozenset(name for name, quant in quants.items() if quant is not None and quant.dtype == np.int16)
 
 
 def _worst_after(graph: Graph, rows: Mapping[str, Row]) -> dict[str, Row]:
     """Convolution -> the row of the largest error among the layers it is the nearest convolution before.
 
-    A Softmax's row is left out: its input, the logits, tells the same without hiding it.
+    A Softmax's row is left out: its input, the logits, shows the same error without hiding it.
     """
     nearest: dict[str, frozenset[str]] = {}
     worst: dict[str, Row] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from sgsdump.quantisation.calibration import FixedModel, make_fixed
+from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.quantisation.quant_export import quant_params
 from sgsdump.sidecars.quant_param_entries import QuantParam

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,12 +15,12 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import serialise
+from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.plan_judge import Picture, Subject, make_answer
+from sgsdump.tuning.plan_judge import Criteria, Judge, Picture, Subject, make_answer
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.sizes import Sizes
@@ -90,14 +90,13 @@ def set_up(
     sizes = Sizes(
         tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
     )
+    criteria = Criteria(sizes.domains, pictures, watched, trial.outputs, metric)
     elsewhere = None
     if workers.scheduler is not None:
         subject = Subject(serialise(model.proto), model.path, ranges, config)
-        judge = (sizes.domains, pictures, watched, trial.outputs, None, metric is not None)
-        elsewhere = task_pool(make_answer, (subject, names, *judge), workers, progress)
-    pool = PlanScores(
-        walk, sizes.domains, pictures, watched, trial.outputs, metric, file, digest.hexdigest(), progress, elsewhere
-    )  # fmt: skip
+        shared = (subject, names, replace(criteria, metric=None), metric is not None)
+        elsewhere = task_pool(make_answer, shared, workers, progress)
+    pool = PlanScores(Judge(walk, criteria), file, digest.hexdigest(), progress, elsewhere)
     return Setup(trial, pool, sizes)
 
 

@@ -14,7 +14,8 @@ import sgsdump.tuning.repair
 from sgsdump.cli import main
 from sgsdump.commands import demo
 from sgsdump.dumps.io import open_dump
-from sgsdump.quantisation.fixed_model import fixed_facts
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config
 
 FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "rounds.json", "rounds.txt"}
@@ -113,16 +114,16 @@ def test_the_figures_are_those_of_the_model_it_leaves(repaired):
     assert len(wanted) == 4
     assert told["rmse"] == pytest.approx(np.abs(y - r).sum() / np.abs(r).sum(), rel=1e-3)
     assert told["cos"] == pytest.approx(y @ r / np.sqrt((y @ y) * (r @ r)), rel=1e-6)
-    facts = fixed_facts(onnx.load(folder / "out" / "fixed.onnx"))
-    raised = [name for name in ("conv0/relu", *PLANTED, "flat") if facts["tensors"][name]["dtype"] == "int16"]
+    facts = read_facts(open_model(folder / "out" / "fixed.onnx"))
+    raised = [name for name in ("conv0/relu", *PLANTED, "flat") if facts.tensors[name].dtype == np.int16]
     assert raised == PLANTED
-    read = sum(np.dtype(entry["dtype"]).itemsize * np.size(array) for entry, array in _weights(folder, facts))
+    read = sum(entry.dtype.itemsize * np.size(array) for entry, array in _weights(folder, facts))
     assert found["rounds"][-1]["weight_bytes"] == read
 
 
 def _weights(folder, facts):
     constants = {t.name: t for t in onnx.load(folder / "out" / "fixed.onnx").graph.initializer}
-    return [(entry, onnx.numpy_helper.to_array(constants[name])) for name, entry in facts["weights"].items()]
+    return [(entry, onnx.numpy_helper.to_array(constants[name])) for name, entry in facts.weights.items()]
 
 
 def test_the_dumps_are_of_the_first_picture_and_pass(repaired, monkeypatch, capsys):
@@ -177,7 +178,7 @@ def test_rounds_that_improve_nothing_are_undone(digits, capsys, monkeypatch):
     assert found["final_round"] == 0 and found["tensor_arrays"] == []
     assert "2 rounds in a row improved nothing" in capsys.readouterr().out
     assert Path("out/input_config.ini").read_bytes() == Path("input_config.ini").read_bytes()
-    assert fixed_facts(onnx.load("out/fixed.onnx"))["tensors"]["block2/dw/relu"]["dtype"] == "uint8"
+    assert read_facts(open_model("out/fixed.onnx")).tensors["block2/dw/relu"].dtype == np.uint8
     assert open_dump("out/fixed.bin")["block2/dw/relu"].info.quant.dtype == np.uint8
 
 

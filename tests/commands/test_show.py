@@ -250,9 +250,12 @@ def test_statistics_of_parts_are_those_of_the_whole():
     assert merged([summarise(np.full(2, 1e300))] * 2).l2norm == pytest.approx(2e300)
 
 
-def test_genuine_dumps_are_listed(shared, capsys):
+def test_a_genuine_simulator_dump_is_listed(shared, capsys):
     assert run(shared / "sigmastar" / "dumps" / "tiny_fixed_d_plain" / "sigma_outtensor_dump.bin") == 0
     assert "41 tensors, sigmastar_bin" in capsys.readouterr().out
+
+
+def test_genuine_atb_trees_are_listed(shared, capsys):
     assert run(shared / "ascend" / "atb_dump_tree") == 0
     assert "d: statistics as the run dumped them" in capsys.readouterr().out
 

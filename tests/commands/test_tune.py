@@ -4,13 +4,13 @@ import csv
 import json
 
 import numpy as np
-import onnx
 import pytest
 from PIL import Image
 from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
-from sgsdump.quantisation.fixed_model import fixed_facts
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config, quant_param
 
 pytest.importorskip("scipy", reason="tune needs scipy")
@@ -50,7 +50,7 @@ TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input_config", "mine.ini"
 
 
 def facts(path):
-    return fixed_facts(onnx.load(path))
+    return read_facts(open_model(path))
 
 
 def test_every_file_and_what_is_in_it(work, capsys):
@@ -87,7 +87,7 @@ def test_calibrate_makes_the_same_fixed_model_again(work):
     given = ["--input_config", str(ini), "--quant_level", "L3", "-o", "again.onnx"]
     assert main(["calibrate", *TUNE[1:5], *given]) == 0
     tuned, again = facts("out/optimized_0_0.6.onnx"), facts("again.onnx")
-    assert tuned["tensors"] == again["tensors"] and tuned["weights"] == again["weights"]
+    assert tuned.tensors == again.tensors and tuned.weights == again.weights
 
 
 def test_quant_parameters_are_in_the_sdks_form_and_import(work):
@@ -100,9 +100,9 @@ def test_quant_parameters_are_in_the_sdks_form_and_import(work):
     given = ["--quant_file", "out/optimized_quant_info_0_0.6.pkl", "-o", "again.onnx"]
     assert main(["calibrate", *TUNE[1:], *given]) == 0
     tuned, again = facts("out/optimized_0_0.6.onnx"), facts("again.onnx")
-    assert all(tuned["tensors"][name] == again["tensors"][name] for name in ("ra", "rb"))
-    assert {n: w for n, w in tuned["weights"].items() if not n.startswith("a.")} == {
-        n: w for n, w in again["weights"].items() if not n.startswith("a.")
+    assert all(tuned.tensors[name] == again.tensors[name] for name in ("ra", "rb"))
+    assert {n: w for n, w in tuned.weights.items() if not n.startswith("a.")} == {
+        n: w for n, w in again.weights.items() if not n.startswith("a.")
     }
 
 

@@ -1,102 +1,149 @@
-"""The fixed model against plain fake quantisation in numpy, and as a valid ONNX file."""
+"""Ranges against numpy over all feeds; the fixed model's refusals."""
 
 import numpy as np
 import onnx
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.quantisation.fixed_model import Picture, fixed_facts, quantise
-from sgsdump.quantisation.quant_plan import Choice, plan, uint8_quant
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
+from sgsdump.quantisation.float_model import serialise, simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.qdq_writer import Picture
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.value_range import Range
 
-PICTURE = {"data": Picture((127.0,) * 3, (128.0,) * 3)}
+
+def feeds(count):
+    for seed in range(count):
+        yield f"picture {seed}", {"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)}
 
 
-def bounds_of(net, feeds):
-    seen = {"data": (-1.0, 1.0)}
-    for feed in feeds:
-        for name, array in run_all(net.proto, feed).items():
-            lo, hi = seen.get(name, (np.inf, -np.inf))
-            seen[name] = (min(lo, float(array.min())), max(hi, float(array.max())))
-    return {name: Range.of(*bounds) for name, bounds in seen.items()}
+def config(**changes):
+    entry = ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3)
+    return InputConfig(**{"inputs": (entry,), "outputs": (ModelOutput("prob", True),), **changes})
 
 
-def picture_feed(seed):
-    return np.random.default_rng(seed).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)
-
-
-def fake(x, quant):
-    info = np.iinfo(quant.dtype)
-    stored = np.clip(np.round(x / np.float32(quant.scale)) + quant.zero_point, info.min, info.max)
-    return ((stored - quant.zero_point) * np.float32(quant.scale)).astype(np.float32)
-
-
-@pytest.mark.parametrize("opset", [13, 21])
-@pytest.mark.parametrize("choice", [Choice(), Choice("ALL_INT16"), Choice(per_channel=True)])
-def test_one_operator_after_the_other_is_plain_fake_quantisation(opset, choice):
-    net = residual_net(opset)
-    raw = picture_feed(0)
-    bounds = bounds_of(net, [{"data": (raw - 127) / 128}])
-    decided = plan(net.proto, bounds, choice, ["data"])
-    fixed = quantise(net.proto, decided, PICTURE)
-    onnx.checker.check_model(fixed)
-    made = run_all(fixed, {"data": raw})
-    assert "c1.w" not in {t.name for t in fixed.graph.initializer}, "float weights are gone"
-    for name, quant in decided.tensors.items():
-        if name == "data":
-            continue
-        np.testing.assert_array_equal(made[name], fake(made[f"{name}#float"], quant), err_msg=name)
-        assert made[f"{name}#stored"].dtype == quant.dtype
-    np.testing.assert_array_equal(made["pool"], made["r2"].reshape(1, 8, 4, 2, 4, 2).max(axis=(3, 5)))
-
-
-def test_fused_tensors_are_not_stored():
+def test_ranges_are_the_minimum_and_maximum_over_all_feeds_in_graph_order():
     net = residual_net()
-    decided = plan(net.proto, bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}]), pictures=["data"])
-    facts = fixed_facts(quantise(net.proto, decided, PICTURE))
-    assert "c2" not in facts["tensors"] and "add" not in facts["tensors"]
-    fused = next(op for op in facts["operators"] if op["outputs"] == ["r2"])
-    assert (fused["in"], fused["out"], fused["inputs"]) == ("CONV_2D", "ADD", ["r1"])
+    ranges = measure_ranges(simplify(net), feeds(3))
+    assert list(ranges)[:6] == ["data", "c1.w", "c1.b", "c1", "r1", "c2.w"]
+    runs = [{**feed, **run_all(net.proto, feed)} for _, feed in feeds(3)]
+    for name in ("data", "c1", "add", "gap", "prob"):
+        assert ranges[name].low == min(run[name].min() for run in runs)
+        assert ranges[name].high == max(run[name].max() for run in runs)
+    assert ranges["c2.w"].low == weights("c2", (8, 8, 1, 1), 2)["c2.w"].min()
 
 
-def test_the_picture_input_takes_raw_bytes():
-    net = residual_net()
-    decided = plan(net.proto, bounds_of(net, []), pictures=["data"])
-    decided.tensors["data"] = uint8_quant(-127 / 128, 1.0)
-    made = run_all(quantise(net.proto, decided, PICTURE), {"data": picture_feed(3)})
-    np.testing.assert_array_equal(made["data#stored"], picture_feed(3).astype(np.uint8))
+def test_feeds_are_taken_one_at_a_time():
+    alive = 0
+
+    def lazily():
+        nonlocal alive
+        for label, feed in feeds(3):
+            alive += 1
+            assert alive == 1
+            yield label, feed
+            alive -= 1
+
+    measure_ranges(simplify(residual_net()), lazily())
 
 
-def test_channels_with_their_own_mean_and_std_are_mapped_to_stored_integers():
-    net = residual_net()
-    mean, std = np.array([104.0, 117.0, 123.0]), np.array([58.0, 60.0, 62.0])
-    raw = picture_feed(4)
-    real = (raw - mean.reshape(1, 3, 1, 1)) / std.reshape(1, 3, 1, 1)
-    bounds = bounds_of(net, []) | {"data": Range.of(float(real.min()), float(real.max()))}
-    decided = plan(net.proto, bounds, pictures=["data"])
-    made = run_all(quantise(net.proto, decided, {"data": Picture(tuple(mean), tuple(std))}), {"data": raw})
-    assert np.abs(made["data#real"] - real).max() <= 1.1 * decided.tensors["data"].scale
+def test_nan_has_no_range_and_is_said_with_its_tensor_and_picture():
+    def bad():
+        yield "cat.jpg", {"data": np.full((1, 3, 8, 8), np.nan, np.float32)}
+
+    with pytest.raises(InputError, match=r"'data' holds NaN or infinity on cat\.jpg"):
+        measure_ranges(simplify(residual_net()), bad())
 
 
-def test_an_output_kept_integer_leaves_as_integers():
-    net = residual_net()
-    decided = plan(net.proto, bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}]), pictures=["data"])
-    fixed = quantise(net.proto, decided, PICTURE, frozenset(["prob"]))
-    onnx.checker.check_model(fixed)
-    assert [o.name for o in fixed.graph.output] == ["prob#stored"]
-    assert run_all(fixed, {"data": picture_feed(0)})["prob#stored"].dtype == np.int16
+def test_no_picture_is_said():
+    with pytest.raises(InputError, match="no picture"):
+        measure_ranges(simplify(residual_net()), iter(()))
 
 
-def test_a_weight_shared_by_an_8_and_a_16_bit_convolution_is_stored_twice():
-    constants = weights("a", (3, 3, 1, 1))
+def test_names_of_another_model_are_refused():
+    simple = simplify(residual_net())
+    ranges = measure_ranges(simple, feeds(1))
+    with pytest.raises(ConfigError, match="inputs names 'dat'"):
+        make_fixed(simple, ranges, config(inputs=(ModelInput("dat", "RGB", "RGB"),)))
+    with pytest.raises(ConfigError, match="outputs names 'p'"):
+        make_fixed(simple, ranges, config(outputs=(ModelOutput("p"),)))
+    with pytest.raises(ConfigError, match="no layer of this model"):
+        make_fixed(simple, {"other": Range.of(0, 1)}, config())
+
+
+def test_a_picture_of_the_wrong_channels_is_refused():
+    simple = simplify(residual_net())
+    with pytest.raises(ConfigError, match=r"GRAY picture.*\[1, 3, 8, 8\]"):
+        make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(ModelInput("data", "GRAY", "GRAY"),)))
+
+
+def test_bgr_takes_its_means_in_the_order_of_its_channels():
+    simple = simplify(residual_net())
+    entry = ModelInput("data", "BGR", "BGR", (123.0, 117.0, 104.0), (58.0,) * 3)
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(entry,)))
+    offset = next(onnx.numpy_helper.to_array(t) for t in fixed.proto.graph.initializer if t.name == "data#offset")
+    assert offset[0, 0] > offset[0, 2], "blue comes first and has the smallest mean"
+
+
+def test_batchnorm_is_fused_unless_every_layer_shall_stay_visible():
+    rng = np.random.default_rng(0)
+    constants = weights("c", (4, 3, 3, 3)) | {
+        name: rng.uniform(0.5, 1.5, 4).astype(np.float32) for name in ("gamma", "beta", "mean", "var")
+    }
     nodes = [
-        conv("a", "data"),
-        node("Relu", ["a"], "r"),
-        onnx.helper.make_node("Conv", ["r", "a.w", "a.b"], ["b"], name="b"),
+        conv("c", "data"),
+        node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], "bn"),
+        node("Relu", ["bn"], "r"),
     ]
-    net = model(nodes, constants, {"data": (1, 3, 8, 8)}, ["b"])
-    bounds = bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}])
-    fixed = quantise(net.proto, plan(net.proto, bounds, Choice(tensors=("r",)), ["data"]), PICTURE)
-    dtypes = {str(onnx.numpy_helper.to_array(t).dtype) for t in fixed.graph.initializer if t.name.startswith("a.w#")}
-    assert {"int8", "int16"} <= dtypes
-    run_all(fixed, {"data": picture_feed(0)})
+    simple = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["r"]))
+    ranges, visible = (measure_ranges(simple, feeds(2), fuse=fuse) for fuse in (True, False))
+    plain = InputConfig((ModelInput("data", "RGB", "RGB"),))
+    fixed = make_fixed(simple, ranges, plain)
+    assert set(fixed.plan.tensors) == {"data", "r"}
+    gain = constants["gamma"] / np.sqrt(constants["var"] + 1e-5)
+    top = (np.abs(constants["c.w"]) * np.abs(gain).reshape(-1, 1, 1, 1)).max()
+    assert fixed.plan.weights["bn"].scale == pytest.approx(top / 127, rel=1e-5)
+    assert set(make_fixed(simple, visible, plain, fuse=False).plan.tensors) == {"data", "c", "bn", "r"}
+
+
+def test_an_input_that_is_not_quantised_stays_float():
+    simple = simplify(residual_net())
+    entry = ModelInput("data", "RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC", (), (), quantised=False)
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(entry,)))
+    assert "data" not in fixed.plan.tensors and "c1" not in fixed.plan.weights
+    run_all(fixed.proto, dict(next(feeds(1))[1]))
+
+
+def test_the_fixed_model_is_a_valid_file_that_any_onnx_reader_takes(tmp_path):
+    simple = simplify(residual_net())
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(2)), config())
+    path = tmp_path / "fixed.onnx"
+    path.write_bytes(serialise(fixed.proto))
+    onnx.checker.check_model(str(path))
+
+
+@pytest.mark.parametrize(("dequantised", "name"), [(True, "prob"), (False, "prob#stored")])
+def test_an_output_that_is_not_dequantised_leaves_as_integers(dequantised, name):
+    simple = simplify(residual_net())
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(outputs=(ModelOutput("prob", dequantised),)))
+    assert [output.name for output in fixed.proto.graph.output] == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "picture"),
+    [
+        *(("RGB", 3, ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), ("BGR", 3, ((3.0, 2.0, 1.0), (6.0, 5.0, 4.0)))),
+        *(("GRAY", 1, ((1.0,), (4.0,))), ("GRAY", 3, None), ("RGB", 1, None), ("BGR", 4, None)),
+    ],
+)
+def test_the_mean_and_std_of_a_picture_by_its_colours(kind, channels, picture):
+    net = model([node("Relu", ["x"], "y")], {}, {"x": (1, channels, 4, 4)}, ["y"])
+    given = InputConfig((ModelInput("x", kind, kind, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),))
+    if picture is None:
+        with pytest.raises(ConfigError, match=rf"{kind} picture.*\[1, {channels}, 4, 4\], not \[N, [13], H, W\]"):
+            pictures_of(net, given, {"x": Range.of(0, 1)})
+        return
+    assert pictures_of(net, given, {"x": Range.of(0, 1)}) == {"x": Picture(*picture)}
+    assert pictures_of(net, given, {}) == {}, "without a range it is not quantised"

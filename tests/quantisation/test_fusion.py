@@ -1,9 +1,11 @@
 """Which nodes become one operator of the fixed model."""
 
+import numpy as np
+import pytest
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.models.graph import Graph
-from sgsdump.quantisation.fusion import is_depthwise, operators, sdk_name
+from sgsdump.quantisation.fusion import is_convolution, is_depthwise, operators, sdk_name
 
 
 def chains(net, fuse):
@@ -48,3 +50,81 @@ def test_operator_types_have_the_names_of_the_sdk():
     graph = Graph(net.proto)
     assert [sdk_name(graph, n) for n in graph.nodes] == ["DEPTHWISE_CONV_2D", "CONV_2D"]
     assert is_depthwise(graph, graph.nodes[0]) and not is_depthwise(graph, graph.nodes[1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "name"),
+    [
+        ((6, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
+        ((12, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
+        ((6, 2, 3, 3), {"group": 3}, "CONV_2D"),
+        ((6, 6, 3, 3), {}, "CONV_2D"),
+        ((6, 1, 3, 3), {}, "CONV_2D"),
+    ],
+)
+def test_depthwise_is_a_group_for_each_input_channel_and_more_than_one(shape, attributes, name):
+    net = model([conv("c", "x", **attributes)], weights("c", shape), {"x": (1, 6, 5, 5)}, ["c"])
+    graph = Graph(net.proto)
+    assert sdk_name(graph, graph.nodes[0]) == name
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "name"),
+    [
+        *(("ConvTranspose", ["x", "k"], "TRANSPOSE_CONV"), ("Gemm", ["x", "k"], "FULLY_CONNECTED")),
+        *(("MatMul", ["x", "k"], "FULLY_CONNECTED"), ("MaxPool", ["x"], "MAX_POOL_2D")),
+        *(("AveragePool", ["x"], "AVERAGE_POOL_2D"), ("GlobalAveragePool", ["x"], "AVERAGE_POOL_2D")),
+        *(("Concat", ["x"], "CONCATENATION"), ("Sigmoid", ["x"], "LOGISTIC"), ("Flatten", ["x"], "RESHAPE")),
+        *(
+            ("Unsqueeze", ["x", "k"], "RESHAPE"),
+            ("BatchNormalization", ["x"], "BATCH_NORM"),
+            ("ReduceMean", ["x"], "MEAN"),
+        ),
+        *(("LeakyRelu", ["x"], "LEAKY_RELU"), ("Clip", ["x"], "RELU6"), ("Softmax", ["x"], "SOFTMAX")),
+    ],
+)
+def test_other_operator_types(op, inputs, name):
+    graph = Graph(model([node(op, inputs, "y")], {"k": np.ones((3, 3), np.float32)}, {"x": (1, 3)}, ["y"]).proto)
+    assert sdk_name(graph, graph.nodes[0]) == name
+
+
+def test_a_product_of_two_variables_is_no_convolution():
+    nodes = [node("MatMul", ["x", "y"], "a"), node("MatMul", ["k", "x"], "b"), node("MatMul", ["x", "k"], "c")]
+    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3), "y": (3, 3)}, ["a", "b", "c"])
+    graph = Graph(net.proto)
+    assert [is_convolution(graph, each) for each in graph.nodes] == [False, False, True]
+
+
+@pytest.mark.parametrize("activation", ["Relu", "Clip", "LeakyRelu", "PRelu"])
+@pytest.mark.parametrize(
+    ("before", "fused", "visible"),
+    [
+        *(("Conv", True, True), ("ConvTranspose", True, True), ("Gemm", True, True), ("MatMul", True, True)),
+        *(("Add", True, False), ("BatchNormalization", True, False), ("Mul", False, False), ("MaxPool", False, False)),
+    ],
+)
+def test_what_an_activation_joins(activation, before, fused, visible):
+    """``visible``: also with disableDomainFuseOps."""
+    slope = ["k"] if activation == "PRelu" else []
+    nodes = [node(before, ["x", "k"], "y"), node(activation, ["y", *slope], "z")]
+    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"])
+    assert chains(net, True) == ([["y", "z"]] if fused else [["y"], ["z"]])
+    assert chains(net, False) == ([["y", "z"]] if visible else [["y"], ["z"]])
+
+
+def test_a_slope_that_is_computed_is_not_fused():
+    nodes = [node("MatMul", ["x", "k"], "y"), node("PRelu", ["y", "x"], "z")]
+    assert chains(model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"]), True) == [["y"], ["z"]]
+
+
+def test_what_is_only_the_slope_of_an_activation_is_not_its_input():
+    nodes = [node("MatMul", ["x", "k"], "y"), node("PRelu", ["k", "y"], "z")]
+    assert chains(model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"]), True) == [["y"], ["z"]]
+
+
+def test_an_add_whose_other_operand_comes_later_waits_for_it():
+    constants = {**weights("a", (3, 3, 1, 1)), **weights("b", (3, 3, 1, 1))}
+    nodes = [conv("a", "x"), conv("b", "x"), node("Relu", ["b"], "r"), node("Add", ["a", "r"], "sum")]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "r"], ["sum"]]
+    nodes = [conv("a", "x"), node("Add", ["x", "a"], "sum"), node("Relu", ["sum"], "r")]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["r"]), True) == [["a", "sum", "r"]]

@@ -4,20 +4,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 from watched import Watched
 
+from sgsdump.commands import calibrate as calibrate_command
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.quantisation.calibration import gather, make_fixed, measure_ranges, simplify
-from sgsdump.quantisation.levels import LEVELS, calibrate
-from sgsdump.quantisation.sensitivity import Trials, raw
+from sgsdump.quantisation import levels
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
+from sgsdump.quantisation.measured_ranges import gather, measure_ranges
+from sgsdump.quantisation.output_trials import Trials, raw
+from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
@@ -195,7 +201,7 @@ def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_mode
 
 
 def test_raw_is_the_byte_the_picture_had():
-    from sgsdump.quantisation.fixed_model import Picture
+    from sgsdump.quantisation.qdq_writer import Picture
 
     pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
     mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
@@ -214,3 +220,69 @@ def test_the_proposal_for_the_demo_is_what_was_planted(level, tmp_path, monkeypa
     raised = {name for each in found.sensitivities if each.raised for name in each.domain.convolutions}
     assert raised == set(demo._planted(model))
     assert set(found.config.tensor_arrays) == {each.domain.name for each in found.sensitivities[:2]}
+
+
+@pytest.mark.parametrize("text", [levels.__doc__, calibrate_command.__doc__], ids=["levels", "calibrate --help"])
+def test_the_levels_do_what_their_tables_say(text):
+    """The columns: weights per channel, activation ranges fitted, 16 bits proposed."""
+    lines = text.splitlines()
+    head = next(line for line in lines if "weights per channel" in line)
+    columns = [head.index(word) for word in ("weights per", "activation ranges", "16 bits")]
+    rows = {line.split()[0]: line for line in lines[lines.index(head) + 1 :] if line.strip()[:1] == "L"}
+    assert {
+        n: Level(*(line[at : at + 1] == "x" for at in columns)) for n, line in rows.items() if n in LEVELS
+    } == LEVELS
+
+
+def test_above_l1_the_ranges_of_uint8_tensors_include_0_and_no_other(float_model, feeds):
+    plain, second = (calibrate(float_model, feeds, CONFIG, level).ranges for level in ("L1", "L2"))
+    assert plain["flat"].low > 0 and second["flat"].low == 0 and second["flat"].high == plain["flat"].high
+    assert second["sig"].low == plain["sig"].low > 0
+
+
+@pytest.mark.parametrize(("count", "tried"), [(1, 1), (3, 3), (4, 4), (5, 4)])
+def test_trials_are_made_on_four_pictures_evenly_chosen(float_model, feeds, count, tried, monkeypatch):
+    seen = []
+
+    def stopping(model, ranges, config, chosen, progress):
+        seen.extend(label for label, _ in chosen)
+        raise InputError("seen enough")
+
+    monkeypatch.setattr(levels, "Trials", stopping)
+    shown = [(str(i), feeds[i][1]) for i in range(count)]
+    with pytest.raises(InputError, match="seen enough"):
+        calibrate(float_model, shown, CONFIG, "L4")
+    assert TRIALS == 4 and len(seen) == tried and {seen[0], seen[-1]} == {"0", str(count - 1)}
+
+
+def test_the_statistics_a_level_needs():
+    nodes = [
+        conv("c", "data"),
+        node("Relu", ["c"], "r"),
+        onnx.helper.make_node("ConvTranspose", ["r", "t.w", "t.b"], ["t"], name="t"),
+        node("MatMul", ["t", "m"], "y"),
+        node("Softmax", ["y"], "s", axis=2),
+        node("Softmax", ["t"], "u"),
+    ]
+    constants = weights("c", (4, 3, 1, 1)) | {"m": np.ones((4, 5), np.float32)}
+    constants |= {"t.w": np.ones((4, 2, 1, 1), np.float32), "t.b": np.zeros(2, np.float32)}
+    analysis = analyse(model(nodes, constants, {"data": (1, 3, 4, 4)}, ["s", "u"]).proto, ["data"])
+    plain, full = (wanted(analysis, LEVELS[level]) for level in ("L1", "L5"))
+    assert plain.channels == full.channels == {"c": 1, "t": 1, "y": -1}
+    assert plain.softmax == full.softmax == {"y": 2, "t": -1}
+    assert (plain.moments, full.moments) == ({}, {"data": 1, "r": 1, "t": -1})
+    assert (plain.histograms, full.histograms) == (frozenset(), {"r", "t"}), "the picture's range is never fitted"
+
+
+def test_weights_that_two_convolutions_read_have_the_range_of_the_first():
+    weight = np.random.default_rng(0).normal(0, 0.1, (4, 3, 1, 1)).astype(np.float32)
+    weight[0, 1] = 3.0
+    nodes = [onnx.helper.make_node("Conv", [name, "w"], [f"{name}.out"], name=f"{name}.out") for name in ("a", "b")]
+    net = simplify(model(nodes, {"w": weight}, {"a": (1, 3, 2, 2), "b": (1, 3, 2, 2)}, ["a.out", "b.out"]))
+    rng = np.random.default_rng(1)
+    quiet = rng.normal(0, 1, (1, 3, 2, 2)).astype(np.float32)
+    loud = quiet.copy()
+    quiet[:, 1] = 0  # the largest weight meets nothing there
+    for first, second, clipped in ((quiet, loud, True), (loud, quiet, False)):
+        found = calibrate(net, [("0", {"a": first, "b": second})], InputConfig(()), "L2").ranges["w"]
+        assert (found.max[0] < 3.0) == clipped

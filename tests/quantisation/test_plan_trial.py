@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from small_nets import residual_net
 
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput

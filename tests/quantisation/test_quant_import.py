@@ -10,8 +10,10 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 
 import sgsdump
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.quant_import import import_params
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput

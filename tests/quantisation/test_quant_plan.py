@@ -1,13 +1,15 @@
-"""Types, scales and domains of the fixed model, against the plain formulas of the formats reference §1.4."""
+"""Types, scales and domains of the fixed model, against the plain formulas of docs/formats/sigmastar.md#scales."""
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.errors import ConfigError
-from sgsdump.quantisation.quant_plan import Choice, int16_quant, plan, uint8_quant
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.quant_plan import Choice, analyse, int16_quant, output_axis, plan, uint8_quant
 from sgsdump.tensors.value_range import Range
 
 
@@ -118,6 +120,141 @@ def test_a_weight_range_per_channel_sets_the_scales_and_one_for_all_clips():
     decided = plan(net.proto, {**BOUNDS, "c2.w": Range(-tops, tops), "fc.w": Range.of(-0.2, 0.1)})
     np.testing.assert_allclose(decided.weights["c2"].scale, tops / 127, rtol=1e-6)
     assert decided.weights["fc"].scale == 0.2 / 127 and decided.weights["fc"].axis is None
+
+
+@pytest.mark.parametrize(
+    ("op", "outputs"),
+    [
+        *((op, 1) for op in ("GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity")),
+        *((op, 1) for op in ("Concat", "Slice", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile")),
+        *(("MaxPool", 1), ("Dropout", 1), ("Split", 2)),
+    ],
+)
+def test_operators_that_only_move_values_share_one_domain(op, outputs):
+    """Of a second output only Split's is a piece of the values; MaxPool's and Dropout's are indices and masks."""
+    nodes = [onnx.helper.make_node(op, ["x", "k"], ["y", "z"], name="y")]
+    domain = analyse(model(nodes, {"k": np.ones(1, np.int64)}, {"x": (1, 4, 2, 2)}, ["y", "z"]).proto).domain
+    assert [domain[name] == domain["x"] for name in ("y", "z")] == [outputs >= 1, outputs == 2 or op == "Concat"]
+
+
+@pytest.mark.parametrize("op", ["Relu", "Add", "AveragePool", "GlobalAveragePool", "Sigmoid", "Softmax", "Resize"])
+def test_operators_that_compute_do_not(op):
+    domain = analyse(model([node(op, ["x", "k"], "y")], {"k": np.ones(1)}, {"x": (1, 4, 2, 2)}, ["y"]).proto).domain
+    assert domain["y"] != domain["x"]
+
+
+def test_the_picture_is_uint8_whatever_reads_it():
+    net = model([node("Sigmoid", ["x"], "y")], {}, {"x": (1, 3, 4, 4)}, ["y"])
+    bounds = ranged({"x": (-1, 1), "y": (0.2, 0.8)})
+    assert types(plan(net.proto, bounds, pictures=["x"])) == {"x": "uint8", "y": "int16"}
+    assert types(plan(net.proto, bounds)) == {"x": "int16", "y": "int16"}
+
+
+@pytest.mark.parametrize(
+    ("op", "high", "scale"),
+    [
+        *(("Sigmoid", 0.9, 1 / 32767), ("Sigmoid", 1.0, 1 / 32767), ("Sigmoid", 1.5, 1.5 / 32767)),
+        *(("Softmax", 0.9, 1 / 32768), ("Softmax", 1.0, 1 / 32768), ("Softmax", 1.5, 1.5 / 32767)),
+    ],
+)
+def test_the_scale_of_a_sigmoid_and_softmax_is_fixed_unless_its_domain_goes_beyond_1(op, high, scale):
+    net = model([node(op, ["x"], "y"), node("Flatten", ["y"], "flat")], {}, {"x": (1, 3, 4, 4)}, ["flat"])
+    tensors = plan(net.proto, ranged({"x": (-20, 3), "y": (0.1, 0.9), "flat": (0.1, high)})).tensors
+    assert tensors["y"].scale == tensors["flat"].scale == scale
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize(("low", "high", "top"), [(-2, 3, 10), (-10, 3, 10), (-11, 3, 11), (-2, 12, 12)])
+def test_the_range_of_a_softmax_input_includes_minus_10(op, low, high, top):
+    net = model([node(op, ["x"], "y")], {}, {"x": (1, 3)}, ["y"])
+    assert plan(net.proto, ranged({"x": (low, high), "y": (0.1, 0.9)})).tensors["x"].scale == top / 32767
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "GlobalAveragePool"])
+@pytest.mark.parametrize(("raised", "scale"), [(("r",), 4 / 32767), ((), 3 / 32767)])
+def test_average_pooling_keeps_its_inputs_scale_where_both_are_int16(op, raised, scale):
+    nodes = [node("Relu", ["x"], "r"), conv("c", "r"), node(op, ["r"], "p", kernel_shape=[2, 2])]
+    net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["c", "p"])
+    bounds = ranged({"x": (-1, 1), "r": (0, 4), "c": (-1, 1), "p": (0, 3)})
+    assert plan(net.proto, bounds, Choice(tensors=raised)).tensors["p"].scale == scale
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes", "axis"),
+    [
+        ("Conv", (5, 3, 1, 1), {}, 0),
+        ("ConvTranspose", (3, 5, 1, 1), {}, 1),
+        ("Gemm", (5, 3), {"transB": 1}, 0),
+        ("Gemm", (3, 5), {"transB": 0}, 1),
+        ("Gemm", (3, 5), {}, 1),
+        ("MatMul", (3, 5), {}, 1),
+        ("MatMul", (2, 3, 5), {}, 2),
+    ],
+)
+def test_where_the_output_channels_of_weights_lie(op, shape, attributes, axis):
+    proto = model([node(op, ["x", "w"], "y", **attributes)], {"w": np.ones(shape, np.float32)}, {"x": (1, 3)}, ["y"])
+    graph = Graph(proto.proto)
+    assert output_axis(graph, graph.nodes[0]) == axis
+
+
+@pytest.mark.parametrize(
+    ("input_format", "reads", "dtype"),
+    [
+        *((each, "dw", "uint8") for each in ("ALL_UINT8", "CONV2D_INT16")),
+        *((each, "dw", "int16") for each in ("ALL_INT16", "DEPTHWISE_INT16")),
+        *((each, "conv", "uint8") for each in ("ALL_UINT8", "DEPTHWISE_INT16")),
+        *((each, "conv", "int16") for each in ("ALL_INT16", "CONV2D_INT16")),
+        ("ALL_UINT8", "both", "uint8"),
+        *((each, "both", "int16") for each in ("ALL_INT16", "CONV2D_INT16", "DEPTHWISE_INT16")),
+    ],
+)
+def test_what_each_input_format_raises(input_format, reads, dtype):
+    """``both``: one tensor that a depthwise and another convolution read."""
+    nodes = [node("Relu", ["x"], "r"), conv("dw", "r", group=4), conv("conv", "r")]
+    nodes = [each for each in nodes if each.name in ("r", reads) or reads == "both"]
+    outputs = [each.name for each in nodes[1:]]
+    constants = {**weights("dw", (4, 1, 1, 1)), **weights("conv", (2, 4, 1, 1))}
+    net = model(nodes, constants, {"x": (1, 4, 4, 4)}, outputs)
+    bounds = ranged(dict.fromkeys(("x", "r", *outputs), (-1.0, 1.0)))
+    assert types(plan(net.proto, bounds, Choice(input_format)))["r"] == dtype
+
+
+def test_concat_inputs_have_their_union_when_its_output_has_no_range():
+    net = model([node("Concat", ["x", "y"], "cat", axis=1)], {}, {"x": (1, 3), "y": (1, 3)}, ["cat"])
+    tensors = plan(net.proto, ranged({"x": (-2, 1), "y": (0, 5)})).tensors
+    assert tensors["x"] == tensors["y"] == tensors["cat"] == int16_quant(-2, 5)
+
+
+def test_what_is_zero_throughout_has_scale_1():
+    assert uint8_quant(0.0, 0.0) == uint8_quant(0.0, 1e-39) and uint8_quant(0.0, 0.0).scale == 1.0
+    assert int16_quant(0.0, 0.0).scale == int16_quant(-1e-39, 1e-39).scale == 1.0
+    constants = {"c.w": np.zeros((2, 3, 1, 1), np.float32), "c.b": np.zeros(2, np.float32)}
+    constants["c.w"][1] = 0.5
+    net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
+    bounds = ranged({"x": (-1, 1), "c": (-1, 1)})
+    assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == pytest.approx(
+        [1, 0.5 / 127]
+    )
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "scale", "zero_point"),
+    [(-1, 1, 2 / 255, 128), (0, 5.1, 0.02, 0), (2, 5.1, 0.02, 0), (-5.1, -2, 0.02, 255), (-0.1, 5, 0.02, 5)],
+)
+def test_uint8_scale_and_zero_point(lo, hi, scale, zero_point):
+    quant = uint8_quant(lo, hi)
+    assert quant.dtype == np.uint8 and quant.scale == pytest.approx(scale) and quant.zero_point == zero_point
+
+
+@pytest.mark.parametrize(("lo", "hi", "top"), [(-1, 3, 3), (-4, 3, 4), (1, 2, 2)])
+def test_int16_scale(lo, hi, top):
+    assert int16_quant(lo, hi).scale == top / 32767 and int16_quant(lo, hi).dtype == np.int16
+
+
+@pytest.mark.parametrize(("raised", "limit"), [((), 127), (("r1",), 32767)])
+def test_weights_have_the_bits_of_the_convolutions_input(raised, limit):
+    quant = plan(residual_net().proto, BOUNDS, Choice(tensors=raised), ["data"]).weights["c2"]
+    assert quant.scale == np.abs(weights("c2", (8, 8, 1, 1), 2)["c2.w"].astype(np.float64)).max() / limit
 
 
 @given(finite, finite)

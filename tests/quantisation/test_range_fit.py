@@ -6,7 +6,18 @@ import pytest
 from onnx import TensorProto, helper
 
 from sgsdump.quantisation.quant_plan import uint8_quant
-from sgsdump.quantisation.range_fit import ENTROPY, MIN_MAX, MSE, PERCENTILE, proposals, squared_error
+from sgsdump.quantisation.range_fit import (
+    DEEPEST,
+    ENTROPY,
+    GRID,
+    MIN_MAX,
+    MSE,
+    PERCENTILE,
+    PERCENTILES,
+    _percentiles,
+    proposals,
+    squared_error,
+)
 from sgsdump.quantisation.value_histogram import count_values
 
 
@@ -72,3 +83,61 @@ def test_mse_is_never_worse_than_min_max_and_ends_stay_inside():
 def test_constant_and_zero_tensors_have_one_proposal():
     assert len(propose(np.zeros(10))) == 1
     assert all(np.isfinite(p.error) for p in propose(np.full(10, 3.0)))
+
+
+def test_the_documented_numbers():
+    assert PERCENTILES == (0.001e-2, 0.01e-2, 0.1e-2)
+    assert DEEPEST == 0.2 and (GRID[0], GRID[-1], len(GRID)) == (1.0, 0.2, 81)
+
+
+def test_percentiles_leave_out_that_share_at_each_end():
+    """Of 100 000 values 1, 10 and 100 at each end, whatever else is zero; never past 0."""
+    values = np.arange(1, 50_001) - 0.5
+    both = np.concatenate([-values[::-1], values])
+    ends = list(_percentiles(both, np.ones(100_000, np.int64), 0, -50_000.0, 50_000.0))
+    assert ends == [(-49_998.5, 49_998.5), (-49_989.5, 49_989.5), (-49_899.5, 49_899.5)]
+    ends = list(_percentiles(values[:100], np.ones(100, np.int64), 999_900, 0.0, 100.0))
+    assert ends == [(0.0, 89.5), (0.0, 0.0), (0.0, 0.0)]
+    assert next(_percentiles(values[:10], np.ones(10, np.int64), 0, 0.0, 9.0)) == (0.0, 9.0)
+
+
+def test_ends_go_no_deeper_than_a_fifth_of_the_range():
+    values = np.append(np.random.default_rng(5).normal(0, 0.001, 100_000), [-1.0, 1.0])
+    found = {proposal.kind: proposal for proposal in propose(values)}
+    assert (found[ENTROPY].low, found[ENTROPY].high) == (pytest.approx(-0.2), pytest.approx(0.2))
+
+
+def divergence(values, low, high):
+    """TensorRT's, written out: clipped values count at the ends, each step's count spreads over its filled bins."""
+    histogram = count_values(np.asarray(values, np.float32))
+    middles, counts = histogram.filled()
+    inside = (middles >= low) & (middles <= high)
+    kept = counts[inside].astype(float)
+    p = kept.copy()
+    p[0] += counts[middles < low].sum()
+    p[-1] += counts[middles > high].sum()
+    steps = np.round((middles[inside] - low) / ((high - low) / 255))
+    q = np.array([kept[steps == step].mean() for step in steps])
+    p, q = p / p.sum(), q / q.sum()
+    return float((p * np.log(p / q)).sum())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entropy_is_the_clipping_of_least_divergence(seed):
+    values = np.random.default_rng(seed).standard_t(3, 5_000)
+    low, high = float(np.float32(values.min())), float(np.float32(values.max()))
+    parts = np.linspace(1.0, 0.2, 81)[::2]
+    best = min(parts, key=lambda part: divergence(values, low * part, high * part))
+    found = {proposal.kind: proposal for proposal in propose(values)}[ENTROPY]
+    assert (found.low, found.high) == (pytest.approx(low * best), pytest.approx(high * best))
+
+
+@pytest.mark.parametrize(("bins", "kinds"), [(2, 1), (3, 4)])
+def test_a_range_of_two_bins_is_left_alone(bins, kinds):
+    width = count_values(np.array([1.0], np.float32)).width
+    values = np.array([1.0] * 10 + [1e-7], np.float32)
+    assert len(proposals(count_values(values), 0.0, bins * width)) == kinds
+
+
+def test_a_range_of_no_width_costs_every_value_whole():
+    assert squared_error(np.array([3.0, 4.0]), np.array([1, 2]), 0.0, 0.0) == 41.0

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from small_nets import residual_net, run_all
 
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
-from sgsdump.quantisation.simulation import fixed_config, is_fixed, simulate
+from sgsdump.quantisation.fixed_facts import is_fixed
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nchw
 from sgsdump.tensors.sdk_padding import pad_channels

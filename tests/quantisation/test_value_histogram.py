@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgsdump.quantisation.value_histogram import SIDE, ValueHistogram, count_values
+from sgsdump.quantisation.value_histogram import SIDE, SMALLEST, ValueHistogram, count_values
 
 NUMBERS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False) | st.sampled_from(
     [0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0]
@@ -48,3 +48,23 @@ def test_every_float_type(dtype):
 def test_zeros_only():
     found = count_values(np.zeros((2, 3), np.float32))
     assert found.zeros == found.total == 6 and not found.counts.any()
+
+
+def test_the_documented_numbers():
+    assert SIDE == 4096 and SMALLEST == -100
+
+
+@pytest.mark.parametrize(
+    ("value", "exponent"), [(0.75, 0), (1.0, 1), (-1.0, 1), (2.0**-99, -98), (2.0**-101, -100), (2.0**-120, -100)]
+)
+def test_the_span_is_the_power_of_two_above_the_largest(value, exponent):
+    found = count_values(np.array([value], np.float32))
+    assert (found.exponent, found.width) == (exponent, 2.0**exponent / 4096)
+    ((middle,), _) = found.filled()
+    assert abs(middle - value) <= found.width / 2
+
+
+def test_values_far_apart_merge_into_the_bins_beside_zero():
+    small, large = (count_values(np.array([-value, value], np.float32)) for value in (2.0**-100, 2.0**100))
+    merged = small.merged(large)
+    assert merged.counts[[SIDE - 1, SIDE]].tolist() == [1, 1] and merged.total == 4

@@ -1,4 +1,4 @@
-"""Our log folder against the vendor's, from the same three pictures of the small network.
+"""Our log folder against the vendor's, from the same three pictures (here as arrays) through the small network.
 
 The vendor's converter splits the average pooling and the fully connected operator (``gap#/…``, ``fc_reshape…``) and
 gives every bias a second row of ones, so its maximum is always 1.0.
@@ -14,22 +14,13 @@ from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation import calibration_log
-from sgsdump.quantisation.calibration import make_fixed, simplify
 from sgsdump.quantisation.calibration_log import write_log
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
-PREPROCESS = """
-import cv2
-import numpy as np
-
-def image_preprocess(path, norm=True):
-    cv2.setUseOptimized(False)  # its optimised resize differs by 1e-5
-    pixels = cv2.resize(cv2.imread(path).astype(np.float32), (24, 20), interpolation=cv2.INTER_LINEAR)
-    pixels = (pixels - 127) / 128 if norm else np.round(pixels)
-    return pixels[None, :, :, ::-1]
-"""
 OURS = {"gap#/Mul0Output#35": "gap", "fc_reshape#1_output#30": "gap", "fc_weight#28": "fc_weight", "fc#32": "fc"}
 NOT_OURS = {"gap#/Mul0Input1#34"}
 LINE = re.compile(r"min_chn: (.*), max_chn: (.*);")
@@ -45,13 +36,11 @@ def tiny(shared, framework, config):
 
 def log(shared, tmp_path, framework, level):
     """Ours, in a folder."""
-    pytest.importorskip("cv2", reason="the extra cv is not installed")
     tmp_path.mkdir(exist_ok=True)
-    (tmp_path / "pre.py").write_text(PREPROCESS)
     config = input_config.read(shared / "sigmastar/model/input_config.ini")
     model = tiny(shared, framework, config)
-    images = str(shared / "sigmastar/model/calib_images")
-    feeds = PictureFeeds(images, str(tmp_path / "pre.py"), tuple(graph_inputs(model.proto)), config)
+    images = str(shared / "sigmastar/model/calib_arrays")
+    feeds = PictureFeeds(images, None, tuple(graph_inputs(model.proto)), config)
     found = calibrate(model, feeds, config, level)
     plan = make_fixed(model, found.ranges, found.config).plan
     folder = tmp_path / "log"

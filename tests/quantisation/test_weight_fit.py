@@ -6,7 +6,7 @@ from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.observers import Moments
-from sgsdump.quantisation.weight_fit import _errors, _inputs, fit_weight, output_rows
+from sgsdump.quantisation.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
 
 
 def net(weight, **attributes):
@@ -79,3 +79,41 @@ def test_without_figures_every_input_counts_alike(given):
     graph = net(outlier_weights())
     found = fit_weight(graph, graph.nodes[0], given)
     assert np.isfinite(found.min).all() and (found.max[2] == 3.0)
+
+
+def test_the_documented_numbers():
+    assert WORTH == 0.8
+    assert (GRID[0], GRID[-1], len(GRID)) == (1.0, 0.5, 51)
+
+
+def by_hand(row):
+    """The best of the grid whose error is at most 0.8 of that of max|w|, every input alike."""
+
+    def error(top):
+        return ((np.clip(np.round(row / (top / 127)), -127, 127) * (top / 127) - row) ** 2).sum()
+
+    top = np.abs(row).max()
+    worth = [t for t in top * np.linspace(1, 0.5, 51)[1:] if error(t) <= 0.8 * error(top)]
+    return min(worth, key=error, default=top)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_range_is_the_one_of_least_error_where_that_is_worth_it(seed):
+    rows = np.random.default_rng(seed).standard_t(2.5 + seed, (8, 400)).astype(np.float32).astype(np.float64)
+    graph = net(rows.reshape(8, 400, 1, 1))
+    found = fit_weight(graph, graph.nodes[0], None)
+    tops = [by_hand(row) for row in rows]
+    np.testing.assert_allclose(found.max, np.minimum(rows.max(axis=1), tops), rtol=1e-12)
+    np.testing.assert_allclose(found.min, np.maximum(rows.min(axis=1), -np.array(tops)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("group", "known"), [(1, True), (2, False)])
+def test_the_inputs_of_a_transposed_convolution(group, known):
+    constants = {"w": np.zeros((4, 6 // group, 2, 2), np.float32)}
+    attributes = {"group": group} if group > 1 else {}
+    proto = model([node("ConvTranspose", ["x", "w"], "y", **attributes)], constants, {"x": (1, 4, 3, 3)}, ["y"]).proto
+    graph = Graph(proto)
+    shape = output_rows(graph, graph.nodes[0]).shape
+    mean, energy = _inputs(graph, graph.nodes[0], shape, Moments(np.arange(4.0), np.full(4, 9.0), 1))
+    row = np.repeat(np.arange(4.0), 4).tolist() if known else [0.0] * 16
+    assert mean.tolist() == [row] * (6 // group) and (energy == (9 if known else 1)).all()

@@ -1,4 +1,4 @@
-"""Padded buffers: sizes by the formula of the formats reference, values in their places."""
+"""Padded buffers: sizes by the formula of docs/formats/sigmastar.md#padded-buffers, values in their places."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ def test_a_picture_takes_four_bytes_a_pixel():
 
 
 def by_formula(flat, order, shape):
-    """Element by element, where the formats reference puts it."""
+    """Element by element, where docs/formats/sigmastar.md#padded-buffers puts it."""
     _, h, w, c = shape
     block = 16 // flat.itemsize
     blocks = -(-c // block)

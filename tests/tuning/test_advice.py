@@ -1,4 +1,4 @@
-"""Verdicts: rules alone, and measured blame over the rules."""
+"""Verdicts: rules alone, and measured sensitivity over the rules."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from sgsdump.dumps.dump import Record
 from sgsdump.quantisation.plan_trial import Domain
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tuning.advice import MAYBE, NO, YES, advise, tensor_arrays
-from sgsdump.tuning.blame import Blame, Measurement
 from sgsdump.tuning.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement
 
 A, B, C = (Convolution(name, "CONV_2D", f"{name}.in", f"{name}.in", f"{name}.out", False) for name in "abc")
 CALM = Signs((0.0, 5.0))
@@ -62,11 +62,11 @@ def sums(rmse):
 
 def measurement(all_8, **brings):
     """Outputs of error ``all_8``; name -> what the convolution brings alone. Raised alone, half of that goes away."""
-    blames = [
-        Blame(Domain(f"{n}.in", (f"{n}.in",), (n,), 1), {n: 0.01}, {n: 0.02}, b, all_8 - b / 2)
+    sensitivities = [
+        LayerSensitivity(Domain(f"{n}.in", (f"{n}.in",), (n,), 1), {n: 0.01}, {n: 0.02}, b, all_8 - b / 2)
         for n, b in brings.items()
     ]
-    return Measurement(1, 8, frozenset(), {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(blames))
+    return Measurement(1, 8, frozenset(), {"out": sums(all_8)}, {"out": sums(0.001)}, tuple(sensitivities))
 
 
 def test_what_is_measured_outranks_the_rules():
@@ -85,8 +85,8 @@ def test_nothing_is_sure_to_be_raised_while_the_output_is_good():
 
 def test_inherited_error_is_told():
     found = measurement(0.5, a=0.001)
-    blames = (replace(found.blames[0], inherited={"a": 0.4}),)
-    verdict, reason = verdicts([CALM], replace(found, blames=blames))["a"]
+    sensitivities = (replace(found.sensitivities[0], inherited={"a": 0.4}),)
+    verdict, reason = verdicts([CALM], replace(found, sensitivities=sensitivities))["a"]
     assert verdict == NO and "comes from the layers before it" in reason
 
 
@@ -108,3 +108,44 @@ def test_one_domain_gets_one_verdict_and_one_name():
 def test_worst_first():
     found = advise([A, B, C], dict.fromkeys("abc", CALM), measurement(0.5, a=0.05, b=0.4, c=0.2))
     assert [entry.convolution.name for entry in found] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "all_8", "verdict"),
+    [
+        *((0.2, 0.5, YES), (0.199, 0.5, MAYBE), (0.05, 0.5, MAYBE), (0.049, 0.5, NO)),
+        *((0.21, 0.09, MAYBE), (0.199, 0.09, NO), (0.9, 0.1, MAYBE), (0.9, 0.101, YES)),
+    ],
+)
+def test_a_fifth_of_the_error_is_sure_a_twentieth_likely(share, all_8, verdict):
+    """Nothing is sure while the outputs hold RMSE 0.1 with every convolution at 8 bits."""
+    assert verdicts([CALM], measurement(all_8, a=share * all_8))["a"][0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("own", "inherited", "said"), [(0.01, 0.11, True), (0.01, 0.1, False), (0.055, 0.11, False), (0.054, 0.11, True)]
+)
+def test_an_error_is_inherited_over_the_threshold_and_over_twice_its_own(own, inherited, said):
+    given = measurement(0.5, a=0.001)
+    layer = replace(given.sensitivities[0], own={"a": own}, inherited={"a": inherited})
+    verdict, reason = verdicts([CALM], replace(given, sensitivities=(layer,)))["a"]
+    assert verdict == NO and ("comes from the layers before it" in reason) == said
+
+
+@pytest.mark.parametrize(("rmse", "verdict"), [(0.1, MAYBE), (0.101, YES)])
+def test_a_wide_range_is_only_likely_where_the_layer_is_good(rmse, verdict):
+    assert verdicts([replace(WIDE, row=row("a.out", rmse))])["a"][0] == verdict
+
+
+def test_more_rules_come_first():
+    narrow = replace(WIDE, levels=9, narrow=True)
+    found = advise([A, B, C], {"a": WIDE, "b": replace(WIDE, limits=(0.0, 90.0)), "c": narrow})
+    assert [entry.convolution.name for entry in found] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.2, "20 %"), (0.01, "1 %"), (0.0099, "less than 1 %"), (0.0, "less than 1 %"), (-0.1, "nothing")],
+)
+def test_shares_are_whole_percents(share, text):
+    assert f"brings {text} of the output error" in verdicts([CALM], measurement(0.5, a=share * 0.5))["a"][1]

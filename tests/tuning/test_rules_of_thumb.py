@@ -1,16 +1,21 @@
 """The manual's rules on hand-made ranges and dumps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
 
+from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.row import row_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.rules_of_thumb import convolutions, ranges_of_model, read_signs
+from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Signs, convolutions, ranges_of_model, read_signs
 
 SHAPE = (1, 4, 4, 4)
 
@@ -85,7 +90,7 @@ def spoilt(factors):
     return dump(**{n: v * factors[n] for n, v in values.items()}), dump(**values)
 
 
-def test_rule_3_blames_the_convolution_before_the_layer(analysis):
+def test_rule_3_points_at_the_convolution_before_the_layer(analysis):
     fixed, real = spoilt({"r1": 1.01, "r2": 1.8, "c3": 1.9, "prob": 4, "pool": 1.01, "c4": 1.4})
     found = read_signs(analysis, convolutions(analysis), RANGES, real, compare(fixed, real))
     accused = {name: signs.after.name for name, signs in found.items() if signs.after and signs.spoilt}
@@ -110,3 +115,33 @@ def test_ranges_under_the_names_of_the_sdks_tools_are_found():
         ).proto
     ).graph
     assert set(ranges_of_model(graph, {"a_b": Range.of(0, 1), "x": Range.of(0, 1)}, "file")) == {"a/b"}
+
+
+def row(rmse, rise):
+    record = Record("out", 0, 0, "CONV_2D", Tensor.of("x", np.ones(1, np.float32)))
+    return replace(row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), ""), rise=rise)
+
+
+@pytest.mark.parametrize(
+    ("limits", "narrow", "error", "fired"),
+    [
+        (None, None, None, 0),
+        ((0.0, 30.0), None, 0.5, 0),
+        ((0.0, 30.1), None, 0.5, 1),
+        ((-15.0, 15.1), None, None, 1),
+        ((0.0, 5.0), None, 0.51, 1),
+        ((0.0, 40.0), True, 0.1, 2),
+        ((0.0, 40.0), False, 0.1, 1),
+        ((0.0, 40.0), True, 0.6, 3),
+    ],
+)
+def test_each_rule_that_fires_counts_once(limits, narrow, error, fired):
+    """Rule 1: a range over 30; rule 2: a narrow distribution; rule 3: an RMSE over 0.5."""
+    after = None if error is None else row(error, error)
+    assert Signs(limits, narrow=narrow, after=after).fired == fired
+    assert RMSE_OVER == 0.5
+
+
+@pytest.mark.parametrize(("rise", "here"), [(0.8, True), (0.4, True), (0.39, False), (0.0, False)])
+def test_an_error_arises_where_half_of_it_is_new(rise, here):
+    assert Signs(after=row(0.8, rise)).arises_here == here

@@ -10,8 +10,10 @@ from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.calibration import make_fixed, measure_ranges, simplify
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

@@ -5,7 +5,8 @@
     Undefined_benchmark.bin_DumpDebug_out/benchmark.bin_doAnalyzeRmse_run.log
     Undefined_benchmark.bin_DumpDebug_out_backup_at_20240131-120000/           an older one, renamed
 
-The log's first line names a folder, the others are the layers (``reports/sdk_lines``). Source: formats reference §3.
+The log's first line names a folder, the others are the layers (``reports/sdk_lines``). Source:
+docs/formats/sigmastar.md#split-dumps.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ def own_outputs_first(
     """All layers: the model's own outputs but the first of them, the other tensors as they come, that first one.
 
     The script marks the tensors it wants as further outputs behind the first one, then puts that at the end. With more
-    than one output the model runs twice, so that only its outputs are held in memory. Source: formats reference §1.7.
+    than one output the model runs twice, so that only its outputs are held in memory. Source:
+    docs/formats/sigmastar.md#framework-dumps.
     """
     first, ahead = outputs[0], list(dict.fromkeys(outputs[1:]))
     found: dict[str, Layer] = {}

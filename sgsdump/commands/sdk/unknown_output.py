@@ -11,7 +11,7 @@
 
 The file is ``output/unknown_MODEL_IMAGE.txt``; outputs stand one after another, 4-D ones as NHWC. The SDK's fixed
 simulator adds the padded shape and prints padded values unless --skip_garbage is given; ours are never padded.
-Source: formats reference §5.
+Source: docs/formats/sigmastar.md#simulator-text-output.
 """
 
 from __future__ import annotations

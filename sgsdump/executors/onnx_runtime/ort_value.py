@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,14 @@ LENT_ELEMENTS = 1024
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
 
 
-def type_proto(text: str, rank: int | None) -> TypeProto:
+def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
     """onnxruntime's word for a type (``tensor(float)``, ``optional(seq(tensor(int64)))``) as a TypeProto.
 
-    A plain tensor gets ``rank`` free dimensions, so that one session serves every shape of that rank.
+    A plain tensor gets ``shape``, the value's own: some operators (Resize with sizes) refuse a free dimension.
     """
     kind, _, rest = text.partition("(")
     inner = rest.removesuffix(")")
     if kind == "tensor":
-        shape = None if rank is None else [None] * rank
         return onnx.helper.make_tensor_type_proto(_element_type(inner), shape)
     if kind == "sparse_tensor":
         return onnx.helper.make_sparse_tensor_type_proto(_element_type(inner), None)
@@ -88,9 +87,9 @@ def lend_all(weights: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, ort.
     return stubs, lent
 
 
-def rank_of(value: ort.OrtValue) -> int | None:
-    """The rank of a tensor; None for anything else and for an empty optional."""
-    return len(value.shape()) if value.has_value() and value.is_tensor() else None
+def shape_of(value: ort.OrtValue) -> list[int] | None:
+    """The shape of a tensor; None for anything else and for an empty optional."""
+    return list(value.shape()) if value.has_value() and value.is_tensor() else None
 
 
 def from_array(array: np.ndarray, elem_type: int) -> ort.OrtValue:

@@ -4,14 +4,15 @@ without ever holding them all.
 Each segment of about a dozen nodes is its own session with graph optimisation off. It is fed with the live values of
 earlier segments (no copy), all its outputs are marked, and each value is let go when no later node needs it.
 
-Half-precision models are the exception to "bit for bit": where onnxruntime has no float16 kernel it computes in float32
-and passes the unrounded value on to the next node of the same session, so the last bit depends on where the cuts are.
+A graph is not cut between float16 nodes: onnxruntime hands unrounded float32 values from one to the next within a
+session, so a half-precision model takes the memory of all its tensors.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +22,15 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, rank_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.external_data import external_bytes
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
+from sgsdump.models.graph import bodies, needs
 from sgsdump.models.model import Model, graph_inputs
-from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, without_reading
+from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded, without_reading
 from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
+from sgsdump.models.shape_inference import infer_types
 from sgsdump.progress import Advance, unwatched
 
 FATAL = 4
@@ -66,6 +69,7 @@ class SegmentRunner:
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
         self._sessions: dict[tuple[str, ...], _Ready] = {}
+        self._feed: dict[str, _Live] = {}
         self._skip_inner_tensors()
 
     def run(
@@ -74,8 +78,9 @@ class SegmentRunner:
         """Every node output in topological order; see ``runner.Runner``."""
         feed = fitted(feed, self.inputs, self._bfloat16)
         if self._segments is None:
-            sizes = tensor_bytes(self.model.proto, {name: array.shape for name, array in feed.items()})
-            self._segments = cut(self._nodes, self._weights, sizes)
+            types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
+            uncut = unrounded(self._nodes, types)
+            self._segments = cut(self._nodes, self._weights, tensor_bytes(types), uncut=uncut)
         return self._run(self._segments, feed, only, advance)
 
     def _run(
@@ -86,7 +91,7 @@ class SegmentRunner:
         advance: Advance,
     ) -> Iterator[Layer]:
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
-        live = self._fed(feed)
+        live = self._feed = self._fed(feed)
         done = 0
         for index, part in enumerate(segments):
             made = self._made(part, live)
@@ -111,7 +116,7 @@ class SegmentRunner:
         for name, array in feed.items():
             kind = self._fed_types[name].tensor_type.elem_type
             value = from_array(array, kind)
-            live[name] = _Live(value, onnx.helper.make_tensor_type_proto(kind, [None] * array.ndim))
+            live[name] = _Live(value, onnx.helper.make_tensor_type_proto(kind, array.shape))
         return live
 
     def _made(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
@@ -126,17 +131,24 @@ class SegmentRunner:
         absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
         whole = without_reading(part, absent)
         try:
-            ready = self._session(whole, {name: live[name].type for name in whole.reads})
-            values = ready.session.run_with_ort_values(whole.makes, {name: live[name].value for name in whole.reads})
-            types = {info.name: info.type for info in ready.session.get_outputs()}
+            return self._ran(whole, live)
         except REFUSALS as error:
             if len(part.nodes) > 1:
                 return self._single(part, live)
+            made = self._with_ancestors(part)
+            if made:
+                return made
             why = f"{called(part.nodes[0])} cannot run: {plain(error)}"
             if self._keep_going:
                 return self._lost(part, why)
             raise ModelError(f"{self.model.path}: {why}") from error
-        return {n: _Live(v, type_proto(types[n], rank_of(v))) for n, v in zip(part.makes, values)}
+
+    def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+        """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
+        session = self._session(part, {name: live[name].type for name in part.reads}).session
+        values = session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+        types = {info.name: info.type for info in session.get_outputs()}
+        return {n: _Live(v, type_proto(types[n], shape_of(v))) for n, v in zip(part.makes, values)}
 
     def _single(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
         """Outputs of a segment's nodes, one node at a time."""
@@ -144,6 +156,24 @@ class SegmentRunner:
         for node in part.nodes:
             made |= self._made(segment([node], set(self._weights)), {**live, **made})
         return made
+
+    def _with_ancestors(self, part: Segment) -> dict[str, _Live]:
+        """Outputs of a node with bodies (Scan, Loop, If) that runs in its graph only; {} when it does not there either.
+
+        onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
+        """
+        if not any(bodies(part.nodes[0])):
+            return {}
+        wanted, cone = set(part.makes), []
+        for node in reversed(self._nodes):
+            if wanted & set(node.output):
+                cone.append(node)
+                wanted |= needs(node)
+        whole = replace(segment(cone[::-1], set(self._weights)), makes=part.makes)
+        try:
+            return self._ran(whole, self._feed)
+        except REFUSALS:
+            return {}
 
     def _lost(self, part: Segment, reason: str) -> dict[str, _Live]:
         for name in part.makes:

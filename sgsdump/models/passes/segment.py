@@ -7,12 +7,11 @@ few nodes holds its own tensors only, and every node still runs exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.models.graph import needs
-from sgsdump.models.shape_inference import infer_types
 
 if TYPE_CHECKING:
     import onnx
@@ -37,22 +36,26 @@ def cut(
     sizes: Mapping[str, int],
     max_nodes: int = MAX_NODES,
     max_bytes: int = MAX_BYTES,
+    uncut: Collection[str] = (),
 ) -> list[Segment]:
     """Sorted nodes as segments of at most ``max_nodes``, and of ``max_bytes`` of outputs and weights but at least one.
 
-    ``sizes`` are bytes by tensor name; a tensor of unknown size counts nothing.
+    sizes  bytes by tensor name; a tensor of unknown size counts nothing.
+    uncut  tensors that are made and read in one segment, however long it gets; see ``unrounded``.
     """
     weights = set(weights)
+    last_reader = {name: index for index, node in enumerate(nodes) for name in needs(node)} if uncut else {}
     segments: list[Segment] = []
     current: list[onnx.NodeProto] = []
-    held = 0
-    for node in nodes:
+    held, joined_to = 0, -1
+    for index, node in enumerate(nodes):
         size = sum(sizes.get(name, 0) for name in {*node.output, *(needs(node) & weights)})
-        if current and (len(current) >= max_nodes or held + size > max_bytes):
+        if current and index > joined_to and (len(current) >= max_nodes or held + size > max_bytes):
             segments.append(segment(current, weights))
             current, held = [], 0
         current.append(node)
         held += size
+        joined_to = max([joined_to, *(last_reader.get(name, -1) for name in node.output if name in uncut)])
     if current:
         segments.append(segment(current, weights))
     return segments
@@ -100,9 +103,24 @@ def sub_model(
     return model.SerializeToString()
 
 
-def tensor_bytes(proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Bytes of every tensor whose shape can be inferred when the inputs have these shapes; weights included."""
-    return {name: _bytes(kind.tensor_type) for name, kind in infer_types(proto, shapes).items()}
+def tensor_bytes(types: Mapping[str, onnx.TypeProto]) -> dict[str, int]:
+    """Bytes of every tensor, of the types that ``infer_types`` gives."""
+    return {name: _bytes(kind.tensor_type) for name, kind in types.items()}
+
+
+def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProto]) -> frozenset[str]:
+    """Node outputs that onnxruntime hands on unrounded within one session: float16 tensors.
+
+    Where it has no float16 kernel it computes in float32 and passes the float32 value to the next node, so a cut there
+    would change the last bits. In a graph with any of them a tensor of unknown type counts as one.
+    """
+    import onnx
+
+    made = {name for node in nodes for name in node.output if name}
+    kinds = {name: types[name].tensor_type.elem_type if name in types else 0 for name in made}
+    if onnx.TensorProto.FLOAT16 not in kinds.values():
+        return frozenset()
+    return frozenset(name for name, kind in kinds.items() if kind in (onnx.TensorProto.FLOAT16, 0))
 
 
 def _bytes(tensor: onnx.TypeProto.Tensor) -> int:

@@ -15,7 +15,7 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.row import Row
 from sgsdump.tuning.advice import Advice
-from sgsdump.tuning.blame import Measurement, Totals
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals
 
 
 def render(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.tuning.advice import MAYBE, Advice, holds
-from sgsdump.tuning.blame import Measurement, Totals, error_of, output_error
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, error_of, output_error
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.

@@ -1,4 +1,4 @@
-"""A repair as JSON: every round with its figures in full precision.
+"""A repair as JSON: every round with its numbers in full precision.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -14,8 +14,8 @@ from typing import Any
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.tuning.blame import error_of
 from sgsdump.tuning.repair import Repair, Round
+from sgsdump.tuning.sensitivity_analysis import error_of
 
 
 def render(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds) -> str:

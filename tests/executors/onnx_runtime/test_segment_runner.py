@@ -152,7 +152,7 @@ def assert_same(layers: list[Layer], wanted: dict[str, np.ndarray]) -> None:
 @pytest.fixture
 def segment_length(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     cut = segment_runner.cut
-    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s: cut(n, w, s, max_nodes=request.param))
+    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s, **more: cut(n, w, s, max_nodes=request.param, **more))
     return request.param
 
 

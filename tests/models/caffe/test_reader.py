@@ -25,7 +25,8 @@ def compared(sample: str, benchmark: Path) -> list[float]:
 
 
 def tiny(shared: Path) -> list[str]:
-    return [f"{shared}/sigmastar/model/tiny.prototxt", "--weight_file", f"{shared}/sigmastar/model/tiny.caffemodel"]
+    model = shared / "sigmastar/model"
+    return [f"{model}/tiny.prototxt", "--weight_file", f"{model}/tiny.caffemodel"]
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_the_small_net_is_its_onnx_model(shared: Path) -> None:
 
 
 def test_dump_has_the_records_of_the_sdk_dumper(shared: Path, folder: Path) -> None:
-    assert main(["dump", "--model_file", *tiny(shared), "-i", f"{shared}/sigmastar/model/in_norm.txt"]) == 0
+    assert main(["dump", "--model_file", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt")]) == 0
     reference = shared / "sigmastar/reference_dumps/caffe/dump_bin_True"
     ours, sdk = (open_dump(p / "caffe_NHWC_outtensor_dump.bin") for p in (folder / "dumpData", reference))
     assert [(r.name, r.op_index, r.op_type, r.tensor.info.shape) for r in ours.records] == [
@@ -71,7 +72,7 @@ def test_dump_has_the_records_of_the_sdk_dumper(shared: Path, folder: Path) -> N
 
 
 def test_dump_equals_the_simulators_float_dump(shared: Path, folder: Path) -> None:
-    assert main(["dump", "-m", *tiny(shared), "-i", f"{shared}/sigmastar/model/in_norm.txt", "-o", "out.bin"]) == 0
+    assert main(["dump", "-m", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt"), "-o", "out.bin"]) == 0
     found = compared("out.bin", shared / "sigmastar/dumps/tiny_float_a_full/sigma_outtensor_dump.bin")
     assert [f"{cos:.6f}" for cos in found] == ["1.000000"] * 13
 
@@ -81,15 +82,15 @@ def test_calibrated_and_simulated_as_the_sdk_does(shared: Path, folder: Path) ->
     model = shared / "sigmastar/model"
     config = ["--input_config", f"{model}/input_config.ini"]
     level = ["--quant_level", "L1"]
-    assert main(["calibrate", "-m", *tiny(shared), "-i", f"{model}/calib_images", *config, *level]) == 0
+    assert main(["calibrate", "-m", *tiny(shared), "-i", f"{model}/calib_arrays", *config, *level]) == 0
     assert [o.name for o in onnx.load("tiny_fixed.onnx").graph.output] == ["prob", "cat"]
     Path("DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
-    assert main(["simulate", "-t", "Fixed", "-m", "tiny_fixed.onnx", "-i", f"{model}/test.jpg"]) == 0
+    assert main(["simulate", "-t", "Fixed", "-m", "tiny_fixed.onnx", "-i", f"{model}/in_raw.txt"]) == 0
     dump, dumps = "sigma_outtensor_dump.bin", shared / "sigmastar/dumps"
     found = compared(dump, dumps / "tiny_L1_elim_dequant" / dump)
     assert len(found) >= 10
     assert min(found) > 0.9999
-    assert main(["simulate", "-t", "Float", "-m", *tiny(shared), "-i", f"{model}/test.jpg", *config]) == 0
+    assert main(["simulate", "-t", "Float", "-m", *tiny(shared), "-i", f"{model}/in_norm.txt", *config]) == 0
     found = compared(dump, dumps / "tiny_float_a_full" / dump)
     assert len(found) >= 13
     assert min(found) > 0.999999

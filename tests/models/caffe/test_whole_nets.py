@@ -10,7 +10,9 @@ from models.caffe.nets import by_opencv, opened, ours
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
-from sgsdump.quantisation import calibration
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 
 RNG = np.random.default_rng(11)
@@ -135,9 +137,9 @@ def test_a_net_computes_what_opencv_computes(name: str, tmp_path: Path) -> None:
 def test_a_net_is_calibrated_and_simulated(name: str, tmp_path: Path) -> None:
     text, weights, shape, outputs = NETS[name]
     feed = {"data": RNG.normal(0, 1, shape).astype(np.float32)}
-    simple = calibration.simplify(opened(tmp_path, text, weights))
-    ranges = calibration.measure_ranges(simple, [("one", feed)])
-    fixed = Model(calibration.make_fixed(simple, ranges).proto, simple.path)
+    simple = simplify(opened(tmp_path, text, weights))
+    ranges = measure_ranges(simple, [("one", feed)])
+    fixed = Model(make_fixed(simple, ranges).proto, simple.path)
     assert "BatchNormalization" not in {node.op_type for node in fixed.proto.graph.node}
     values = [{r.name: r.tensor.real() for r in simulate(m, feed).records if r.io == "out"} for m in (simple, fixed)]
     common = set(outputs) & values[0].keys() & values[1].keys()

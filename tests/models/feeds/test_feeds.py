@@ -49,12 +49,12 @@ def script(work, text, name="pre.py"):
 
 
 def test_built_in_equals_the_genuine_inputs(shared):
-    folder = shared / "sigmastar/model"
+    folder, test_picture = shared / "sigmastar/model", shared / "sigmastar/model/test.jpg"
     config = input_config.read(folder / "input_config.ini")
     spec = InputSpec("data", (1, 3, 20, 24), F32)
     for name, normalised in (("in_norm.txt", True), ("in_raw.txt", False)):
         genuine = input_text.read(folder / name).values.reshape(1, 20, 24, 3).transpose(0, 3, 1, 2)
-        made = only(str(folder / "test.jpg"), spec=spec, config=config, normalised=normalised)
+        made = only(str(test_picture), spec=spec, config=config, normalised=normalised)
         assert np.abs(made - genuine).max() == 0  # bit for bit, OpenCV's resize included
         assert np.array_equal(only(str(folder / name), spec=spec, config=config, normalised=normalised), genuine)
 

@@ -7,6 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.models.passes.segment import cut, sub_model, tensor_bytes
+from sgsdump.models.shape_inference import infer_types
 
 FLOAT = TensorProto.FLOAT
 
@@ -31,7 +32,7 @@ def chain(count: int = 5) -> onnx.ModelProto:
 def test_sizes_follow_the_feed_and_leave_the_model_alone() -> None:
     model = chain()
     before = model.SerializeToString()
-    sizes = tensor_bytes(model, {"x": (3, 4)})
+    sizes = tensor_bytes(infer_types(model, {"x": (3, 4)}))
     assert sizes["t4"] == sizes["t0"] == 2000 * 3 * 4 * 4
     assert sizes["w0"] == 2000 * 4 * 4
     assert model.SerializeToString() == before
@@ -47,7 +48,7 @@ def test_sizes_of_constant_nodes_and_small_shape_weights() -> None:
     shape = numpy_helper.from_array(np.array([100, 30]), "shape")
     domains = [helper.make_opsetid("", 13), helper.make_opsetid("my", 1)]
     model = helper.make_model(helper.make_graph(nodes, "g", [], [], [shape]), opset_imports=domains)
-    sizes = tensor_bytes(model, {})
+    sizes = tensor_bytes(infer_types(model, {}))
     assert sizes["c"] == sizes["r"] == 50 * 60 * 4
     assert sizes.get("m", 0) == 0
 

@@ -7,7 +7,8 @@
     file := "isFloat: " 0|1 "\n" header size payload                   nothing after the payload
 
 All inputs of an operator have folders of their own names. Names too long for a file system are cut and keep a hash;
-the header in the file has the whole name. A second tensor of one place gets ``~2``. Source: formats reference §3.
+the header in the file has the whole name. A second tensor of one place gets ``~2``. Source:
+docs/formats/sigmastar.md#split-dumps.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     dumpData/NCHW/block_dw#(1, 10, 10, 12)    the same as NCHW
     dumpData/shape.txt                        Caffe's: "block_dw<TAB>(1, 10, 10, 12)", "/" in names as "_"
 
-In a name ``/ : * ? < > |`` become ``_``. Source: formats reference §1.7 and §2.2.
+In a name ``/ : * ? < > |`` become ``_``. Source: docs/formats/sigmastar.md#layer-files.
 """
 
 from __future__ import annotations

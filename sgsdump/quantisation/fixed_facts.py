@@ -1,0 +1,261 @@
+"""What a fixed model remembers of how it was made: one record, its one writer and its one reader.
+
+It stands in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
+
+    {"version": 1,
+     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
+     "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
+     "convolutions": {OUTPUT NAME: STORED NAME},
+     "operators": [{"in", "out", "inputs", "constants", "outputs"}],
+     "inputs": [the fields of ModelInput], "ranges": {NAME: [[min …], [max …]]}}
+
+Models of earlier versions lack ``convolutions`` or ``ranges``. A file may come from anybody, so every type is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from sgsdump.errors import ModelError
+from sgsdump.sidecars.input_config import ModelInput
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.value_range import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.models.model import Model
+
+METADATA_KEY = "sgsdump.fixed"
+VERSION = 1
+TENSOR_TYPES = ("uint8", "int16")
+WEIGHT_TYPES = ("int8", "int16")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor that the hardware keeps as integers.
+
+    dtype   uint8 or int16.
+    stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean.
+    picture  a picture input, which takes raw bytes.
+    """
+
+    dtype: np.dtype
+    scale: float
+    zero_point: int
+    stored: str
+    real: str
+    picture: bool = False
+
+    @property
+    def quant(self) -> Quant:
+        return Quant(self.dtype, self.scale, self.zero_point, exact=True)
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """A convolution's weights.
+
+    name   of the float weights they were made from.
+    dtype  int8 or int16.
+    scale  one step, or one for each index of ``axis``.
+    """
+
+    name: str
+    dtype: np.dtype
+    scale: float | tuple[float, ...]
+    axis: int | None
+
+    @property
+    def quant(self) -> Quant:
+        return Quant(self.dtype, np.asarray(self.scale, np.float32), 0, self.axis, exact=True)
+
+
+@dataclass(frozen=True)
+class DumpedOperator:
+    """One operator as the simulators dump it.
+
+    in_type, out_type  its type in the records of its inputs and of its outputs: a fused operator has two.
+    inputs, outputs    variable tensors by the float model's names.
+    constants          initializers, convolutions' weights by their stored names.
+    """
+
+    in_type: str
+    out_type: str
+    inputs: tuple[str, ...]
+    constants: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the fixed model was made from: the inputs of input_config.ini, and the range of every stored tensor and
+    weight (empty in models of earlier versions)."""
+
+    inputs: tuple[ModelInput, ...] = ()
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FixedFacts:
+    """``weights`` goes by stored name, ``convolutions`` leads there from the name of a convolution's output."""
+
+    tensors: Mapping[str, StoredTensor]
+    weights: Mapping[str, StoredWeights]
+    convolutions: Mapping[str, str]
+    operators: tuple[DumpedOperator, ...]
+    origin: Origin | None = None
+
+
+def is_fixed(model: Model) -> bool:
+    """Whether a model was made by ``calibrate``."""
+    return _text_of(model.proto) is not None
+
+
+def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
+    """Add the facts to a model's metadata."""
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "tensors": {name: {**vars(tensor), "dtype": str(tensor.dtype)} for name, tensor in facts.tensors.items()},
+        "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
+        "convolutions": facts.convolutions,
+        "operators": [
+            {
+                "in": op.in_type,
+                "out": op.out_type,
+                "inputs": op.inputs,
+                "constants": op.constants,
+                "outputs": op.outputs,
+            }
+            for op in facts.operators
+        ],
+    }
+    if facts.origin is not None:
+        document["inputs"] = [asdict(entry) for entry in facts.origin.inputs]
+        document["ranges"] = {name: (r.min.tolist(), r.max.tolist()) for name, r in facts.origin.ranges.items()}
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, json.dumps(document)
+
+
+def read_facts(model: Model) -> FixedFacts | None:
+    """The facts of a fixed model, None for a float one. Raises ModelError for metadata that are damaged, or that do
+    not fit the model's graph."""
+    text = _text_of(model.proto)
+    if text is None:
+        return None
+    try:
+        facts = _facts(json.loads(text))
+        _check_constants(facts, model.proto)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
+        raise ModelError(
+            f"{model.path}: its metadata {METADATA_KEY!r} are damaged ({reason}); make the fixed model again"
+        ) from None
+    return facts
+
+
+def _text_of(proto: ModelProto) -> str | None:
+    return next((entry.value for entry in proto.metadata_props if entry.key == METADATA_KEY), None)
+
+
+def _facts(document: Any) -> FixedFacts:
+    version = _of(dict, document).get("version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
+    inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
+    return FixedFacts(
+        tensors=_each(_tensor, document["tensors"]),
+        weights=_each(_weights, document["weights"]),
+        convolutions=_each(_name, document.get("convolutions", {})),
+        operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
+        origin=Origin(inputs, _each(_range, document.get("ranges", {}))),
+    )
+
+
+def _tensor(entry: Any) -> StoredTensor:
+    dtype = _dtype(entry["dtype"], TENSOR_TYPES)
+    zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
+    if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
+        raise ValueError(f"zero point {zero_point} of type {dtype}")
+    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), _name(entry["real"]), picture)
+
+
+def _weights(entry: Any) -> StoredWeights:
+    scale = entry["scale"]
+    steps = tuple(map(_step, scale)) if isinstance(scale, list) else _step(scale)
+    axis = None if entry["axis"] is None else _of(int, entry["axis"])
+    if (axis is None) == isinstance(steps, tuple):
+        raise ValueError(f"axis {axis} for the scales of {_name(entry['name'])!r}")
+    return StoredWeights(_name(entry["name"]), _dtype(entry["dtype"], WEIGHT_TYPES), steps, axis)
+
+
+def _operator(entry: Any) -> DumpedOperator:
+    inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
+    return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs)
+
+
+def _model_input(entry: Any) -> ModelInput:
+    _name(entry["name"]), _name(entry["training_format"]), _name(entry["input_format"])
+    mean, std = (tuple(map(_number, _of(list, entry[key]))) for key in ("mean", "std"))
+    return ModelInput(**{**entry, "mean": mean, "std": std})
+
+
+def _range(entry: Any) -> Range:
+    low, high = (np.array([_number(end) for end in _of(list, ends)], np.float64) for ends in entry)
+    if low.size != high.size or not low.size:
+        raise ValueError(f"a range of {low.size} minima and {high.size} maxima")
+    return Range(low, high)
+
+
+def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
+    """Every constant that an operator names is in the graph, with as many scales as its axis is long."""
+    dims = {tensor.name: tensor.dims for tensor in proto.graph.initializer}
+    for name in (name for op in facts.operators for name in op.constants):
+        if name not in dims:
+            raise ValueError(f"the model has no constant {name!r}")
+    for name, weights in facts.weights.items():
+        if not isinstance(weights.scale, tuple) or name not in dims:
+            continue
+        axis = weights.axis or 0
+        if not 0 <= axis < len(dims[name]) or len(weights.scale) not in (1, dims[name][axis]):
+            raise ValueError(f"{len(weights.scale)} scales along axis {axis} of {name!r}, {list(dims[name])}")
+
+
+def _each(reader: Callable[[Any], Item], entries: Any) -> dict[str, Item]:
+    return {name: reader(entry) for name, entry in _of(dict, entries).items()}
+
+
+def _of(kind: type[Item], value: Any) -> Item:
+    if type(value) is not kind:
+        raise TypeError(f"{kind.__name__} expected, not {str(value)[:50]!r}")
+    return value
+
+
+def _name(value: Any) -> str:
+    return _of(str, value)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError(f"a number expected, not {str(value)[:50]!r}")
+    return value
+
+
+def _step(value: Any) -> float:
+    if not _number(value) > 0:
+        raise ValueError(f"a scale of {value}")
+    return float(value)
+
+
+def _dtype(value: Any, types: tuple[str, ...]) -> np.dtype:
+    if value not in types:
+        raise ValueError(f"type {str(value)[:50]!r}, not {' or '.join(types)}")
+    return np.dtype(value)

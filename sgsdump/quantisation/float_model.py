@@ -1,0 +1,68 @@
+"""The float model as quantisation works on it: opened, simplified, and as the hardware computes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ModelError
+from sgsdump.models.model import Model, open_model
+from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
+from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.topology import sorted_nodes
+from sgsdump.quantisation.fixed_facts import is_fixed
+from sgsdump.sidecars.input_config import InputConfig
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig) -> Model:
+    """The simplified model of a file; of a Caffe model the outputs that input_config.ini names are outputs too.
+
+    Raises what ``open_model`` and ``simplify`` raise.
+    """
+    model = open_model(path, weights)
+    if model.blobs is not None:
+        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
+    return simplify(model)
+
+
+def simplify(model: Model) -> Model:
+    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away.
+
+    Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
+    """
+    if is_fixed(model):
+        raise ModelError(f"{model.path} is a fixed model made by calibrate; give the float model it was made from")
+    ordered = type(model.proto)()
+    ordered.CopyFrom(model.proto)
+    if model.folder is not None:
+        _load_external_data(ordered, model)
+    del ordered.graph.node[:]
+    ordered.graph.node.extend(sorted_nodes(model.proto.graph))
+    return replace(model, proto=fold_constants(ordered), folder=None)
+
+
+def deployed(model: Model, fuse: bool = True) -> ModelProto:
+    """The float model as the hardware computes it: BatchNormalization folded, unless every layer stays visible."""
+    return fold_batchnorm(model.proto) if fuse else model.proto
+
+
+def serialise(proto: ModelProto) -> bytes:
+    """The model as a file's bytes. Raises ModelError for one that does not fit into a file (2 GB)."""
+    try:
+        return proto.SerializeToString()
+    except Exception as error:
+        raise ModelError(f"the model does not fit into one ONNX file of 2 GB: {error}") from error
+
+
+def _load_external_data(proto: ModelProto, model: Model) -> None:
+    import onnx
+
+    try:
+        onnx.load_external_data_for_model(proto, str(model.folder))
+    except Exception as error:
+        raise ModelError(f"{model.path}: its external weights cannot be read: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,109 @@
+"""Run pictures through the float model once, and keep the statistics and the range of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import InputError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Runner
+from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.float_model import deployed, serialise
+from sgsdump.quantisation.fusion import operators
+from sgsdump.quantisation.observers import PLAIN, Collector, Statistics, Wanted
+from sgsdump.tensors.value_range import Range
+
+Feed = tuple[str, Mapping[str, np.ndarray]]
+
+
+def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
+    """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
+    return plain_ranges(model, gather(model, feeds), fuse)
+
+
+def gather(
+    model: Model,
+    feeds: Iterable[Feed],
+    wanted: Wanted = PLAIN,
+    workers: Workers = ALONE,
+    progress: Progress = SILENT,
+) -> Statistics:
+    """One pass over all feeds of a simplified model: the statistics of its float tensors.
+
+    feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
+               process a sequence that can be sent there, e.g. ``PictureFeeds``.
+    workers    the result is bit-identical whatever they are. Processes are sent the names of the files, a cluster the
+               arrays, so that its machines need no file.
+    progress   counts the feeds, and says when a worker was lost.
+    Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
+    """
+    if workers.scheduler is not None:
+        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, wanted), feeds, workers, progress)
+    elif workers.processes > 1 and isinstance(feeds, Sequence):
+        shared = (serialise(model.proto), model.path, wanted, feeds)
+        some = replace(workers, processes=min(workers.processes, len(feeds)))
+        parts = run_tasks(_see_by_index, shared, range(len(feeds)), some, progress)
+    else:
+        parts = map(_seer(model, wanted), feeds)
+    total = len(feeds) if isinstance(feeds, Sequence) else None
+    statistics: Statistics | None = None
+    for part in each(progress, parts, "calibrate", "picture", total):
+        statistics = part if statistics is None else statistics.merged(part)
+    if statistics is None:
+        raise InputError("there is no picture to calibrate with")
+    return statistics
+
+
+def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dict[str, Range]:
+    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them (with
+    ``fuse`` after folding BatchNormalization)."""
+    own = Graph(deployed(model, fuse))
+    constants = Collector(PLAIN, "the model's own weights")
+    for name in own.constants:
+        constants.see(name, own.value(name))
+    extremes = {**statistics.whole, **constants.statistics.whole}
+    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
+    return {name: Range.of(float(extremes[name].low), float(extremes[name].high)) for name in order if name in extremes}
+
+
+def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
+    """The function from one feed to its statistics; it keeps the model's sessions for the next feed."""
+    runner: Runner = SegmentRunner(model, keep_sessions=True)
+
+    def see(labelled: Feed) -> Statistics:
+        label, feed = labelled
+        collector = Collector(wanted, label)
+        for name, array in feed.items():
+            collector.see(name, array)
+        for layer in runner.run(feed):
+            collector.see(layer.name, layer.array)
+        return collector.statistics
+
+    return see
+
+
+def _see_feed(data: bytes, path: Path, wanted: Wanted) -> Callable[[Feed], Statistics]:
+    from onnx import ModelProto
+
+    return _seer(Model(ModelProto.FromString(data), path), wanted)
+
+
+def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]) -> Callable[[int], Statistics]:
+    see = _see_feed(data, path, wanted)
+    return lambda index: see(feeds[index])
+
+
+def _graph_order(graph: Graph) -> list[str]:
+    """Every tensor once: per operator its inputs, its constants, its outputs; the SDK's order of tensor_min_max."""
+    names: dict[str, None] = {}
+    for operator in operators(graph, fuse=None):
+        names.update(dict.fromkeys(name for name in operator.head.input if name))
+        names.update(dict.fromkeys(operator.outputs))
+    return list(names)

@@ -1,0 +1,42 @@
+"""``sgsdump cfg``: the files of ``cfg/``, byte for byte, and never on top of another."""
+
+from pathlib import Path
+
+import pytest
+
+from sgsdump.cli import main
+
+CFG = Path(__file__).parents[2] / "cfg"
+
+
+@pytest.fixture(autouse=True)
+def work_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_a_name_the_files_are_listed(capsys):
+    assert main(["cfg"]) == 0
+    assert capsys.readouterr().out.split() == ["DebugConfig.txt", "input_config.ini"]
+
+
+@pytest.mark.parametrize("name", ["DebugConfig.txt", "input_config.ini"])
+def test_a_copy_is_written_and_never_twice(name, capsys):
+    assert main(["cfg", name]) == 0
+    assert Path(name).read_bytes() == (CFG / name).read_bytes()
+    Path(name).write_text("mine")
+    assert main(["cfg", name]) == 2
+    assert Path(name).read_text() == "mine"
+    assert f"{name} exists" in capsys.readouterr().err
+
+
+def test_an_unknown_name_lists_the_known(capsys, work_folder):
+    assert main(["cfg", "../cfg/DebugConfig.txt"]) == 2
+    assert "DebugConfig.txt, input_config.ini" in capsys.readouterr().err
+    assert not list(work_folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_written(capsys, monkeypatch, tmp_path):
+    Path("DebugConfig.txt").mkdir()
+    assert main(["cfg", "DebugConfig.txt"]) == 2
+    assert "DebugConfig.txt exists" in capsys.readouterr().err

@@ -1,0 +1,127 @@
+"""The sensitivity analysis measures on one session what plain simulations of the fixed models give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_nets import conv, model, node, residual_net, run_all, weights
+
+from sgsdump.comparison.metrics.base import Sums
+from sgsdump.errors import InputError, ValuesError
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.simulation import simulate
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.layout import to_nhwc
+from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
+
+CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
+EVERY = {"r1", "pool", "flat"}
+LAYER = {"r1": ("c2", "r2"), "pool": ("c3", "c3"), "flat": ("fc", "fc")}
+
+
+def raw(seed):
+    return {"data": np.random.default_rng(seed).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)}
+
+
+def normalised(seed):
+    return {"data": (raw(seed)["data"] - 127) / 128}
+
+
+def feeds(*seeds):
+    return [(str(seed), normalised(seed), raw(seed)) for seed in seeds]
+
+
+@pytest.fixture(scope="module")
+def float_model():
+    return simplify(residual_net())
+
+
+@pytest.fixture(scope="module")
+def ranges(float_model):
+    return measure_ranges(float_model, [(str(s), normalised(s)) for s in range(3)])
+
+
+@pytest.fixture(scope="module")
+def plain(float_model, ranges):
+    """(raised, seed) -> every tensor of the plain fixed model."""
+
+    def run(raised, seed):
+        fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(sorted(raised))))
+        records = simulate(replace(float_model, proto=fixed.proto), raw(seed)).records
+        return {record.name: record.tensor.real() for record in records if record.io == "out"}
+
+    return run
+
+
+def relative(pairs):
+    """Σ|a-b| / Σ|b| over all pairs, in float64."""
+    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in pairs]
+    return sum(np.abs(a - b).sum() for a, b in pairs) / sum(np.abs(b).sum() for _, b in pairs)
+
+
+def test_sensitivity_is_what_plain_simulations_give(float_model, ranges, plain):
+    trial = SensitivityAnalysis(float_model, ranges, CONFIG)
+    seen: list[int] = []
+    found = trial.measure(feeds(7, 8), seen.append)
+    assert trial.judged == ["fc"] and found.logits == {"fc"}
+    assert seen[-1] == 2 * (2 + 2 * 3) == len(seen) + 2 and found.runs == seen[-1] and found.pictures == 2
+    real = {seed: {n: to_nhwc(a) for n, a in run_all(float_model.proto, normalised(seed)).items()} for seed in (7, 8)}
+    best = {seed: plain(EVERY, seed) for seed in (7, 8)}
+
+    def error(raised, name, against):
+        return pytest.approx(relative([(plain(raised, s)[name], against[s][name]) for s in (7, 8)]), rel=1e-9)
+
+    assert output_error(found.all_8) == error(set(), "fc", real)
+    assert output_error(found.all_16) == error(EVERY, "fc", real)
+    assert [sensitivity.domain.name for sensitivity in found.sensitivities] == ["r1", "pool", "flat"]
+    for sensitivity in found.sensitivities:
+        name, layer = LAYER[sensitivity.domain.name]
+        lowered, raised = EVERY - {sensitivity.domain.name}, {sensitivity.domain.name}
+        assert dict(sensitivity.own) == {name: error(lowered, layer, best)}
+        assert dict(sensitivity.inherited) == {name: error(raised, layer, real)}
+        assert sensitivity.brings == error(lowered, "fc", best)
+        assert sensitivity.left == error(raised, "fc", real)
+    tried = trial.try_plan(["pool", "r1"], feeds(7, 8))
+    assert output_error(tried) == error({"pool", "r1"}, "fc", real)
+
+
+def test_no_picture(float_model, ranges):
+    with pytest.raises(InputError, match="no picture"):
+        SensitivityAnalysis(float_model, ranges, CONFIG).measure([])
+
+
+def test_a_convolution_without_range_stays_float(float_model, ranges):
+    partial = {name: found for name, found in ranges.items() if name not in ("flat", "gap", "sig")}
+    found = SensitivityAnalysis(float_model, partial, CONFIG).measure(feeds(7))
+    assert [sensitivity.brings == 0 for sensitivity in found.sensitivities] == [False, False, True]
+
+
+def test_a_picture_without_range_stays_float_and_is_fed_as_float(float_model, ranges):
+    partial = {name: found for name, found in ranges.items() if name != "data"}
+    found = SensitivityAnalysis(float_model, partial, CONFIG).measure(feeds(7))
+    assert output_error(found.all_16) < 0.001
+
+
+def test_a_single_domain_alone_is_the_whole_model():
+    nodes = [conv("c1", "data"), node("Relu", ["c1"], "r1"), conv("prob", "r1")]
+    constants = {**weights("c1", (4, 3, 1, 1)), **weights("prob", (2, 4, 1, 1))}
+    small = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["prob"]))
+    trial = SensitivityAnalysis(small, measure_ranges(small, [("", normalised(0))]), CONFIG)
+    found = trial.measure(feeds(1, 2))
+    assert trial.runs == 3 and found.runs == 6 and not found.logits
+    assert found.sensitivities[0].left == output_error(found.all_16) < output_error(found.all_8)
+
+
+def sums(d1, b1):
+    return Sums(1, b1, b1, b1, d1, d1, b1)
+
+
+def test_the_output_error_is_the_mean_of_the_outputs_that_are_not_zero():
+    assert output_error({"a": sums(1, 4), "b": sums(3, 4), "zero": sums(2, 0)}) == 0.5
+    assert error_of(sums(0, 0)) == 0
+    with pytest.raises(ValuesError, match="zero on every picture"):
+        output_error({"zero": sums(2, 0)})
+    with pytest.raises(ValuesError, match="'b' holds NaN"):
+        output_error({"a": sums(1, 4), "b": sums(float("nan"), 4)})
