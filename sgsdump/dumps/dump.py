@@ -135,7 +135,7 @@ class Dump(Mapping[str, Tensor]):
         try:
             import pandas
         except ImportError:
-            raise MissingExtra("pandas is needed for to_pandas; install it with: pip install pandas") from None
+            raise MissingExtra("pandas is needed for to_pandas: pip install 'sgsdump[pandas]'") from None
         columns = ["name", "io", "constant", "shape", "dtype", "layout", "op_index", "slot", "op"]
         rows = [
             (r.name, r.io, r.constant, r.tensor.shape, name_of(r.tensor.dtype), r.tensor.layout, r.op_index, r.slot, op)
