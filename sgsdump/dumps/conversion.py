@@ -93,7 +93,7 @@ def by_ending(path: Path) -> str:
     if path.suffix not in ENDINGS:
         raise ConfigError(
             f"the ending of {path} names no format ({', '.join(filter(None, ENDINGS))}, or none for a folder, do); "
-            f"say which with --to, in Python format=: {', '.join(target_names())}"
+            f"say which with --to, in Python format=: {', '.join(OWN_ENDINGS)}"
         )
     return ENDINGS[path.suffix]
 

@@ -135,7 +135,7 @@ class Dump(Mapping[str, Tensor]):
         try:
             import pandas
         except ImportError:
-            raise MissingExtra("pandas is needed for to_pandas; install it with: pip install pandas") from None
+            raise MissingExtra("pandas is needed for to_pandas: pip install 'sgsdump[pandas]'") from None
         columns = ["name", "io", "constant", "shape", "dtype", "layout", "op_index", "slot", "op"]
         rows = [
             (r.name, r.io, r.constant, r.tensor.shape, name_of(r.tensor.dtype), r.tensor.layout, r.op_index, r.slot, op)
@@ -178,6 +178,9 @@ class Dump(Mapping[str, Tensor]):
 
     def _repr_html_(self) -> str:
         return short_table.as_html(self._title(), _COLUMNS, *self._rows())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def _title(self) -> str:
         where = f" of {self.path}" if self.path else ""

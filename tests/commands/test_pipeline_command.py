@@ -101,7 +101,7 @@ def test_full_equals_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str
 def test_the_dump_is_one_that_compare_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline("full", "-d", "net.onnx", "-o", "a")
     pipeline("full", "-d", "net.onnx", "-o", "b", "-f", "reference")
-    assert list(open_dump("a")) == TENSORS
+    assert list(open_dump("a").outputs) == TENSORS
     capsys.readouterr()
     assert main(["compare", "b", "a", "--min-cos", "0.999"]) == 0
     assert "prob" in capsys.readouterr().out

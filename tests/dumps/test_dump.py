@@ -215,7 +215,7 @@ def test_every_format_can_be_closed(tmp_path: Path, name: str) -> None:
 
 def test_to_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match="pip install pandas"):
+    with pytest.raises(MissingExtra, match=r"pip install .sgsdump\[pandas\]"):
         DUMP.to_pandas()
 
     class DataFrame(list):  # type: ignore[type-arg]
