@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from small_nets import conv, helper, model
+from small_nets import helper, model
 
 from sgsdump.cli import main
 
