@@ -90,9 +90,9 @@ ROOMS = {
         "sgsdump/dumps/formats/sigmastar",
         (
             "tests/test_frozen_records.py",
-            "tests/dumps/test_",
+            "tests/dumps/test_dump",
+            "tests/dumps/test_losses",
             "tests/dumps/formats/sigmastar",
-            "tests/dumps/formats/test_",
             "tests/commands/test_convert",
             "tests/commands/test_split",
             "tests/commands/test_show",

@@ -327,6 +327,13 @@ def test_what_the_sdk_would_take_is_taken(debug):
     assert debug_config.DebugConfig() == debug_config.DebugConfig(*[False] * 6)
 
 
+def test_a_debug_config_of_a_mebibyte_is_the_largest(debug):
+    text = "dumpTensor\n#" + "x" * (2**20 - 12)
+    assert len(text) == 2**20 and debug_config.read(debug(text)).dump_tensor
+    with pytest.raises(ConfigError):
+        debug_config.read(debug(text + "x"))
+
+
 def test_without_a_home_nothing_is_needed_unless_dumped(debug, monkeypatch):
     monkeypatch.delenv("HOME")
     assert debug_config.read(debug("eliminateGarbage\n")).eliminate_garbage

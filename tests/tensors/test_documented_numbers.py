@@ -109,6 +109,32 @@ def test_scales_per_channel_run_along_their_axis(axis, scale, expected):
     assert Tensor.of("x", stored, quant=quant).real().tolist() == expected
 
 
+def test_a_part_is_what_the_whole_is():
+    stored = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    channels = Quant(U8, np.array([0.5, 1.0, 2.0]), 3, axis=1, exact=True)
+    for tensor in (
+        Tensor.of("x", stored, quant=Quant(U8, 0.5, 3, exact=True)),
+        Tensor.of("x", stored, quant=channels),
+        Tensor.of("x", stored),
+        Tensor.of("x", values, quant=channels),  # dequantised already: it only says what it was
+        Tensor.of("x", values > 3),
+        Tensor.of("x", values + 2j * values),
+    ):
+        real = tensor.real()
+        for index in (
+            0,
+            (1, 2),
+            (0, 1, 2),
+            (slice(None), 1),
+            (slice(None), slice(None), 3),
+            (slice(None, None, -1), slice(1, 3)),
+        ):
+            np.testing.assert_array_equal(tensor[index], real[index])
+            assert tensor[index].dtype == np.float32
+        np.testing.assert_array_equal(tensor[values > 7], real[values > 7])
+
+
 def test_the_zero_point_is_taken_off_before_anything_overflows():
     stored = np.array([-(2**31), 2**31 - 1], np.int32)
     real = Tensor.of("x", stored, quant=Quant(stored.dtype, 1.0, 5, exact=True)).real()
@@ -245,6 +271,7 @@ def test_sizes_of_padded_buffers(order, shape, itemsize, constant, sizes):
         ("NHWX", (1, 1, 1, 99), 2, True),
         ("NHWX", (9, 1, 1, 99), 2, True),
         ("NHWX", (1, 1, 2, 99), 2, False),
+        ("NHWX", (1, 3, 3, 99), 2, False),
         ("NHWX", (1, 2, 1, 99), 2, False),
         ("NHWX", (1, 0, 3, 99), 2, False),
         ("NHWX", (5, 6, 8), 2, False),

@@ -79,6 +79,16 @@ def test_a_text_that_says_nothing_is_refused(text):
     assert "write [0:2,3] for a part" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_text_is_cut_at_60_characters():
+    more = ",1" * 40
+    for text in (f"[1{more}", f"[1,x{more}]", f"(0,1,2,3{more})", f"[9{more}]"):
+        with pytest.raises(ConfigError) as caught:
+            viewed(ARRAY, text)
+        assert text[:60] in str(caught.value) and text[:61] not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"cannot read 'x{40}' in"):
+        parse("[" + "x" * 41 + "]")
+
+
 def test_the_longest_number_has_eighteen_digits():
     assert len(parse("[" + "9" * 18 + "]")) == 1
 
