@@ -23,6 +23,7 @@ FAMILIES = (
 SHARED = {
     *(
         "commands/parser",
+        "commands/options",
         "commands/terminal",
         "executors/runner",
         "executors/base",

@@ -4,7 +4,8 @@ The more you give the better it knows. TENSOR_MIN_MAX alone: inputs whose range 
 whether their values are concentrated in a small part of it. With --fixed (the fixed model's dump of the same picture):
 layers of RMSE over 0.5, and the convolutions before them. With -i: each convolution's own error as against the one it
 inherits, and how much of the output error it causes, measured by running the network with it alone at 8 and alone at
-16 bits; what is measured outranks the rules. A few telling pictures are enough. A Softmax is judged by its input.
+16 bits; what is measured outranks the rules. A few representative pictures are enough. A Softmax is judged by
+its input.
 
 examples:
   sgsdump advise log/tensor_min_max.txt -m net.onnx --input-config input_config.ini

@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
     parser.add_argument("--min-cos", type=finite, metavar="X", help="what every output must hold (default: COS 0.99)")
     parser.add_argument("--max-rmse", type=finite, metavar="X", help="what every output must hold (default: RMSE 0.1)")
-    parser.add_argument("--rounds", type=count, default=10, metavar="N", help="at most so many (default: %(default)s)")
+    parser.add_argument(
+        "--rounds", type=count, default=10, metavar="N", help="at most this many (default: %(default)s)"
+    )
     parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
 
 

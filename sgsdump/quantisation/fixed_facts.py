@@ -1,6 +1,6 @@
 """What a fixed model remembers of how it was made: one record, its one writer and its one reader.
 
-It stands in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
+It is kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
 
     {"version": 1,
      "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
@@ -9,7 +9,7 @@ It stands in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
      "inputs": [the fields of ModelInput], "ranges": {NAME: [[min …], [max …]]}}
 
-Models of earlier versions lack ``convolutions`` or ``ranges``. A file may come from anybody, so every type is checked.
+Models of earlier versions lack ``convolutions`` or ``ranges``. Models are untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class FixedFacts:
-    """``weights`` goes by stored name, ``convolutions`` leads there from the name of a convolution's output."""
+    """``weights`` by stored name; ``convolutions``: name of a convolution's output -> stored name of its weights."""
 
     tensors: Mapping[str, StoredTensor]
     weights: Mapping[str, StoredWeights]

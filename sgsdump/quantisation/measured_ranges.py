@@ -39,8 +39,8 @@ def gather(
 
     feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
                process a sequence that can be sent there, e.g. ``PictureFeeds``.
-    workers    the result is bit-identical whatever they are. Processes are sent the names of the files, a cluster the
-               arrays, so that its machines need no file.
+    workers    the result is bit-identical with any of them. Processes are sent file names, a cluster is sent the
+               arrays, so that its machines need no files.
     progress   counts the feeds, and says when a worker was lost.
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """

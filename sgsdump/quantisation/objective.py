@@ -1,4 +1,4 @@
-"""How far a quant plan's outputs lie from the float model's: what ``tune`` makes small.
+"""How far a quant plan's outputs are from the float model's: what ``tune`` minimises.
 
 error = sum over the watched tensors of  Σ(fixed - float)² / Σ float²,  both sums over all pictures.
 
@@ -24,13 +24,13 @@ from sgsdump.tensors.real_view import Values
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# Operators that hand a Softmax's values on as they are.
-_HANDED_ON = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast")
+# Operators that pass a Softmax's values through unchanged.
+_PASSING_THROUGH = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast")
 _SOFTMAX = ("Softmax", "LogSoftmax")
 
 
 def watched_tensors(proto: ModelProto) -> list[str]:
-    """The tensors the error is taken at, in the order of the outputs they stand for, each once."""
+    """The tensors the error is measured on, each once, in the order of the outputs they represent."""
     graph = Graph(proto)
     return list(dict.fromkeys(_watched(graph, name) for name in graph.outputs))
 
@@ -40,7 +40,7 @@ def _watched(graph: Graph, output: str) -> str:
     while (node := graph.producer.get(name)) is not None:
         if node.op_type in _SOFTMAX:
             return node.input[0]
-        if node.op_type not in _HANDED_ON:
+        if node.op_type not in _PASSING_THROUGH:
             break
         name = node.input[0]
     return output

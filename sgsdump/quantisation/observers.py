@@ -86,7 +86,7 @@ def merge(parts: list[Statistics]) -> Statistics:
 
 
 class Collector:
-    """Takes one picture's tensors as they pass by; ``statistics`` is what to keep of them."""
+    """Observes one picture's tensors one by one and keeps their ``statistics``."""
 
     def __init__(self, wanted: Wanted, label: str):
         self.wanted, self.label = wanted, label

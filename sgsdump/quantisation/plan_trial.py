@@ -29,9 +29,9 @@ from sgsdump.tensors.value_range import Range
 
 @dataclass(frozen=True)
 class Domain:
-    """Convolutions that can only be raised to INT16 together, because their inputs share one domain.
+    """Convolutions that can only be raised to INT16 together because their inputs share one domain.
 
-    name          the first of ``inputs``: what stands for the domain in a plan and in ``tensor_arrays``.
+    name          the first of ``inputs``: it represents the domain in a plan and in ``tensor_arrays``.
     inputs        first input tensors of the convolutions.
     convolutions  output tensors of the convolution nodes.
     weights       number of weights: their bytes at 8 bits.

@@ -1,9 +1,9 @@
-"""Quant parameters of a file on top of what calibration finds: ranges, bits and weights that the user has decided.
+"""Quant parameters of a file on top of what calibration finds: ranges, bits and weights chosen by the user.
 
-A range (one value, or one per channel: of a tensor its channels, of weights their output channels) takes the place of
-the calibrated one. Bit 16 of a convolution's first input or of its weights raises the convolution and what shares its
-domain; where the file and input_config.ini differ, or two tensors of a domain, the wider one holds. ``data`` takes
-the place of a convolution's weights, in the model's own layout, BatchNormalization folded in.
+A range (one value, or one per channel; for weights, per output channel) replaces the calibrated one. Bit 16 of a
+convolution's first input or of its weights raises the convolution and what shares its domain; where the file and
+input_config.ini differ, or two tensors of a domain, the wider one wins. ``data`` replaces a convolution's weights, in
+the model's own layout, BatchNormalization folded in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BITS = (8, 16)
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """``model`` and ``config`` to calibrate with, ``ranges`` that go over the calibrated ones, ``unknown`` names of
+    """``model`` and ``config`` to calibrate with, ``ranges`` that replace the calibrated ones, ``unknown`` names of
     the file that the model does not have, ``changed`` weights."""
 
     model: Model
@@ -42,11 +42,11 @@ class Imported:
 def import_params(
     model: Model, params: Sequence[QuantParam], config: InputConfig, fuse: bool = True, where: str = "quant file"
 ) -> Imported:
-    """Hold a file's entries against a simplified float model; ``where`` begins the messages.
+    """Check a file's entries against a simplified float model; ``where`` begins the messages.
 
     Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture
     or 8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of
-    another shape or of what is no convolution's weights, and for two entries of a name that differ.
+    another shape or for a tensor that is not a convolution's weights, and two different entries of one name.
     """
     model = _with_data(model, params, fuse, where)
     graph = Graph(deployed(model, fuse))

@@ -63,8 +63,8 @@ class Choice:
 class QuantPlan:
     """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
 
-    Tensors without a calibrated range (integers, and what the ranges leave out) are in neither and stay as they are.
-    ``weights`` goes by the name of the convolution node's output.
+    Tensors without a calibrated range (integers, and what the ranges leave out) are in neither and keep the float
+    model's type. ``weights`` is keyed by the name of the convolution node's output.
     """
 
     operators: tuple[Operator, ...]
@@ -74,7 +74,7 @@ class QuantPlan:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What of a plan depends on the graph alone: made once, decided on many times.
+    """The part of a plan that depends on the graph alone: analysed once, decided on many times.
 
     domain        tensor name -> its domain's representative.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
@@ -122,9 +122,9 @@ def plan(
 def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Choice()) -> QuantPlan:
     """Types, scales and zero points of a float model.
 
-    ranges  calibrated range of every float tensor and, where they shall not be plain max|w|, of the weights: one
-            value or one per output channel.
-    Raises ConfigError when ``choice`` names a tensor that is no convolution's first input.
+    ranges  calibrated range of every float tensor and, to override plain max|w|, of the weights: one value or one
+            per output channel.
+    Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
     """
     graph, domain = analysis.graph, analysis.domain
     wide = _int16_domains(analysis, choice)

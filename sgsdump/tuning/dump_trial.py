@@ -1,4 +1,4 @@
-"""Make a fixed model, dump it and hold the dump against the float model's: one turn of ``repair``.
+"""Make a fixed model, dump it and compare the dump with the float model's: one round of ``repair``.
 
 trial = DumpTrial(model, ranges, config, pictures, Path("float.bin"), progress)
 run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; fixed.onnx and fixed.bin go to the folder
@@ -34,7 +34,7 @@ from sgsdump.tuning.sensitivity_analysis import PictureFeed, Totals
 
 @dataclass(frozen=True, eq=False)
 class DumpRun:
-    """A fixed model and what became of it.
+    """A fixed model's dump and how it compares.
 
     outputs       judged tensor -> sums against float over all pictures.
     layers        the comparison of the first picture's dumps, its rows only.
@@ -135,7 +135,7 @@ class DumpTrial:
 
 
 def _watched(records: Iterable[Record], names: Collection[str], found: dict[str, np.ndarray]) -> Iterator[Record]:
-    """The records, with the real values of some outputs noted as they pass."""
+    """The records unchanged; the real values of the named outputs are kept in ``found`` on the way."""
     for record in records:
         if record.io == "out" and record.name in names:
             found[record.name] = record.tensor.real()

@@ -1,4 +1,4 @@
-"""Score quant plans on single pictures: what ``PlanScores`` has done by threads here or by a cluster's workers."""
+"""Score quant plans on single pictures, for ``PlanScores``: in threads here or on a cluster's workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.tuning.user_metric import UserMetric
 
-# Of the outputs' values at most so many, evenly chosen, make up the vectors of the surrogate.
+# The surrogate's vectors hold at most this many values of the outputs, evenly chosen.
 MAX_VALUES = 1 << 16
 
 

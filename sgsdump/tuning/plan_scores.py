@@ -1,4 +1,4 @@
-"""Plans tried on all pictures: scores by plan, kept, on disk too, and never measured twice."""
+"""Scores of the plans tried on all pictures, cached in memory and on disk: no plan is measured twice."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ Run = Callable[[Iterable[Question]], Iterator[Judged]]
 
 
 class PlanScores:
-    """Scores of plans, made as they are asked for.
+    """Scores of plans, measured on demand.
 
     judge     scores single pictures; bit i of a plan's key in the file is domain i of its criteria.
-    best      what a reader of the file may want to know at once.
+    best      a summary for people who read the file.
     file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
     progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
-    elsewhere  entered until ``close``, runs the questions in place of threads here; with outputs for a metric.
+    elsewhere  a context open until ``close`` that answers the questions instead of threads here, with the outputs a
+               metric needs.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class PlanScores:
         return Surrogate(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
 
     def save(self, seconds: float = 0.0) -> None:
-        """Write what is known, unless that was done less than so many seconds ago. Raises OutputError."""
+        """Write the progress file, at most once in ``seconds``. Raises OutputError."""
         if self._file is None or time.monotonic() - self._saved < seconds:
             return
         document = {
@@ -138,7 +139,7 @@ class PlanScores:
         self.save()
 
     def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], gram: bool = False) -> Iterator[Judged]:
-        """Picture by picture, which are taken as they are needed."""
+        """One result for each picture, lazily."""
         asked = tuple(dict.fromkeys(plans))
         questions = (Question(index, asked, gram) for index in pictures)
         if self._elsewhere is not None:

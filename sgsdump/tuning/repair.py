@@ -99,7 +99,7 @@ class Repair:
 
     @property
     def logits(self) -> frozenset[str]:
-        """Judged tensors that stand for a Softmax behind them."""
+        """Judged tensors that replace the Softmax they feed."""
         return frozenset(self._dumps.judged) - set(self._analysis.graph.outputs)
 
     def rounds(self, most: int) -> Iterator[Round]:

@@ -1,4 +1,4 @@
-"""The SDK manual's rules for INT16 convolution inputs, asked of the files a calibration and a comparison leave.
+"""The SDK manual's rules for INT16 convolution inputs, applied to the results of a calibration and a comparison.
 
 1. The range of the convolution's input, max - min, is over 30.
 2. That range is wide and the float model's values are concentrated in a small part of it.
@@ -42,7 +42,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Signs:
-    """What the rules see of one convolution; None where nothing was given to see it in.
+    """What the rules see of one convolution; None where the file they need was not given.
 
     limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
             the central 99 % of the float values; ``narrow`` is rule 2.

@@ -1,7 +1,7 @@
 """Sensitivity analysis: what each convolution's 8 bits cost: its own error, the one it inherits, the outputs' error.
 
-What one convolution does alone is held against the model with every convolution at INT16 (its inputs are then as good
-as float); what is left of the error when one is raised is held against the float model. The error of a tensor is
+What one convolution does alone is compared with the model with every convolution at INT16 (its inputs are then as good
+as float); what is left of the error when one is raised is compared with the float model. The error of a tensor is
 Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs, where a Softmax is
 judged by its input (``objective.watched_tensors``). Two plans a domain and two more are tried on each picture.
 """
@@ -59,7 +59,7 @@ class Measurement:
     """``sensitivities`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
 
     runs    plans tried, on all pictures together.
-    logits  judged tensors that stand for a Softmax behind them.
+    logits  judged tensors that replace the Softmax they feed.
     """
 
     pictures: int

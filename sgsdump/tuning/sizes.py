@@ -11,7 +11,7 @@ from sgsdump.tuning.plan_walk import Plan
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers of weights: of each domain, and of the convolutions that stay at 8 bits whatever the plan."""
+    """Numbers of weights: of each domain, and of the convolutions that stay at 8 bits in every plan."""
 
     domains: tuple[str, ...]
     weights: np.ndarray

@@ -1,4 +1,4 @@
-"""From a model, its ranges and some pictures to what a search works on."""
+"""Prepare a search: from a model, its ranges and some pictures to the pool of plans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.user_metric import UserMetric
 
-# Of the calibration pictures so many, evenly chosen, judge the plans.
+# Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10
 Item = TypeVar("Item")
 PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
@@ -60,7 +60,7 @@ def set_up(
     """The plans of a simplified float model, to be judged on ``feeds``.
 
     file         the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
-    workers      a cluster among them runs the plans, with the same results; threads here do else. The metric runs here.
+    workers      a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
     Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
     """
     if config.conv_format not in (None, "ALL_UINT8"):

@@ -1,4 +1,4 @@
-"""One spelling for one thing: hyphens, ``-m`` the model, ``-n`` the preprocess file; the vendors' spellings work too."""
+"""One spelling for one thing: hyphens, ``-m`` the model, ``-n`` the preprocess file; the vendors' work beside them."""
 
 import argparse
 

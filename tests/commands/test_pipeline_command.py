@@ -84,7 +84,7 @@ def fails(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 @pytest.mark.parametrize("mode", ["fast", "isolated"])
 @pytest.mark.parametrize("executor", ["ort", "reference"])
 def test_full_equals_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str], executor: str, mode: str) -> None:
-    pipeline("full", "-d", "net.onnx", "-f", executor, "--mode", mode)
+    pipeline("full", "-m", "net.onnx", "-f", executor, "--mode", mode)
     printed = capsys.readouterr().out.splitlines()
     where = f"{executor}_dump"
     assert outputs(where) == [f"topoidx_{index:05}__{name}.npy" for index, name in enumerate(TENSORS)]
@@ -99,8 +99,8 @@ def test_full_equals_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_dump_is_one_that_compare_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "net.onnx", "-o", "a")
-    pipeline("full", "-d", "net.onnx", "-o", "b", "-f", "reference")
+    pipeline("full", "-m", "net.onnx", "-o", "a")
+    pipeline("full", "-m", "net.onnx", "-o", "b", "-f", "reference")
     assert list(open_dump("a").outputs) == TENSORS
     capsys.readouterr()
     assert main(["compare", "b", "a", "--min-cos", "0.999"]) == 0
@@ -108,17 +108,17 @@ def test_the_dump_is_one_that_compare_reads(folder: Path, capsys: pytest.Capture
 
 
 def test_list_by_name_pattern_and_operator(folder: Path) -> None:
-    pipeline("list", "-d", "net.onnx", "-n", "pool", "c1")
+    pipeline("list", "-m", "net.onnx", "--name", "pool", "c1")
     assert outputs() == ["topoidx_00000__c1.npy", "topoidx_00005__pool.npy"]
-    pipeline("full", "-d", "net.onnx", "--op-type", "Conv", "--name-pattern", "c[12]", "-o", "b")
+    pipeline("full", "-m", "net.onnx", "--op-type", "Conv", "--name-pattern", "c[12]", "-o", "b")
     assert outputs("b") == ["topoidx_00000__c1.npy", "topoidx_00002__c2.npy"]
-    pipeline("full", "-d", "net.onnx", "--op-type", "Relu", "-o", "c")
+    pipeline("full", "-m", "net.onnx", "--op-type", "Relu", "-o", "c")
     assert outputs("c") == ["topoidx_00001__r1.npy", "topoidx_00004__r2.npy"]
 
 
 def test_inputs_given_in_five_ways(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shapes = ["--shape", "x=4x3", "--shape", "ids=4"]
-    pipeline("list", "-d", "two.onnx", "-n", "sum", *shapes, "-o", "default")
+    pipeline("list", "-m", "two.onnx", "--name", "sum", *shapes, "-o", "default")
     rng = np.random.default_rng
     x = rng(42).uniform(0, 1, (4, 3)).astype(np.float32)
     assert np.array_equal(np.load("default/inputs/x.npy"), x)
@@ -128,33 +128,33 @@ def test_inputs_given_in_five_ways(folder: Path, capsys: pytest.CaptureFixture[s
     assert "is random: seed 42, from 0" in capsys.readouterr().out
 
     ranges = ["--seed", "7", "--range", "x", "-1", "1", "--range", "0", "1"]
-    pipeline("list", "-d", "two.onnx", "-n", "sum", *shapes, *ranges, "-o", "ranges")
+    pipeline("list", "-m", "two.onnx", "--name", "sum", *shapes, *ranges, "-o", "ranges")
     x = rng(7).uniform(-1, 1, (4, 3)).astype(np.float32)
     assert np.array_equal(np.load("ranges/inputs/x.npy"), x)
     assert np.load("ranges/inputs/ids.npy").max() <= 1
 
-    pipeline("list", "-d", "two.onnx", "-n", "sum", "--inputs-from", "ranges/dump_info.json", "-o", "json")
+    pipeline("list", "-m", "two.onnx", "--name", "sum", "--inputs-from", "ranges/dump_info.json", "-o", "json")
     assert np.array_equal(np.load("json/inputs/x.npy"), x)
     assert np.array_equal(np.load("json/inputs/ids.npy"), np.load("ranges/inputs/ids.npy"))
 
     np.save("mine.npy", np.ones((2, 3), np.float32))
     np.save("ids.npy", np.arange(2))
-    pipeline("list", "-d", "two.onnx", "-n", "sum", "-i", "x:mine.npy,ids:ids.npy", "-o", "arrays")
+    pipeline("list", "-m", "two.onnx", "--name", "sum", "-i", "x:mine.npy,ids:ids.npy", "-o", "arrays")
     assert np.array_equal(array("sum", "arrays"), [[1, 1, 1], [2, 2, 2]])
 
-    pipeline("list", "-d", "two.onnx", "-n", "sum", "--input-dir", "arrays/inputs", "-o", "folder")
+    pipeline("list", "-m", "two.onnx", "--name", "sum", "--input-dir", "arrays/inputs", "-o", "folder")
     assert np.array_equal(array("sum", "folder"), array("sum", "arrays"))
 
 
 def test_a_run_may_take_its_inputs_from_the_folder_it_replaces(folder: Path) -> None:
-    pipeline("full", "-d", "net.onnx", "--seed", "5")
-    pipeline("full", "-d", "net.onnx", "--input-dir", "ort_dump/inputs")
+    pipeline("full", "-m", "net.onnx", "--seed", "5")
+    pipeline("full", "-m", "net.onnx", "--input-dir", "ort_dump/inputs")
     (aside,) = folder.glob("ort_dump_*")
     assert np.array_equal(array("prob"), array("prob", aside.name))
 
 
 def test_names_with_a_slash_and_inner_tensors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "two.onnx", "--shape", "x=2x3", "--shape", "ids=2")
+    pipeline("full", "-m", "two.onnx", "--shape", "x=2x3", "--shape", "ids=2")
     assert outputs()[2] == "topoidx_00002__a%2Fsum.npy"
     printed = capsys.readouterr().out
     assert "not dumped: negated" in printed and "not dumped: absolute" in printed
@@ -162,13 +162,13 @@ def test_names_with_a_slash_and_inner_tensors(folder: Path, capsys: pytest.Captu
 
 
 def test_once_in_a_file_without_an_index(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("once", "-d", "net.onnx", "-n", "add")
+    pipeline("once", "-m", "net.onnx", "--name", "add")
     assert outputs() == ["add.npy"]
     assert "output add, shape (1, 8, 8, 8), dtype float32\n" in capsys.readouterr().out
 
 
 def test_once_prints_the_ir_and_saves_a_test_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("once", "-d", "net.onnx", "-n", "r1", "--print-ir", "--save-test-case", "case")
+    pipeline("once", "-m", "net.onnx", "--name", "r1", "--print-ir", "--save-test-case", "case")
     printed = capsys.readouterr().out
     assert "Conv" in printed and "Relu" in printed and "Softmax" not in printed
     made = onnx.load("case/model.onnx")
@@ -178,27 +178,27 @@ def test_once_prints_the_ir_and_saves_a_test_case(folder: Path, capsys: pytest.C
 
 
 def test_the_last_nodes_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("once", "-d", "net.onnx", "-n", "r2", "--print-ir", "--depth", "2", "--save-test-case", "case")
+    pipeline("once", "-m", "net.onnx", "--name", "r2", "--print-ir", "--depth", "2", "--save-test-case", "case")
     printed = capsys.readouterr().out
     assert "Add" in printed and "Conv" not in printed
     assert [info.name for info in onnx.load("case/model.onnx").graph.input] == ["r1", "c2"]
 
 
 def test_an_option_of_the_executor(folder: Path) -> None:
-    pipeline("full", "-d", "net.onnx", "--option", "threads=1", "--option", "optimisation=all", "--mode", "isolated")
+    pipeline("full", "-m", "net.onnx", "--option", "threads=1", "--option", "optimisation=all", "--mode", "isolated")
     assert len(outputs()) == 12
 
 
 def test_a_caffe_model(folder: Path) -> None:
     first = weights("c1", (4, 3, 3, 3), 1)
     save(folder, CAFFE_NET, {"conv1": [first["c1.w"], first["c1.b"]]})
-    pipeline("full", "-d", "net.prototxt", "--weight-file", "net.caffemodel")
+    pipeline("full", "-m", "net.prototxt", "--weight-file", "net.caffemodel")
     assert [file.split("__")[1] for file in outputs()] == ["conv1.npy"]
 
 
 def test_float16_runs_a_float16_copy(folder: Path) -> None:
-    pipeline("full", "-d", "net.onnx", "-o", "golden")
-    pipeline("full", "-d", "net.onnx", "-mt", "float16", "-o", "half")
+    pipeline("full", "-m", "net.onnx", "-o", "golden")
+    pipeline("full", "-m", "net.onnx", "-mt", "float16", "-o", "half")
     assert array("__c1", "half").dtype == np.float16
     error = np.abs(array("__c1", "half") - array("__c1", "golden"))
     assert 0 < error.max() < 0.01
@@ -206,10 +206,10 @@ def test_float16_runs_a_float16_copy(folder: Path) -> None:
 
 
 def test_an_older_folder_is_moved_aside_and_never_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "net.onnx")
+    pipeline("full", "-m", "net.onnx")
     shutil.copytree("ort_dump", "all")
     capsys.readouterr()
-    pipeline("range", "-d", "net.onnx", "-b", "gap", "-cd", "all")
+    pipeline("range", "-m", "net.onnx", "-b", "gap", "-cd", "all")
     files = [line.split(" | ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("index:")]
     assert files == outputs() == [f"topoidx_{8 + index:05}__{name}.npy" for index, name in enumerate(TENSORS[8:])]
     assert len(list(folder.glob("ort_dump_*"))) == 1
@@ -217,27 +217,27 @@ def test_an_older_folder_is_moved_aside_and_never_compared(folder: Path, capsys:
 
 
 def test_a_threshold_that_was_given_decides_the_status(folder: Path) -> None:
-    pipeline("full", "-d", "net.onnx", "-o", "a")
-    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a")
-    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-t1", "1e-6", status=1)
-    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-t2", "1e-6", status=1)
-    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-g", "a", "-t", "10", status=1)
-    pipeline("full", "-d", "net.onnx", "-o", "b", "-cd", "a", "-g", "a", "-t", "10", "-t1", "1", "-t2", "0")
+    pipeline("full", "-m", "net.onnx", "-o", "a")
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a")
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-t1", "1e-6", status=1)
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-t2", "1e-6", status=1)
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a", "-g", "a", "-t", "10", status=1)
+    pipeline("full", "-m", "net.onnx", "-o", "b", "-cd", "a", "-g", "a", "-t", "10", "-t1", "1", "-t2", "0")
 
 
 def test_a_run_on_another_input_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "net.onnx", "-o", "a")
-    pipeline("full", "-d", "net.onnx", "-o", "b", "-cd", "a")
+    pipeline("full", "-m", "net.onnx", "-o", "a")
+    pipeline("full", "-m", "net.onnx", "-o", "b", "-cd", "a")
     assert "note:" not in capsys.readouterr().out
-    pipeline("full", "-d", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a/outputs")
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a/outputs")
     assert "note: a/outputs was run on another input data\n" in capsys.readouterr().out
 
 
 def test_a_shape_mismatch_says_so_and_ends_with_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "net.onnx", "-o", "a")
+    pipeline("full", "-m", "net.onnx", "-o", "a")
     np.save("a/outputs/topoidx_00003__add.npy", np.zeros((1, 8, 8, 7), np.float32))
     capsys.readouterr()
-    pipeline("full", "-d", "net.onnx", "-o", "b", "-cd", "a", status=1)
+    pipeline("full", "-m", "net.onnx", "-o", "b", "-cd", "a", status=1)
     printed = capsys.readouterr().out
     assert "index: 3 | topoidx_00003__add.npy | not comparable: shape mismatch" in printed
     assert "index: 4 | topoidx_00004__r2.npy | nan_inf: False | diff2: 0.0 | all_close: True" in printed
@@ -249,7 +249,7 @@ def test_a_failed_tensor_is_named_the_rest_is_dumped(folder: Path, capsys: pytes
     proto.graph.node.insert(2, bad)
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array([7, 7]), "bad.shape"))
     onnx.save(proto, "bad.onnx")
-    pipeline("full", "-d", "bad.onnx", status=1)
+    pipeline("full", "-m", "bad.onnx", status=1)
     printed = capsys.readouterr().out
     assert "\nfailed: bad (Reshape): " in printed
     assert "13 tensors, 12 dumped, 1 failed" in printed
@@ -260,7 +260,7 @@ def test_not_finite_values_are_reported(folder: Path, capsys: pytest.CaptureFixt
     values = np.zeros((1, 3, 8, 8), np.float32)
     values[0, 0, 0, 0] = np.nan
     np.save("nan.npy", values)
-    pipeline("full", "-d", "net.onnx", "-i", "data:nan.npy")
+    pipeline("full", "-m", "net.onnx", "-i", "data:nan.npy")
     assert "not finite: c1: holds NaN" in capsys.readouterr().out
 
 
@@ -269,7 +269,7 @@ def test_a_name_with_control_characters_stays_on_its_line(folder: Path, capsys: 
     nodes = [helper.make_node("Log", ["x\n"], ["a\nfailed: b"]), helper.make_node("Neg", ["a\nfailed: b"], ["\x1b[2J"])]
     graph = helper.make_graph(nodes, "net", [info("x\n", 1, [2])], [info("\x1b[2J", 1, None)])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "odd.onnx")
-    assert main(["pipeline", "full", "-d", "odd.onnx", "--range", "0", "0"]) == 0
+    assert main(["pipeline", "full", "-m", "odd.onnx", "--range", "0", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "topology index 0, output 'a\\nfailed: b', shape (2,), dtype float32"
     assert lines[-2].startswith(r"not finite: '\x1b[2J'") and len(lines) == 7
@@ -277,15 +277,15 @@ def test_a_name_with_control_characters_stays_on_its_line(folder: Path, capsys: 
 
 
 def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline("full", "-d", "net.onnx", "--bisect", "reference")
+    pipeline("full", "-m", "net.onnx", "--bisect", "reference")
     assert "no tensor" in capsys.readouterr().out
     assert not Path("ort_dump").exists()
-    pipeline("full", "-d", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
+    pipeline("full", "-m", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
     assert "\nfirst difference: " in capsys.readouterr().out
 
 
 BAD = {
-    "unknown tensor": (["once", "-n", "poool"], "no tensor 'poool'; did you mean 'pool'"),
+    "unknown tensor": (["once", "--name", "poool"], "no tensor 'poool'; did you mean 'pool'"),
     "unknown start": (["range", "-bs", "addd"], "no tensor 'addd'; did you mean 'add'"),
     "start after end": (["range", "-b", "prob", "-e", "c1"], "comes after the end"),
     "index too high": (["range", "-b", "12"], "there is no topology index 12; the model's go from 0 to 11"),
@@ -317,8 +317,8 @@ BAD = {
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
     "output in the way": (["full", "-o", "net.onnx"], "name another with -o"),
     "output is here": (["full", "-o", "."], "name another with -o"),
-    "two folders in one": (["once", "-n", "c1", "--save-test-case", "ort_dump"], "cannot be in one folder"),
-    "no depth": (["once", "-n", "c1", "--print-ir", "--depth", "0"], "--depth 0"),
+    "two folders in one": (["once", "--name", "c1", "--save-test-case", "ort_dump"], "cannot be in one folder"),
+    "no depth": (["once", "--name", "c1", "--print-ir", "--depth", "0"], "--depth 0"),
     "no option": (["full", "--option", "threads"], "write KEY=VALUE"),
     "unknown option": (["full", "--option", "thread=1"], "thread"),
     "bisect and compare": (["full", "--bisect", "reference", "-cd", "old"], "--bisect dumps nothing"),
@@ -336,14 +336,14 @@ def test_trouble_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], w
     np.save("shape.npy", np.zeros((1, 3), np.float32))
     np.save("dtype.npy", np.zeros((1, 3, 8, 8)))
     before = sorted(folder.rglob("*"))
-    assert said in fails(capsys, words[0], "-d", "net.onnx", *words[1:])
+    assert said in fails(capsys, words[0], "-m", "net.onnx", *words[1:])
     assert sorted(folder.rglob("*")) == before
 
 
 def test_a_folder_without_common_files_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("other").mkdir()
     np.save("other/unknown.npy", np.zeros(1))
-    assert "no file in common" in fails(capsys, "full", "-d", "net.onnx", "-cd", "other")
+    assert "no file in common" in fails(capsys, "full", "-m", "net.onnx", "-cd", "other")
 
 
 @pytest.mark.parametrize(
@@ -354,11 +354,11 @@ def test_models_that_are_none(
 ) -> None:
     if content is not None:
         Path("bad.onnx").write_bytes(content)
-    assert said in fails(capsys, "full", "-d", "bad.onnx")
+    assert said in fails(capsys, "full", "-m", "bad.onnx")
 
 
 def test_an_open_size_asks_for_a_shape(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto = residual_net().proto
     proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
     onnx.save(proto, "open.onnx")
-    assert "--shape data=1x3x1x8" in fails(capsys, "full", "-d", "open.onnx")
+    assert "--shape data=1x3x1x8" in fails(capsys, "full", "-m", "open.onnx")

@@ -91,6 +91,7 @@ def test_metadata_that_are_no_such_document_are_one_line(fixed, text):
     ("path", "value", "reason"),
     [
         (("version",), 2, "version 2, not 1: made by another version of sgsdump"),
+        (("version",), 0, "version 0, not 1"),
         (("tensors",), [], "dict expected"),
         (("tensors", "r1", "dtype"), "object", "type 'object', not uint8 or int16"),
         (("tensors", "r1", "dtype"), ["uint8"], "not uint8 or int16"),

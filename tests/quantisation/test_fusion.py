@@ -89,10 +89,15 @@ def test_other_operator_types(op, inputs, name):
 
 
 def test_a_product_of_two_variables_is_no_convolution():
-    nodes = [node("MatMul", ["x", "y"], "a"), node("MatMul", ["k", "x"], "b"), node("MatMul", ["x", "k"], "c")]
-    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3), "y": (3, 3)}, ["a", "b", "c"])
+    nodes = [
+        node("MatMul", ["x", "y"], "a"),
+        node("MatMul", ["k", "x"], "b"),
+        node("MatMul", ["x", "k"], "c"),
+        node("MatMul", ["k", "k"], "d"),
+    ]
+    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3), "y": (3, 3)}, ["a", "b", "c", "d"])
     graph = Graph(net.proto)
-    assert [is_convolution(graph, each) for each in graph.nodes] == [False, False, True]
+    assert [is_convolution(graph, each) for each in graph.nodes] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Clip", "LeakyRelu", "PRelu"])

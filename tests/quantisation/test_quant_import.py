@@ -155,6 +155,9 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
         ([entry("c2.w", data=NEW_WEIGHTS[:4])], r"'c2.w' has data of shape [4, 8, 1, 1], the model's is [8, 8, 1, 1]"),
         ([entry("c2.b", data=np.zeros(8))], "'c2.b' has data, but it is no convolution's weights"),
         ([entry("c2.w", data=NEW_WEIGHTS * np.nan)], "'c2.w' has data with NaN"),
+        ([entry("c2.w", data=np.where(np.arange(64) == 9, np.inf, 0).reshape(8, 8, 1, 1))], "'c2.w' has data with NaN"),
+        ([entry("c2.w", (0.0,) * 2, (1.0,) * 2)], "'c2.w' has 2 values of min and max, the tensor has 8 channels"),
+        ([entry("fc", (0.0,) * 4, (1.0,) * 4)], "'fc' has 4 values of min and max, the tensor has 5 channels"),
     ],
 )
 def test_what_cannot_be_is_one_line(params, message):
@@ -186,6 +189,10 @@ def test_a_model_that_remembers_no_ranges_exports_what_its_scales_span():
     params = {p.name: p for p in sgsdump.quant_params(replace(NET, proto=fixed.proto))}
     quant = fixed.plan.tensors["r1"]
     assert (params["r1"].range.low, params["r1"].range.high) == (0.0, pytest.approx(255 * quant.scale))
+    picture = fixed.plan.tensors["data"]
+    assert picture.zero_point > 0
+    ends = [(stored - picture.zero_point) * picture.scale for stored in (0, 255)]
+    assert [params["data"].range.low, params["data"].range.high] == pytest.approx(ends)
     assert params["c3.w"].range.high == pytest.approx(127 * fixed.plan.weights["c3"].scale) == -params["c3.w"].range.low
 
 

@@ -14,6 +14,7 @@ from sgsdump.quantisation.range_fit import (
     MSE,
     PERCENTILE,
     PERCENTILES,
+    _divergence,
     _percentiles,
     proposals,
     squared_error,
@@ -141,3 +142,31 @@ def test_a_range_of_two_bins_is_left_alone(bins, kinds):
 
 def test_a_range_of_no_width_costs_every_value_whole():
     assert squared_error(np.array([3.0, 4.0]), np.array([1, 2]), 0.0, 0.0) == 41.0
+
+
+@pytest.mark.parametrize("part", [1.0, 0.9, 0.5, 0.2])
+def test_the_divergence_is_tensorrts(part):
+    values = np.random.default_rng(9).standard_t(3, 5_000).astype(np.float32)
+    low, high = part * float(values.min()), part * float(values.max())
+    histogram = count_values(values)
+    middles = (np.arange(8192) - 4096 + 0.5) * histogram.width
+    inside = np.flatnonzero((histogram.counts > 0) & (middles >= low) & (middles <= high))
+    expected = divergence(values, low, high)
+    assert _divergence(histogram.counts, middles, inside, low, high) == pytest.approx(expected, rel=1e-9)
+
+
+def test_entropy_does_not_clip_down_to_a_single_bin():
+    found = {proposal.kind: proposal for proposal in propose([0.1] * 1000 + [1.0] * 5)}[ENTROPY]
+    assert found.high == 1.0
+
+
+def test_the_ends_are_refined_twice():
+    """Here the lower end gains only after the upper one has moved."""
+    rng = np.random.default_rng(12)
+    values = np.concatenate([rng.standard_t(2, 3000), -rng.exponential(2, 1000)]).astype(np.float32)
+    found = {proposal.kind: proposal for proposal in propose(values)}[MSE]
+    counted = count_values(values).filled()
+    for part in GRID:
+        assert squared_error(*counted, float(values.min()) * part, found.high) >= squared_error(
+            *counted, found.low, found.high
+        )

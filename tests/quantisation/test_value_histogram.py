@@ -61,7 +61,7 @@ def test_the_span_is_the_power_of_two_above_the_largest(value, exponent):
     found = count_values(np.array([value], np.float32))
     assert (found.exponent, found.width) == (exponent, 2.0**exponent / 4096)
     ((middle,), _) = found.filled()
-    assert abs(middle - value) <= found.width / 2
+    assert middle == (np.floor(value / found.width) + 0.5) * found.width
 
 
 def test_values_far_apart_merge_into_the_bins_beside_zero():

@@ -86,11 +86,12 @@ def test_the_documented_numbers():
     assert (GRID[0], GRID[-1], len(GRID)) == (1.0, 0.5, 51)
 
 
-def by_hand(row):
-    """The best of the grid whose error is at most 0.8 of that of max|w|, every input alike."""
+def by_hand(row, mean=0.0, spread=1.0):
+    """The best of the grid whose error is at most 0.8 of that of max|w|."""
 
     def error(top):
-        return ((np.clip(np.round(row / (top / 127)), -127, 127) * (top / 127) - row) ** 2).sum()
+        change = np.clip(np.round(row / (top / 127)), -127, 127) * (top / 127) - row
+        return (change**2 * spread).sum() + (change * mean).sum() ** 2
 
     top = np.abs(row).max()
     worth = [t for t in top * np.linspace(1, 0.5, 51)[1:] if error(t) <= 0.8 * error(top)]
@@ -117,3 +118,26 @@ def test_the_inputs_of_a_transposed_convolution(group, known):
     mean, energy = _inputs(graph, graph.nodes[0], shape, Moments(np.arange(4.0), np.full(4, 9.0), 1))
     row = np.repeat(np.arange(4.0), 4).tolist() if known else [0.0] * 16
     assert mean.tolist() == [row] * (6 // group) and (energy == (9 if known else 1)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_range_follows_the_mean_and_spread_of_the_inputs(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_t(3, (8, 200)).astype(np.float32).astype(np.float64)
+    mean, spread = rng.uniform(-2, 2, 200), rng.uniform(0.01, 0.1, 200)
+    graph = net(rows.reshape(8, 200, 1, 1))
+    found = fit_weight(graph, graph.nodes[0], Moments(7 * mean, 7 * (mean**2 + spread), 7))
+    tops = [by_hand(row, mean, spread) for row in rows]
+    assert any(top < np.abs(row).max() for top, row in zip(tops, rows))
+    np.testing.assert_allclose(found.max, np.minimum(rows.max(axis=1), tops), rtol=1e-12)
+
+
+def test_what_is_beyond_the_range_is_clipped_to_127_on_both_sides():
+    errors = _errors(np.array([[-2.0], [2.0]]), np.array([1.0, 1.0]), np.zeros((2, 1)), np.ones((2, 1)))
+    assert errors.tolist() == [1.0, 1.0]
+
+
+def test_weights_of_inputs_that_are_always_zero_keep_their_range():
+    graph = net(outlier_weights())
+    found = fit_weight(graph, graph.nodes[0], Moments(np.zeros(16), np.zeros(16), 10))
+    assert found.wide is None and found.max[2] == 3.0

@@ -98,6 +98,13 @@ def test_rule_3_points_at_the_convolution_before_the_layer(analysis):
     assert found["c2"].arises_here and not found["c3"].arises_here
 
 
+@pytest.mark.parametrize(("r1", "pool", "worst"), [(1.8, 1.01, "r1"), (1.01, 1.8, "pool")])
+def test_rule_3_takes_the_worst_layer_up_to_the_next_convolution(analysis, r1, pool, worst):
+    fixed, real = spoilt({"r1": r1, "r2": 3.0, "pool": pool, "c4": 3.0})
+    found = read_signs(analysis, convolutions(analysis), RANGES, real, compare(fixed, real))
+    assert found["c1"].after.name == worst
+
+
 def test_files_of_another_model_are_refused(analysis):
     with pytest.raises(ConfigError, match=r"min_max.txt names no layer of this model \(it has 'zebra'"):
         ranges_of_model(analysis.graph, {"zebra": Range.of(0, 1)}, "min_max.txt")

@@ -1,0 +1,58 @@
+"""Which tensors a plan is judged by, and how its error adds up."""
+
+import numpy as np
+import pytest
+from small_nets import model, node
+
+from sgsdump.quantisation.objective import score, total, watched_tensors
+
+
+@pytest.mark.parametrize("softmax", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize(
+    "behind", [None, "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast"]
+)
+def test_where_a_softmax_makes_an_output_its_input_is_judged(softmax, behind):
+    nodes = [node("Relu", ["x"], "logits"), node(softmax, ["logits"], "prob")]
+    if behind:
+        nodes.append(node(behind, ["prob", "k"], "out", **({"to": 1} if behind == "Cast" else {})))
+    net = model(nodes, {"k": np.array([-1])}, {"x": (1, 4)}, [nodes[-1].output[0]])
+    assert watched_tensors(net.proto) == ["logits"]
+
+
+@pytest.mark.parametrize("behind", ["Relu", "Mul", "ArgMax"])
+def test_what_computes_behind_a_softmax_is_judged_itself(behind):
+    nodes = [node("Softmax", ["x"], "prob"), node(behind, ["prob"], "out")]
+    assert watched_tensors(model(nodes, {}, {"x": (1, 4)}, ["out"]).proto) == ["out"]
+
+
+def test_each_tensor_is_judged_once():
+    nodes = [
+        node("Relu", ["x"], "r"),
+        node("Softmax", ["r"], "a"),
+        node("LogSoftmax", ["r"], "b"),
+        node("Abs", ["r"], "c"),
+    ]
+    assert watched_tensors(model(nodes, {}, {"x": (1, 4)}, ["a", "c", "b"]).proto) == ["r", "c"]
+
+
+@pytest.mark.parametrize(
+    ("values", "floats", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([2.0, 2.0], [1.0, 2.0], 1 / 5),
+        ([0.0], [0.0], 0.0),
+        ([1.0], [0.0], float("inf")),
+        ([float("nan")], [1.0], float("inf")),
+    ],
+)
+def test_the_error_is_the_noise_over_the_energy(values, floats, error):
+    assert score({"y": np.array(values)}, {"y": np.array(floats)}).error(["y"]) == pytest.approx(error)
+
+
+def test_both_sums_are_over_all_pictures_and_the_error_over_all_tensors():
+    floats = [{"y": np.array([2.0]), "z": np.array([1.0])}, {"y": np.array([4.0]), "z": np.array([3.0])}]
+    values = [{"y": np.array([3.0]), "z": np.array([1.0])}, {"y": np.array([4.0]), "z": np.array([1.0])}]
+    both = total(score(a, b, metric) for a, b, metric in zip(values, floats, (0.5, 1.0)))
+    assert both.error(["y"]) == pytest.approx(1 / 20) and both.error(["z"]) == pytest.approx(4 / 10)
+    assert both.error(["y", "z"]) == pytest.approx(1 / 20 + 4 / 10)
+    assert both.pictures == 2 and both.mean_metric == 0.75

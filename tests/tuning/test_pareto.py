@@ -1,0 +1,84 @@
+"""The table of tuned plans: rates, bytes, and how far each goes from INT8's error to INT16's."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sgsdump.quantisation.objective import score
+from sgsdump.quantisation.plan_trial import Domain
+from sgsdump.tuning import pareto as module
+from sgsdump.tuning.pareto import as_document, macs_of, pareto
+from sgsdump.tuning.sizes import Found, Proposed, Sizes
+
+NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
+
+
+def laid_out(errors, monkeypatch, smallest=ONE):
+    """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
+    monkeypatch.setattr(module, "macs_of", lambda trial: {"a.out": 30, "b.out": 10})
+    plans = dict(zip((NONE, ONE, BOTH), errors))
+    pool = SimpleNamespace(
+        scores={plan: score({"y": np.ones(1)}, {"y": np.ones(1)}) for plan in plans},
+        error=plans.__getitem__,
+        outputs=["y"],
+        watched=["y"],
+        pictures=[None],
+        runs=3,
+    )
+    sizes = Sizes(("a", "b"), np.array([100, 300]), 100)
+    trial = SimpleNamespace(domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"])
+    ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
+    found = Found((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
+    return pareto(found, pool, sizes, trial, with_metric=False)
+
+
+@pytest.mark.parametrize(
+    ("errors", "way"),
+    [((0.5, 0.2, 0.1), 0.75), ((0.5, 0.5, 0.1), 0.0), ((0.5, 0.05, 0.1), 1.125), ((0.5, 0.9, 0.1), -1)],
+)
+def test_the_way_is_0_for_int8_and_1_for_int16(errors, way, monkeypatch):
+    rows = laid_out(errors, monkeypatch).rows
+    assert [row.label for row in rows] == ["INT8", "0.7", "INT16"]
+    assert [row.way for row in rows] == pytest.approx([0.0, way, 1.0])
+    assert [row.error for row in rows] == list(errors)
+
+
+def test_there_is_no_way_when_int16_is_no_better(monkeypatch):
+    result = laid_out((0.1, 0.1, 0.1), monkeypatch)
+    assert all(math.isnan(row.way) for row in result.rows)
+    assert [row["way"] for row in as_document(result)["rows"]] == [None] * 3
+
+
+def test_bytes_rates_and_multiplications(monkeypatch):
+    rows = laid_out((0.5, 0.2, 0.1), monkeypatch).rows
+    assert [row.bytes for row in rows] == [500, 600, 900]
+    assert [row.rate for row in rows] == pytest.approx([0.5, 0.6, 0.9])
+    assert [row.macs16 for row in rows] == pytest.approx([0.0, 0.75, 1.0])
+    assert [row.raised for row in rows] == [(), ("a.out",), ("a.out", "b.out")]
+
+
+@pytest.mark.parametrize(("smallest", "labels", "taken"), [(ONE, 3, "0.7"), (BOTH, 4, "smallest")])
+def test_the_plan_to_take_has_a_row_of_its_own_unless_a_rate_has_it(smallest, labels, taken, monkeypatch):
+    result = laid_out((0.5, 0.2, 0.1), monkeypatch, smallest)
+    assert len(result.rows) == labels and result.taken.label == taken
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "attributes", "source", "macs"),
+    [
+        ("Conv", (8, 3, 3, 3), {"pads": [1, 1, 1, 1]}, (1, 3, 4, 4), 8 * 3 * 9 * 16),
+        ("Conv", (6, 1, 1, 1), {"group": 6}, (1, 6, 4, 4), 6 * 16),
+        ("Conv", (8, 3, 1, 1), {}, (2, 3, 4, 4), 2 * 8 * 3 * 16),
+        ("ConvTranspose", (3, 8, 2, 2), {"strides": [2, 2]}, (1, 3, 4, 4), 3 * 8 * 4 * 16),
+        ("MatMul", (5, 7), {}, (2, 5), 2 * 5 * 7),
+    ],
+)
+def test_multiplications_of_a_convolution(op, weight, attributes, source, macs):
+    from small_nets import model, node
+
+    from sgsdump.quantisation.quant_plan import analyse
+
+    net = model([node(op, ["x", "w"], "y", **attributes)], {"w": np.ones(weight, np.float32)}, {"x": source}, ["y"])
+    assert macs_of(SimpleNamespace(analysis=analyse(net.proto))) == {"y": macs}
