@@ -11,7 +11,7 @@ import pytest
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump
 from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files, text
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant
-from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, with_layouts, with_scales
+from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, unpadded, with_net_scales
 from sgsdump.dumps.formats.sigmastar.record import (
     header_of,
     infer_op_indexes,
@@ -863,7 +863,7 @@ def net(*tensors, ambiguous=()) -> ParseNet:
 def test_which_ranges_of_parse_net_are_used(facts, reason):
     dump = Dump([integers("x", 4 / 32767)])
     found, refused = scales_of(dump, net(facts))
-    scaled = with_scales(dump, net(facts))["x"].info.quant
+    scaled = with_net_scales(dump, net(facts))["x"].info.quant
     if reason is None:
         assert not refused and scaled == found["x"] and scaled.exact
         assert scaled.scale == pytest.approx(4 / 32767, rel=1e-6)
@@ -880,7 +880,7 @@ def test_equal_ends_and_names_of_several_tensors():
 
 def test_constants_keep_their_scale():
     dump = Dump([integers("x", 4 / 32767), integers("x", 4 / 32767, io="in", constant=True)])
-    scaled = with_scales(dump, net(listed()))
+    scaled = with_net_scales(dump, net(listed()))
     assert [r.tensor.info.quant.exact for r in scaled.records] == [True, False]
 
 
@@ -902,20 +902,20 @@ def floats(size, name="x", **facts):
 )
 def test_floats_take_the_shape_that_fits(size, ddr, shape):
     known = net(listed(dtype=U8, shape=(1, 3, 4, 3), ddr=ddr))
-    tensor = with_layouts(Dump([floats(size)]), known)["x"]
+    tensor = unpadded(Dump([floats(size)]), known)["x"]
     assert tensor.info.shape == shape and tensor.info.layout == (None if shape is None else "NHWC")
     assert tensor.stored().reshape(-1)[:36].tolist() == list(range(min(size, 36)))
-    (constant,) = with_layouts(Dump([floats(36, constant=True)]), known).records
+    (constant,) = unpadded(Dump([floats(36, constant=True)]), known).records
     assert constant.tensor.info.shape is None
 
 
 def test_other_ranks_have_a_shape_but_no_layout():
-    tensor = with_layouts(Dump([floats(6)]), net(listed(shape=(2, 3))))["x"]
+    tensor = unpadded(Dump([floats(6)]), net(listed(shape=(2, 3))))["x"]
     assert tensor.info.shape == (2, 3) and tensor.info.layout is None
 
 
 @pytest.mark.parametrize(("names", "shape"), [(["xyz"], (2, 3)), (["xyz", "xya"], None), (["yxz"], None)])
 def test_a_cut_name_must_begin_one_name_only(names, shape):
     known = net(*(listed(name, shape=(2, 3)) for name in names))
-    assert with_layouts(Dump([floats(6, "xy", cut=True)]), known)["xy"].info.shape == shape
-    assert with_layouts(Dump([floats(6, "xy")]), known)["xy"].info.shape is None
+    assert unpadded(Dump([floats(6, "xy", cut=True)]), known)["xy"].info.shape == shape
+    assert unpadded(Dump([floats(6, "xy")]), known)["xy"].info.shape is None
