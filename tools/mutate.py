@@ -226,8 +226,8 @@ def digest(files: Sequence[Path]) -> str:
 def equivalent(text: str) -> dict[tuple[str, tuple[str, ...], tuple[str, ...]], str]:
     """The reasons of the list, by file, removed lines and added lines.
 
-    An entry is a file's path, the lines that go with ``- `` before them, those that come with ``+ ``, and the reason; a
-    blank line ends it. ``#`` begins a comment.
+    An entry is a file's path, the lines that go with ``- `` before them, those that come, if any, with ``+ ``, and the
+    reason; a blank line ends it. ``#`` begins a comment.
     """
     entries = {}
     for block in text.split("\n\n"):
@@ -237,8 +237,8 @@ def equivalent(text: str) -> dict[tuple[str, tuple[str, ...], tuple[str, ...]], 
         removed = tuple(row[2:].strip() for row in rows[1:] if row.startswith("- "))
         added = tuple(row[2:].strip() for row in rows[1:] if row.startswith("+ "))
         reason = " ".join(row for row in rows[1:] if not row.startswith(("- ", "+ ")))
-        if not removed or not added or not reason:
-            sys.exit(f"mutate.py: {EQUIVALENT.name}: {rows[0]} needs lines with -, with + and a reason")
+        if not removed or not reason:
+            sys.exit(f"mutate.py: {EQUIVALENT.name}: {rows[0]} needs lines with - and a reason")
         entries[rows[0].strip(), removed, added] = reason
     return entries
 

@@ -78,6 +78,7 @@ def test_every_entry_of_the_list_has_a_reason_and_a_file():
     assert entries and all((ROOT / path).is_file() for path, _, _ in entries)
     with pytest.raises(SystemExit, match="needs lines with -"):
         mutate.equivalent("a.py\n- x\n+ y\n")
+    assert list(mutate.equivalent("a.py\n- x\nof no use")) == [("a.py", ("x",), ())]
 
 
 def test_every_room_has_sources_and_tests():

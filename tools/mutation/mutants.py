@@ -59,8 +59,8 @@ class Mutant:
     def change(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Removed and added lines, stripped: what the list of equivalent mutants names a mutant by."""
         rows = list(difflib.unified_diff(self.source.splitlines(), self.text.splitlines(), lineterm="", n=0))[2:]
-        removed = tuple(row[1:].strip() for row in rows if row[0] == "-")
-        return removed, tuple(row[1:].strip() for row in rows if row[0] == "+")
+        removed, added = ([row[1:].strip() for row in rows if row[0] == sign] for sign in "-+")
+        return tuple(filter(None, removed)), tuple(filter(None, added))
 
     def diff(self) -> str:
         removed, added = self.change

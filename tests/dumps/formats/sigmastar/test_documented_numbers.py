@@ -647,6 +647,17 @@ def test_a_file_without_a_head_is_nchw_only_in_a_folder_of_that_name(tmp_path):
     assert open_dump(tmp_path / "NCHW" / "y")["x"].info.layout == "NHWC"  # a head line: the file of all tensors
 
 
+def test_a_first_tensor_that_was_left_out_comes_back(tmp_path):
+    lines = LINES.replace(b"float", b"SGS_S32", 1)
+    rows = b"     1,      0,      0,      0, \n"
+    data = b"isFloat: 0\n" + lines + b"\n\n};\n" + lines + b"\n" + rows + b"\n};\n"
+    (tmp_path / "x").write_bytes(data)
+    dump = open_dump(tmp_path / "x")
+    assert dump.variant.blank
+    text.write(dump.records, tmp_path / "y", dump.variant)
+    assert (tmp_path / "y").read_bytes() == data
+
+
 def test_kinds_of_record_do_not_mix(tmp_path):
     one = LINES + b"1.000000, \n\n};\n"
     other = LINES + format_size(4) + b"1.000000, \n};\n"
@@ -912,6 +923,21 @@ def test_floats_take_the_shape_that_fits(size, ddr, shape):
 def test_other_ranks_have_a_shape_but_no_layout():
     tensor = unpadded(Dump([floats(6)]), net(listed(shape=(2, 3))))["x"]
     assert tensor.info.shape == (2, 3) and tensor.info.layout is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((2, 3), True), ((1, 2, 1, 3), True), ((2, 4), False), ((2, 2), False), ((3, 2), False)]
+)
+def test_a_shape_of_the_dump_is_the_listed_one_but_for_ones(shape, fits):
+    made = integers("x")
+    values = np.zeros(shape, I16)
+    made = replace(made, tensor=Tensor(replace(made.tensor.info, shape=shape), lambda: values))
+    tensor = unpadded(Dump([made]), net(listed(shape=(2, 3))))["x"]
+    if fits:
+        assert tensor.stored().shape == shape
+    else:
+        with pytest.raises(ValuesError, match=r"in the dump and \[2, 3\] in net\.txt; are they of one model"):
+            tensor.stored()
 
 
 @pytest.mark.parametrize(("names", "shape"), [(["xyz"], (2, 3)), (["xyz", "xya"], None), (["yxz"], None)])
