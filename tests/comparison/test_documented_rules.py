@@ -12,6 +12,7 @@ from sgsdump import Dump, Quant, Record, Tensor
 from sgsdump.comparison.alignment import align
 from sgsdump.comparison.distribution import describe
 from sgsdump.comparison.layout_match import measure, without_overallocation
+from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.naming import ge_graph, mindie_map, name_map
 from sgsdump.comparison.naming.layer_names import pairs_by_layer
 from sgsdump.comparison.vendor_metrics.msaccucmp import printed
@@ -97,8 +98,11 @@ def test_why_a_tensor_has_no_partner(others, reason):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_values_pair_at_any_scale(scale):
+@pytest.mark.parametrize("balanced", [False, True], ids=["", "of mean 0"])
+def test_values_pair_at_any_scale(scale, balanced):
     a, b = noise(40, 50) * scale, noise(40, 50, seed=1) * scale
+    if balanced:
+        a[20:], b[20:] = -a[:20], -b[:20]
     sample = Dump([record("p", a * (1 + 3e-4 * noise(40, 50, seed=2))), record("q", b)])
     benchmark = Dump([record("r", b), record("s", a)])
     comparison = sgsdump.compare(sample, benchmark, match_by_value=True)
@@ -197,6 +201,36 @@ def test_a_written_map_is_indented_by_one_and_ends_its_last_line(tmp_path):
     assert name_map.read(tmp_path / "m.json") == {"b": "a", "ü": "\udcff"}
 
 
+def test_an_origin_without_an_index_is_the_first_output(tmp_path):
+    def links(*more):
+        named = {"key": "_datadump_origin_name", "value": {"s": "o"}}
+        op = {"name": "c", "attr": [], "output_desc": [{"attr": [named, *more]}]}
+        (tmp_path / "g.json").write_text(json.dumps({"graph": [{"op": [op]}]}))
+        return ge_graph.read(tmp_path / "g.json")
+
+    first, second = ({"key": "_datadump_origin_output_index", "value": {"i": i}} for i in (0, 1))
+    assert links() == links(first) != links(second)
+
+
+@pytest.mark.parametrize("form", [lambda name: name, lambda name: [name, 7], lambda name: [name]])
+def test_an_api_stands_in_the_module_that_construct_json_names(tmp_path, form):
+    def dump(folder, names):
+        (tmp_path / folder).mkdir()
+        parents = {name: form(f"Module.{name.rpartition('!')[0] or 'net'}.Net.forward.0") for name in names}
+        parents = {name.rpartition("!")[2]: parent for name, parent in parents.items()}
+        (tmp_path / folder / "construct.json").write_text(json.dumps(parents))
+        path = tmp_path / folder / "dump.json"
+        return Dump([record(f"{name}.output.0", noise(4)) for name in parents], "msprobe", path, path)
+
+    sample = dump("a", ["one!Torch.relu.0.forward", "two!Torch.relu.1.forward"])
+    benchmark = dump("b", ["two!Torch.relu.0.forward", "one!Torch.relu.1.forward"])
+    pairs = pairs_by_layer(sample, sample.records, benchmark, benchmark.records, {})
+    assert {(pair.sample.name, pair.benchmark.name) for pair in pairs} == {
+        ("Torch.relu.0.forward.output.0", "Torch.relu.1.forward.output.0"),
+        ("Torch.relu.1.forward.output.0", "Torch.relu.0.forward.output.0"),
+    }
+
+
 def test_forward_and_backward_of_a_module_are_two_places(tmp_path):
     def dump(folder, words):
         (tmp_path / folder).mkdir()
@@ -214,6 +248,13 @@ def test_forward_and_backward_of_a_module_are_two_places(tmp_path):
         (name, name) for name in sorted(record.name for record in sample.records)
     ]
     assert all(not pair.note for pair in pairs)
+
+
+def test_sums_begin_with_nothing_that_is_not_finite():
+    sums = Sums(1, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+    assert (sums.count, sums.aa, sums.bb, sums.ab, sums.dd, sums.d1, sums.b1) == (1, 2, 3, 4, 5, 6, 7)
+    assert (sums.sample_nan, sums.sample_inf, sums.benchmark_nan, sums.benchmark_inf) == (0, 0, 0, 0)
+    assert (sums.sample_minus_inf, sums.benchmark_minus_inf, sums.odd_apart) == (0, 0, 0)
 
 
 # -- a vendor's digits -------------------------------------------------------------------------------------------------
