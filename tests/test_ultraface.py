@@ -37,7 +37,7 @@ def folder(shared, tmp_path_factory):
         (folder / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
         model, picture = str(shared / "ultraface" / MODEL), str(shared / "ultraface" / "images" / "1.jpg")
         config = ["--input-config", "input_config.ini"]
-        assert main(["dump", "--model-file", model, "-i", picture, *config, "-o", "onnx.bin"]) == 0
+        assert main(["dump", "-m", model, "-i", picture, *config, "-o", "onnx.bin"]) == 0
         assert main(["calibrate", "-m", model, "-i", str(shared / "images"), *config, "-o", "fixed.onnx"]) == 0
         assert main(["simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", picture]) == 0
         (folder / "sigma_outtensor_dump.bin").rename(folder / "fixed.bin")
@@ -62,8 +62,8 @@ def test_every_convolution_of_the_fixed_model_is_compared(folder):
     fixed = open_dump(folder / "fixed.bin")
     with open(folder / "layers.csv", newline="") as file:
         compared = [row["name"] for row in csv.DictReader(file) if row["mse"]]
-    assert set(compared) == set(fixed) and len(compared) == 72
-    assert all(tensor.info.quant is not None for tensor in fixed.values())
+    assert set(compared) == set(fixed.outputs) and len(compared) == 72
+    assert all(tensor.info.quant is not None for tensor in fixed.outputs.values())
 
 
 def test_there_is_a_picture_of_every_layer_with_a_range(folder):

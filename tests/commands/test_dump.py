@@ -49,7 +49,7 @@ def save_model(nodes: list[onnx.NodeProto], shape: tuple[int, ...] = (1, 2, 3, 4
 def test_equals_the_sdk_dumper(folder: Path, shared: Path) -> None:
     sdk = open_dump(shared / "sigmastar/reference_dumps/onnx/dump_bin_True/onnx_NHWC_outtensor_dump.bin")
     model = shared / "sigmastar/model"
-    assert main(["dump", "--model-file", f"{model}/tiny.onnx", "-i", f"{model}/in_norm.txt"]) == 0
+    assert main(["dump", "-m", f"{model}/tiny.onnx", "-i", f"{model}/in_norm.txt"]) == 0
     ours = open_dump("dumpData/onnx_NHWC_outtensor_dump.bin")
     assert ours.variant == sdk.variant
     assert set(ours) == set(sdk)

@@ -103,7 +103,7 @@ def test_only_the_jsons_of_layers_and_models_are_recognised(shared: Path) -> Non
     for path in (shared / "ascend" / "topology").iterdir():
         expected = path.suffix == ".json" and path.name != "model_tree.json"
         assert recognises(path, path.read_bytes()[:4096]) == expected, path
-    assert not recognises(shared, b"")
+    assert not recognises(shared / "ascend/topology", b"")
 
 
 def test_levels_unfold_and_a_model_has_a_level_0() -> None:

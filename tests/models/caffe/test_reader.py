@@ -60,7 +60,7 @@ def test_the_small_net_is_its_onnx_model(shared: Path) -> None:
 
 
 def test_dump_has_the_records_of_the_sdk_dumper(shared: Path, folder: Path) -> None:
-    assert main(["dump", "--model-file", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt")]) == 0
+    assert main(["dump", "-m", *tiny(shared), "-i", str(shared / "sigmastar/model/in_norm.txt")]) == 0
     reference = shared / "sigmastar/reference_dumps/caffe/dump_bin_True"
     ours, sdk = (open_dump(p / "caffe_NHWC_outtensor_dump.bin") for p in (folder / "dumpData", reference))
     assert [(r.name, r.op_index, r.op_type, r.tensor.info.shape) for r in ours.records] == [
