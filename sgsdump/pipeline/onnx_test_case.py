@@ -59,7 +59,7 @@ def save_test_case(
     cut = extractor.last_inputs(output_names, depth) or []
     values = _values(model, executor, feed, cut, configs)
     proto = extractor.extract(cut, output_names, {name: _type(name, values[name]) for name in cut if name not in feed})
-    # Told before gigabytes are read and run for nothing.
+    # Fail before loading and running gigabytes for nothing.
     if external_bytes(proto) + proto.ByteSize() > FILE_LIMIT:
         raise _too_large(folder)
     proto = in_one_piece(proto, str(model.folder) if model.folder else None)

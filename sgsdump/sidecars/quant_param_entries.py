@@ -1,4 +1,4 @@
-"""Quant parameters: what the SDK's tools hand each other about tensors, a list of {name, min, max, bit[, data]}.
+"""Quant parameters: the per-tensor entries exchanged by the SDK's tools, a list of {name, min, max, bit[, data]}.
 
 JSON, or a pickle (protocol 2 up) that is read as plain data only, nothing in it is run. ``min`` and ``max`` are lists
 of one number per tensor or C per channel (the SDK's Python API writes plain numbers, both are read), ``bit`` an int,

@@ -11,8 +11,8 @@ single and half precision are taken in float32)::
     Five Thousandths Err Ratio  below 0.005
 
 NaN and Inf must stand at the same places, whatever the sign of Inf, and are then taken as 0; else all is ``N/A``. Empty
-data, 0-d data and one value alone are ``unsupported`` where the metric means nothing; so the hidden: +Inf against -Inf
-is perfect, and so are complex values that differ in their imaginary part only.
+data, 0-d data and one value alone are ``unsupported`` where the metric means nothing. Pitfalls kept on purpose: +Inf
+against -Inf scores as perfect, and so do complex values that differ in their imaginary part only.
 """
 
 from __future__ import annotations
