@@ -38,7 +38,7 @@ from sgsdump.quantisation.objective import score, total
 from sgsdump.reports.tuning.pareto_table import render
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.pareto import pareto
-from sgsdump.tuning.plan_scores import Picture
+from sgsdump.tuning.plan_judge import Picture
 from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.search import search_rates
 from sgsdump.tuning.sizes import Found, Sizes
