@@ -203,6 +203,8 @@ def judged(mutant: Mutant, trace: Trace, tree: Path, scratch: Path, budget: floa
     """What becomes of a mutant: the tests in the folder of its own room go first, then the others."""
     mirror = str(Path(mutant.path).parent).replace("sgsdump", "tests", 1)
     known = trace.tests_of(mutant.path, mutant.source, mutant.start[0])
+    if any(row.startswith("@dataclass") for row in mutant.change[0]):
+        known.sort(key=lambda test: not test.startswith("tests/test_"))  # what holds for every record is tested there
     result, seconds = UNCOVERED, 0.0
     for own in (True, False):
         tests = []

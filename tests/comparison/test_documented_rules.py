@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -255,6 +256,43 @@ def test_sums_begin_with_nothing_that_is_not_finite():
     assert (sums.count, sums.aa, sums.bb, sums.ab, sums.dd, sums.d1, sums.b1) == (1, 2, 3, 4, 5, 6, 7)
     assert (sums.sample_nan, sums.sample_inf, sums.benchmark_nan, sums.benchmark_inf) == (0, 0, 0, 0)
     assert (sums.sample_minus_inf, sums.benchmark_minus_inf, sums.odd_apart) == (0, 0, 0)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "apart", "found"),
+    [
+        ([1, 2], [1, 2], 0, (0, 0, 0, 0, 0, 0)),
+        ([NAN, 2], [1, 2], 1, (1, 0, 0, 0, 0, 0)),
+        ([1, 2], [NAN, 2], 1, (0, 0, 0, 1, 0, 0)),
+        ([NAN, 2], [NAN, 2], 0, (1, 0, 0, 1, 0, 0)),
+        ([INF, 2], [1, 2], 1, (0, 1, 0, 0, 0, 0)),
+        ([1, 2], [-INF, 2], 1, (0, 0, 0, 0, 1, 1)),
+        ([INF, 2], [-INF, 2], 1, (0, 1, 0, 0, 1, 1)),
+        ([-INF, 2], [-INF, 2], 0, (0, 1, 1, 0, 1, 1)),
+        ([NAN, INF], [INF, NAN], 2, (1, 1, 0, 1, 1, 0)),
+        ([NAN, INF, -INF, 1], [NAN, INF, INF, NAN], 2, (1, 2, 1, 2, 2, 0)),
+    ],
+)
+def test_where_nan_and_inf_stand_apart(sample, benchmark, apart, found):
+    dumps = (Dump([record("x", np.array(values, np.float32))]) for values in (sample, benchmark))
+    (row,) = sgsdump.compare(*dumps).rows
+    assert row.odd_apart == apart
+    assert found == (
+        *(row.sample_nan, row.sample_inf, row.sample_minus_inf),
+        *(row.benchmark_nan, row.benchmark_inf, row.benchmark_minus_inf),
+    )
+
+
+def test_a_row_says_nothing_unless_told():
+    """What a row is made without is none of it: no note, no rise, nothing counted."""
+    (row,) = sgsdump.compare(Dump([record("x", noise(20))]), Dump([record("x", noise(20))])).rows
+    defaults = {field.name: field.default for field in dataclasses.fields(row)}
+    given = {name for name, default in defaults.items() if default is not dataclasses.MISSING}
+    assert {defaults[name] for name in given} <= {"", 0, (), None}
+    assert {"note", "rise", "sample_minus_inf", "benchmark_minus_inf", "odd_apart"} <= given
 
 
 # -- a vendor's digits -------------------------------------------------------------------------------------------------
