@@ -16,6 +16,7 @@ parameters are left out: their body is empty.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +54,7 @@ from sgsdump.tensors.layout import NCHW, NHWC
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW
+_EMPTY_PLACE = re.compile(rb",\s*,")
 
 
 class OddHeader(NamedTuple):
@@ -202,7 +204,8 @@ def _numbers(data: Buffer, place: Place, path: Path, dtype: np.dtype) -> np.ndar
         values = np.fromstring(text.decode("ascii"), dtype, sep=",")
     except (ValueError, DeprecationWarning):
         values = np.empty(0, dtype)
-    if values.size != text.count(b",") + 1:
+    # numpy reads an empty place between commas as -1
+    if values.size != text.count(b",") + 1 or _EMPTY_PLACE.search(text):
         raise FormatError(
             f"{path}: the values of {place.header.name!r} at byte {place.start} are not all numbers; "
             f"the file is damaged, dump it again"
@@ -216,7 +219,7 @@ def _variant(
     data: Buffer, places: list[Place], records: list[Record], is_float: bool, head: bool, layout: str
 ) -> TextVariant:
     shaped = any(place.header.shape is not None for place in places)
-    filled = next((place for place in places if data[place.start : place.start + 2].strip(b"\n")), places[0])
+    filled = next((place for place in places if data[place.start : place.start + 2].strip(b"\n}")), places[0])
     blank = data[filled.start : filled.start + 1] == b"\n"
     odd = {}
     for number, (place, record) in enumerate(zip(places, records)):

@@ -590,6 +590,7 @@ def test_the_sign_of_nan_is_the_simulators(tmp_path):
     [
         (b"1.000000, x, \n};\n", "are not all numbers"),
         (b"1.000000, 2.000000 3.000000, \n};\n", "are not all numbers"),
+        (b"1.000000, , 2.000000, \n};\n", "are not all numbers"),
         (b"1.000000, 2.000000, 3.000000, \n};\n", "has 3 values, its header says 8 bytes"),
         (b"1.000000, \n};\n", "has 1 values, its header says 8 bytes"),
     ],

@@ -251,3 +251,13 @@ def test_any_records_survive(tmp_path_factory: Any, data: Any) -> None:
             np.testing.assert_array_equal(found, expected)
     save_dump(dump, path.with_name("again"), dump.format)
     assert path.with_name("again").read_bytes() == path.read_bytes()
+
+
+def test_a_dump_without_blank_lines_whose_first_values_are_left_out_is_saved_as_it_was(tmp_path: Path) -> None:
+    data = (
+        b"isFloat: 0\n//in 1 s: 0.000000 z: 0 type: SGS_S32 name: b bConstant:1\nop_in[0] CONV_2D = {\n\n};\n"
+        b"//out 0 s: 0.500000 z: 3 type: SGS_U8 name: x bConstant:0\nop_out[0] CONV_2D = {\n     1,      2, \n\n};\n"
+    )
+    (tmp_path / "x.txt").write_bytes(data)
+    save_dump(open_dump(tmp_path / "x.txt"), tmp_path / "y.txt")
+    assert (tmp_path / "y.txt").read_bytes() == data
