@@ -128,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
     if given.unknown:
         print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
+    for clipped in fixed.clipped:
+        print(f"warning: {clipped}")
     print(f"log/{log.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
