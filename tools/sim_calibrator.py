@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
         NoEffect(("--work_mode",), "there is one way to calibrate"),
         NoEffect(("--soc_version",), "there is one calibration for all chips"),
     ]
-    own = {("--quant_file",): "quant parameters, JSON or pickle; the level is then L1"}
+    own = {("--quant_file",): "quant parameters, JSON or pickle, or tensor_min_max.txt"}
     arguments, notes = calibrate_arguments("sim_calibrator.py", __doc__, own, no_effect, argv)
     for note in notes:
         print(note, file=sys.stderr)

@@ -18,7 +18,9 @@ and taken where the model's outputs gain, on a few of the pictures. A convolutio
 when its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
 averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
 
-With --quant-file the level is L1 for what the file does not name.
+With --quant-file the level finds the ranges that the file does not name, and the bits are the file's alone: L5 then
+does what L3 does, L4 what L2 does. Of a tensor_min_max.txt the weights' ranges are taken at L1 only: it has one
+for each tensor, the levels above have one for each output channel.
 
 log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
 softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
 LEVELS = ["L1", "L2", "L3", "L4", "L5"]
+# What a level does where the bits are decided already: by a quant file.
+WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-sth", "--sensitivity-threshold", type=positive, default=0.002, metavar="X",
                         help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
-                        "list of {name, min, max, bit, data}; the level is then L1")  # fmt: skip
+                        "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see above")  # fmt: skip
     many = parser.add_mutually_exclusive_group()
     many.add_argument("--num-process", type=count, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
@@ -102,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(args.input_config)
     params = quant_param.read(args.quant_file) if args.quant_file else None
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
-    level = args.quant_level if params is None else "L1"
+    level = args.quant_level if params is None else WITHOUT_BITS[args.quant_level]
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
     model = open_float_model(args.model, args.weight_file, config)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
@@ -110,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     with replacing(target) as file, replacing_folder(Path("log")) as folder:
         given = Imported(model, config)
         if params is not None:
-            given = import_params(model, params, config, fuse, args.quant_file)
+            given = import_params(model, params, config, fuse, args.quant_file, one_per_tensor=level == "L1")
         workers = Workers(args.num_process, args.scheduler)
         options = (level, fuse, workers, args.sensitivity_threshold)
         calibration = calibrate(given.model, feeds, given.config, *options, Terminal("stderr"))
@@ -124,10 +128,12 @@ def run(args: argparse.Namespace) -> int:
     if aside:
         print(f"moved the older log aside to {aside}")
     if params is not None:
-        print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level L1")
+        print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")
     if given.unknown:
         print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
+    for clipped in fixed.clipped:
+        print(f"warning: {clipped}")
     print(f"log/{log.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")

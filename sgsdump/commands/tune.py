@@ -12,10 +12,10 @@ output, at its input. Targets: output-cos>=X (the lowest COS of any output), out
 mean counts, higher is better.
 
 FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
-for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); input_config.ini
-is that of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the
-target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all. progress.json keeps every
-plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
+for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
+they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
+reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all.
+progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
 
 With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
 preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
@@ -245,19 +245,17 @@ def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial:
             file.write(data)
 
     ini = Path(args.input_config).read_bytes()
-    for index, row in enumerate(row for row in result.rows if row.asked is not None):
-        name = stem(index, row.asked or row.rate)
+    asked = [row for row in result.rows if row.asked is not None]
+    names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
+    for name, row in [*zip(names, asked), ("", result.taken)]:
         fixed = fixed_of(trial, row)
         params = optimized(trial, fixed, Path(args.model))
-        quant_param.write(params, folder / f"optimized_quant_info_{name}.json")
+        quant_param.write(params, folder / f"optimized_quant_info{name}.json")
         if args.pickle:
-            quant_param.write(params, folder / f"optimized_quant_info_{name}.pkl", "pickle")
+            quant_param.write(params, folder / f"optimized_quant_info{name}.pkl", "pickle")
         if args.fixed_model:
-            write(f"optimized_{name}.onnx", serialise(fixed.proto))
-        write(f"input_config_{name}.ini", with_tensor_arrays(ini, row.tensors))
-    write("input_config.ini", with_tensor_arrays(ini, result.taken.tensors))
-    if args.fixed_model:
-        write("optimized.onnx", serialise(fixed_of(trial, result.taken).proto))
+            write(f"optimized{name}.onnx", serialise(fixed.proto))
+        write(f"input_config{name}.ini", with_tensor_arrays(ini, row.tensors))
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, graph_inputs
@@ -25,12 +27,31 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+@dataclass(frozen=True)
+class ClippedRange:
+    """A tensor whose calibrated values ``low`` to ``high`` go beyond what its type and scale hold."""
+
+    name: str
+    low: float
+    high: float
+    held_low: float
+    held_high: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: calibrated values {self.low:g} to {self.high:g} are clipped to {self.held_low:g} to "
+            f"{self.held_high:g}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """``proto`` is QDQ ONNX; ``plan`` says what was decided for each tensor and convolution."""
+    """``proto`` is QDQ ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
+    given ranges it does not hold."""
 
     proto: ModelProto
     plan: QuantPlan
+    clipped: tuple[ClippedRange, ...] = ()
 
 
 def make_fixed(
@@ -59,7 +80,20 @@ def make_fixed(
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)))
-    return FixedModel(quantise(proto, decided, pictures, integer, origin), decided)
+    return FixedModel(quantise(proto, decided, pictures, integer, origin), decided, clipped_ranges(decided, ranges))
+
+
+def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:
+    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order."""
+    clipped = []
+    for name, quant in plan.tensors.items():
+        if name not in ranges or quant.dtype is None:
+            continue
+        calibrated, limits, step = ranges[name].at(quant.dtype), np.iinfo(quant.dtype), float(quant.scale)
+        low, high = (limits.min - quant.zero_point) * step, (limits.max - quant.zero_point) * step
+        if calibrated.low < low - step or calibrated.high > high + step:
+            clipped.append(ClippedRange(name, calibrated.low, calibrated.high, low, high))
+    return tuple(clipped)
 
 
 def pictures_of(model: Model, config: InputConfig, ranges: Mapping[str, Range]) -> dict[str, Picture]:

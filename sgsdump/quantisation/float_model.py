@@ -10,6 +10,7 @@ from sgsdump.errors import ModelError
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.quantisation.fixed_facts import is_fixed
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 
 
 def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig) -> Model:
-    """The simplified model of a file; of a Caffe model the outputs that input_config.ini names are outputs too.
+    """The simplified model of a file, lifted to what can be quantised; of a Caffe model the outputs that
+    input_config.ini names are outputs too.
 
-    Raises what ``open_model`` and ``simplify`` raise.
+    Raises what ``open_model``, ``simplify`` and ``lift`` raise.
     """
     model = open_model(path, weights)
     if model.blobs is not None:
         model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    return simplify(model)
+    simple = simplify(model)
+    return replace(simple, proto=lift(simple.proto))
 
 
 def simplify(model: Model) -> Model:
@@ -47,8 +50,10 @@ def simplify(model: Model) -> Model:
 
 
 def deployed(model: Model, fuse: bool = True) -> ModelProto:
-    """The float model as the hardware computes it: BatchNormalization folded, unless every layer stays visible."""
-    return fold_batchnorm(model.proto) if fuse else model.proto
+    """The float model as the hardware computes it: BatchNormalization folded, unless every layer stays visible; at an
+    opset that can be quantised (``lift``)."""
+    proto = lift(model.proto)
+    return fold_batchnorm(proto) if fuse else proto
 
 
 def serialise(proto: ModelProto) -> bytes:

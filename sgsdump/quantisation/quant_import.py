@@ -40,9 +40,17 @@ class Imported:
 
 
 def import_params(
-    model: Model, params: Sequence[QuantParam], config: InputConfig, fuse: bool = True, where: str = "quant file"
+    model: Model,
+    params: Sequence[QuantParam],
+    config: InputConfig,
+    fuse: bool = True,
+    where: str = "quant file",
+    one_per_tensor: bool = True,
 ) -> Imported:
     """Check a file's entries against a simplified float model; ``where`` begins the messages.
+
+    one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
+                    tensor_min_max.txt has it, where the level finds one per output channel.
 
     Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture
     or 8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of
@@ -63,13 +71,15 @@ def import_params(
     if not params:
         raise ConfigError(f"{where} holds no quant parameters")
     channels = _channels(own, analysis)
+    weights = {node.input[1] for nodes in analysis.first_inputs.values() for node in nodes}
     ranges: dict[str, Range] = {}
     raised: dict[str, None] = dict.fromkeys(config.tensor_arrays)
     for param in params:
         if param.name in unknown:
             continue
         what = f"{where}: {quoted(param.name)}"
-        if param.range is not None:
+        coarse = param.range is not None and param.range.min.size == 1 and param.bit is None
+        if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
             _check_channels(param, channels, what)
             if param.name in ranges and not ranges[param.name].same(param.range):
                 raise ConfigError(f"{what} stands in the file twice, with different ranges")

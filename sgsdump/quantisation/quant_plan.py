@@ -3,15 +3,16 @@
 The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-fixed-model, checked against its dumps):
 
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
-* operators that only move values (max pooling, reshape, transpose, concat …) share one domain with their operands:
-  one type, one range (the union; the inputs of a Concat take its output's);
+* operators that only move values (max pooling, reshape, nearest upsampling, concat …) share one domain with their
+  operands: one type, one range (the union; the inputs of a Concat take its output's);
 * the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
 * weights have as many bits as the convolution's input, one scale per tensor or per output channel;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
 * an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
   input's range includes -10;
-* average pooling that stays INT16 keeps its input's scale.
+* average pooling that stays INT16 keeps its input's scale, and so does what is moved from it alone (a Flatten); a
+  Concat that it goes into, and what else shares that domain, keeps the domain's own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ MOVERS = (
     *("MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 )
+# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
+UPSAMPLERS = ("Resize", "Upsample")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
 UINT8 = np.dtype(np.uint8)
 INT8 = np.dtype(np.int8)
@@ -192,10 +195,16 @@ def _domains(ops: Iterable[Operator]) -> _Domains:
     for op in ops:
         if op.head.op_type == "Concat":
             domain.join([*op.outputs, *op.inputs])
-        elif op.head.op_type in MOVERS and op.inputs[:1] == tuple(op.head.input[:1]):
+        elif moves_values(op):
             # Second outputs are indices or masks, but a Split's are further pieces.
             domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
     return domain
+
+
+def moves_values(op: Operator) -> bool:
+    """Whether an operator other than Concat only moves its first input's values."""
+    nearest = op.head.op_type in UPSAMPLERS and attribute(op.head, "mode", b"nearest") == b"nearest"
+    return (op.head.op_type in MOVERS or nearest) and op.inputs[:1] == tuple(op.head.input[:1])
 
 
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
@@ -267,10 +276,12 @@ def _apply_fixed_scales(
     """Operators whose INT16 scale does not come from the range, in execution order (average pools inherit)."""
     domain = analysis.domain
 
-    def give(name: str, scale: float) -> None:
-        for member in tensors:
-            if domain[member] == domain[name]:
-                tensors[member] = Quant(INT16, scale, 0, exact=True)
+    def give(names: Iterable[str], scale: float) -> None:
+        for name in names:
+            tensors[name] = Quant(INT16, scale, 0, exact=True)
+
+    def give_domain(name: str, scale: float) -> None:
+        give([member for member in tensors if domain[member] == domain[name]], scale)
 
     for op in analysis.operators:
         name = op.outputs[0] if op.outputs else ""
@@ -279,10 +290,20 @@ def _apply_fixed_scales(
         lo, hi = bounds[domain[name]]
         unit = max(abs(lo), abs(hi)) <= 1.0
         if op.last.op_type == "Sigmoid" and unit:
-            give(name, 1 / 32767)
+            give_domain(name, 1 / 32767)
         elif op.last.op_type == "Softmax" and unit:
-            give(name, 1 / 32768)
+            give_domain(name, 1 / 32768)
         elif op.last.op_type in AVERAGE_POOLS and op.inputs and op.inputs[0] in tensors:
             source = tensors[op.inputs[0]]
             if source.dtype == INT16:
-                give(name, float(source.scale))
+                give(_moved_from(analysis, name), float(source.scale))
+
+
+def _moved_from(analysis: Analysis, name: str) -> list[str]:
+    """A tensor and what operators move from it alone: all values that its scale is sure to hold."""
+    names = {name: None}
+    for op in analysis.operators:
+        if op.head.op_type != "Concat" and moves_values(op) and op.inputs[0] in names:
+            pieces = op.outputs if op.head.op_type == "Split" else op.outputs[:1]
+            names.update(dict.fromkeys(pieces))
+    return list(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,13 +24,12 @@ def fixed_of(trial: PlanTrial, row: Row) -> FixedModel:
 
 
 def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantParam]:
-    """Input and weights of every convolution that can have either width, in execution order, as the SDK lists them."""
+    """All quant parameters of a plan, so that a file of them alone makes its fixed model again.
+
+    As in the SDK's file, input and weights of every convolution come first, in execution order; then every other
+    tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale).
+    """
     params = {p.name: p for p in quant_params(replace(trial.model, proto=fixed.proto, path=path))}
-    changeable = {name for domain in trial.domains for name in domain.convolutions}
-    return _listed(trial, params, changeable)
-
-
-def _listed(trial: PlanTrial, params: Mapping[str, QuantParam], changeable: set[str]) -> list[QuantParam]:
-    graph = trial.analysis.graph
-    nodes = [node for node in graph.nodes if changeable.intersection(node.output)]
-    return [params[name] for node in nodes for name in node.input[:2] if name in params]
+    convolutions = {node.output[0] for nodes in trial.analysis.first_inputs.values() for node in nodes}
+    read = [name for node in trial.analysis.graph.nodes if convolutions & {*node.output} for name in node.input[:2]]
+    return [params[name] for name in dict.fromkeys([*read, *params]) if name in params]

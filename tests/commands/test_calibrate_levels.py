@@ -11,6 +11,8 @@ from small_nets import residual_net
 
 from sgsdump.cli import main
 from sgsdump.commands import demo
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.fixed_facts import read_facts
 
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -66,15 +68,29 @@ def test_processes_change_nothing(folder):
     assert first == {path.name: path.read_bytes() for path in (*(folder / "log").iterdir(), folder / "fixed.onnx")}
 
 
-def test_a_quant_file_decides_and_what_it_does_not_name_is_l1(folder, capsys):
+def test_a_quant_file_decides_and_what_it_does_not_name_is_the_levels(folder, capsys):
     entries = [{"name": "pool", "min": [-1.0], "max": [7.0], "bit": 16}, {"name": "elsewhere", "min": [0], "max": [1]}]
     (folder / "q.json").write_text(json.dumps(entries))
     assert main([*CALIBRATE, "--quant-file", "q.json"]) == 0
     out = capsys.readouterr().out
-    assert "q.json: 1 ranges taken; all else is of level L1" in out and "not in this model: elsewhere" in out
+    assert "q.json: 1 ranges taken; all else is of level L3" in out and "not in this model: elsewhere" in out
     assert "4 convolutions, 1 of them INT16" in out
     assert "Name:pool, min: -1.000000, max: 7.000000;" in (folder / "log/tensor_min_max.txt").read_text()
-    assert files(folder) == LOGS
+    assert files(folder) == LOGS | {"tensor_weight.txt", "tensor_weight_calibration.txt"}
+    assert main([*CALIBRATE, "--quant-file", "q.json", "--quant-level", "L1"]) == 0
+    assert "all else is of level L1" in capsys.readouterr().out and files(folder) == LOGS
+
+
+@pytest.mark.parametrize(("level", "per_channel"), [("L1", False), ("L2", True)])
+def test_a_tensor_min_max_is_a_quant_file_too(folder, level, per_channel):
+    assert main([*CALIBRATE, "--quant-level", level, "-o", "first.onnx"]) == 0
+    ranges = (folder / "log/tensor_min_max.txt").read_text()
+    (folder / "ranges.txt").write_text(ranges)
+    assert main([*CALIBRATE, "--quant-level", level, "-o", "again.onnx", "--quant-file", "ranges.txt"]) == 0
+    first, again = (read_facts(open_model(folder / name)) for name in ("first.onnx", "again.onnx"))
+    for name, tensor in first.tensors.items():
+        assert tensor.scale == pytest.approx(again.tensors[name].scale, rel=1e-3), name
+    assert {isinstance(w.scale, tuple) for w in again.weights.values()} == {per_channel}
 
 
 def test_new_weights_are_marked_as_changed(folder):

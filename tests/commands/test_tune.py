@@ -4,13 +4,15 @@ import csv
 import json
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
-from small_nets import conv, model, node, weights
+from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, quant_param
 
 pytest.importorskip("scipy", reason="tune needs scipy")
@@ -65,6 +67,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
         *(f"optimized_quant_info_{name}.{ending}" for name in each for ending in ("json", "pkl")),
         *(f"input_config_{name}.ini" for name in each),
         *(f"optimized_{name}.onnx" for name in each),
+        *("optimized_quant_info.json", "optimized_quant_info.pkl"),
         *("input_config.ini", "optimized.onnx", "pareto.csv", "pareto.json", "pareto.png", "progress.json"),
     }
     document = json.loads((work / "t.json").read_text())
@@ -90,20 +93,43 @@ def test_calibrate_makes_the_same_fixed_model_again(work):
     assert tuned.tensors == again.tensors and tuned.weights == again.weights
 
 
-def test_quant_parameters_are_in_the_sdks_form_and_import(work):
-    assert main([*TUNE, "-o", "out", "--rates", "0.6", "--fixed-model", "--pickle"]) == 0
+def test_quant_parameters_are_in_the_sdks_form(work):
+    assert main([*TUNE, "-o", "out", "--rates", "0.6", "--pickle"]) == 0
     (pickled, plain) = (quant_param.read(f"out/optimized_quant_info_0_0.6.{e}") for e in ("pkl", "json"))
-    assert [(p.name, p.bit) for p in pickled] == [("ra", 8), ("b.w", 8), ("rb", 16), ("c.w", 16)]
-    assert [p.range.max.size for p in pickled] == [1, 6, 1, 4]
+    convolutions = [("data", 8), ("a.w", 8), ("ra", 8), ("b.w", 8), ("rb", 16), ("c.w", 16)]
+    assert [(p.name, p.bit) for p in pickled] == [*convolutions, ("c", 16), ("prob", 16)]
+    assert [p.range.max.size for p in pickled] == [1, 6, 1, 6, 1, 4, 1, 1]
     assert all(a.range.same(b.range) for a, b in zip(pickled, plain))
     assert (work / "out" / "optimized_quant_info_0_0.6.pkl").read_bytes()[:2] == b"\x80\x03"
-    given = ["--quant-file", "out/optimized_quant_info_0_0.6.pkl", "-o", "again.onnx"]
-    assert main(["calibrate", *TUNE[1:], *given]) == 0
-    tuned, again = facts("out/optimized_0_0.6.onnx"), facts("again.onnx")
-    assert all(tuned.tensors[name] == again.tensors[name] for name in ("ra", "rb"))
-    assert {n: w for n, w in tuned.weights.items() if not n.startswith("a.")} == {
-        n: w for n, w in again.weights.items() if not n.startswith("a.")
-    }
+
+
+def error_of(fixed, pictures):
+    """What tune prints of a plan, by the fixed model itself: sum((fixed - float)^2) / sum(float^2) before softmax."""
+    differences = squares = 0.0
+    for raw in pictures:
+        floats = run_all(onnx.load("net.onnx"), {"data": (raw - 127) / 128})["c"].astype(np.float64)
+        simulation = simulate(open_model(fixed), {"data": raw})
+        stored = {r.name: r.tensor for r in simulation.records if r.io == "out"}["c"].real()
+        differences += ((np.moveaxis(stored, -1, 1) - floats) ** 2).sum()
+        squares += (floats**2).sum()
+    return differences / squares
+
+
+def test_every_file_makes_the_plan_that_was_verified(work):
+    assert main([*TUNE, "-o", "out", "--rates", "0.6,0.95", "--pickle", "--json", "t.json"]) == 0
+    rows = json.loads((work / "t.json").read_text())["rows"]
+    files = [np.asarray(Image.open(path)) for path in sorted((work / "pictures").iterdir())]
+    pictures = [np.moveaxis(array, -1, 0)[None].astype(np.float32) for array in files]
+    assert rows[1]["error"] > 3 * rows[2]["error"], "two plans that can be told apart"
+    plans = {"_0_0.6": rows[1], "_1_0.95": rows[2], "": next(row for row in rows if row["taken"])}
+    for name, row in plans.items():
+        for given in (
+            ["--quant-file", f"out/optimized_quant_info{name}.json"],
+            ["--quant-file", f"out/optimized_quant_info{name}.pkl", "--quant-level", "L1"],
+            ["--input-config", f"out/input_config{name}.ini", "--quant-level", "L3"],
+        ):
+            assert main(["calibrate", *TUNE[1:], *given, "-o", "again.onnx"]) == 0
+            assert error_of("again.onnx", pictures) == pytest.approx(row["error"], rel=0.02), (name, given)
 
 
 def test_a_second_run_goes_on_from_the_first(work, capsys):

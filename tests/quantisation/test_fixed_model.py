@@ -1,7 +1,10 @@
 """Ranges against numpy over all feeds; the fixed model's refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
@@ -10,6 +13,7 @@ from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.qdq_writer import Picture
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.value_range import Range
 
@@ -147,3 +151,24 @@ def test_the_mean_and_std_of_a_picture_by_its_colours(kind, channels, picture):
         return
     assert pictures_of(net, given, {"x": Range.of(0, 1)}) == {"x": Picture(*picture)}
     assert pictures_of(net, given, {}) == {}, "without a range it is not quantised"
+
+
+# To 26: the newest that onnxruntime takes today. Some INT16 layers differ by a step, where onnxruntime fuses.
+@pytest.mark.parametrize("opset", [7, 8, 9, 10, 11, 12, 13, 17, 20, 21, 23, min(26, onnx.defs.onnx_opset_version())])
+def test_every_fixed_model_runs_in_plain_onnxruntime_at_every_optimisation_level(opset):
+    net = residual_net(opset)
+    net.proto.ir_version = 3 if opset < 9 else 10
+    for tensor in net.proto.graph.initializer if opset < 9 else ():
+        shape = list(tensor.dims)
+        net.proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, shape))
+    simple = simplify(net)
+    fixed = make_fixed(simple, measure_ranges(simple, feeds(2)), config(), per_channel=True)
+    picture = {"data": np.random.default_rng(9).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)}
+    simulation = simulate(replace(simple, proto=fixed.proto), picture)
+    list(simulation.records)
+    for level in ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL"):
+        options = ort.SessionOptions()
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")
+        session = ort.InferenceSession(fixed.proto.SerializeToString(), options)
+        (prob,) = session.run(["prob"], picture)
+        np.testing.assert_allclose(prob, simulation.outputs["prob"], atol=2e-3, err_msg=level)

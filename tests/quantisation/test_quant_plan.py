@@ -9,6 +9,7 @@ from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation.fixed_model import clipped_ranges
 from sgsdump.quantisation.quant_plan import Choice, analyse, int16_quant, output_axis, plan, uint8_quant
 from sgsdump.tensors.value_range import Range
 
@@ -137,10 +138,65 @@ def test_operators_that_only_move_values_share_one_domain(op, outputs):
     assert [domain[name] == domain["x"] for name in ("y", "z")] == [outputs >= 1, outputs == 2 or op == "Concat"]
 
 
-@pytest.mark.parametrize("op", ["Relu", "Add", "AveragePool", "GlobalAveragePool", "Sigmoid", "Softmax", "Resize"])
+@pytest.mark.parametrize("op", ["Relu", "Add", "AveragePool", "GlobalAveragePool", "Sigmoid", "Softmax"])
 def test_operators_that_compute_do_not(op):
     domain = analyse(model([node(op, ["x", "k"], "y")], {"k": np.ones(1)}, {"x": (1, 4, 2, 2)}, ["y"]).proto).domain
     assert domain["y"] != domain["x"]
+
+
+@pytest.mark.parametrize("op", ["Resize", "Upsample"])
+@pytest.mark.parametrize(("mode", "moves"), [(None, True), ("nearest", True), ("linear", False), ("cubic", False)])
+def test_upsampling_moves_values_where_it_takes_the_nearest(op, mode, moves):
+    how = {} if mode is None else {"mode": mode}
+    domain = analyse(
+        model([node(op, ["x", "k"], "y", **how)], {"k": np.ones(1)}, {"x": (1, 4, 2, 2)}, ["y"]).proto
+    ).domain
+    assert (domain["y"] == domain["x"]) == moves
+
+
+def densenet_block(moved=()):
+    """c1 -> an average pool, which a convolution reads behind a Relu and a Concat takes beside its output."""
+    constants = {**weights("c1", (4, 3, 3, 3)), **weights("c2", (4, 4, 1, 1))}
+    nodes = [
+        conv("c1", "x"),
+        node("AveragePool", ["c1"], "p", kernel_shape=[2, 2]),
+        *moved,
+        node("Relu", ["p"], "r"),
+        conv("c2", "r"),
+        node("Concat", [moved[-1].output[0] if moved else "p", "c2"], "cat", axis=1),
+        node("Sigmoid", ["cat"], "y"),
+    ]
+    return model(nodes, constants, {"x": (1, 3, 8, 8)}, ["y"])
+
+
+BLOCK = ranged({
+    "x": (-1, 1), "c1": (-2.39, 2.0), "p": (-2.0, 1.5), "r": (0, 1.5), "c2": (-20.2, 12.0), "cat": (-20.2, 12.0),
+    "y": (0, 1),
+})  # fmt: skip
+
+
+def test_an_average_pool_does_not_give_its_scale_to_a_concat():
+    decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
+    scales = {name: quant.scale for name, quant in decided.tensors.items()}
+    assert scales["p"] == scales["c1"] == 2.39 / 32767
+    assert scales["c2"] == scales["cat"] == 20.2 / 32767
+    assert clipped_ranges(decided, BLOCK) == ()
+
+
+def test_what_is_only_moved_from_an_average_pool_has_its_scale_too():
+    identity = node("Identity", ["p"], "i")
+    tensors = plan(densenet_block([identity]).proto, {**BLOCK, "i": BLOCK["p"]}, Choice("ALL_INT16"), ["x"]).tensors
+    assert tensors["p"].scale == tensors["i"].scale == 2.39 / 32767
+    assert tensors["cat"].scale == 20.2 / 32767
+
+
+def test_a_calibrated_range_that_the_plan_does_not_hold_is_named():
+    decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
+    beyond = {**BLOCK, "p": Range.of(-2.39005, 2.0), "r": Range.of(0, 1.6), "c2": Range.of(-20.3, 12.0)}
+    assert [str(each) for each in clipped_ranges(decided, beyond)] == [
+        "r: calibrated values 0 to 1.6 are clipped to -1.50005 to 1.5",
+        "c2: calibrated values -20.3 to 12 are clipped to -20.2006 to 20.2",
+    ]
 
 
 def test_the_picture_is_uint8_whatever_reads_it():

@@ -1,0 +1,78 @@
+"""Old models are lifted to what can be quantised: the same function under the same names, or one line that says why."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from small_nets import conv, model, node, residual_net, run_all, weights
+
+from sgsdump.errors import ModelError
+from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.lift import IR_VERSION, OPSET, lift, opset_of
+
+
+def as_ir_3(proto):
+    """Weights listed among the inputs, as IR version 3 wants them."""
+    proto.ir_version = 3
+    for tensor in proto.graph.initializer:
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    return proto
+
+
+def feed(shape=(1, 3, 8, 8)):
+    return {"data": np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("opset", range(7, 13))
+def test_a_lifted_model_computes_the_same_under_the_same_names(opset):
+    proto = as_ir_3(residual_net(opset).proto)
+    lifted = lift(proto)
+    assert (opset_of(lifted), lifted.ir_version) == (OPSET, IR_VERSION)
+    assert [entry.name for entry in lifted.graph.input] == ["data"]
+    before, after = run_all(proto, feed()), run_all(lifted, feed())
+    assert before.keys() == after.keys()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+
+
+def test_what_needs_no_lifting_is_handed_on():
+    proto = residual_net(13).proto
+    assert lift(proto) is proto
+
+
+def test_only_the_ir_version_of_a_new_opset_is_lifted():
+    lifted = lift(as_ir_3(residual_net(17).proto))
+    assert (opset_of(lifted), lifted.ir_version, len(lifted.graph.input)) == (17, IR_VERSION, 1)
+
+
+@pytest.mark.parametrize(("window", "softmaxes"), [([8, 8], ["Softmax"]), ([4, 4], ["Flatten", "Softmax", "Reshape"])])
+def test_a_softmax_stays_one_operator_where_one_axis_decides(window, softmaxes):
+    nodes = [
+        conv("c", "data"),
+        node("AveragePool", ["c"], "p", kernel_shape=window),
+        node("Softmax", ["p"], "y", axis=1),
+    ]
+    proto = model(nodes, weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["y"], 9).proto
+    lifted = lift(proto)
+    assert [n.op_type for n in lifted.graph.node[2:]] == softmaxes
+    assert {entry.domain for entry in lifted.opset_import} <= {"", "ai.onnx"}
+    expected, actual = run_all(proto, feed())["y"], run_all(lifted, feed())["y"]
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_a_model_that_cannot_be_converted_is_refused_in_one_line():
+    proto = model([node("NoSuchOperator", ["data"], "y")], {}, {"data": (1, 3)}, ["y"], 9).proto
+    with pytest.raises(ModelError, match=r"^the model is of opset 9; quantising needs opset 13.*[^\n]*$"):
+        lift(proto)
+
+
+@pytest.mark.parametrize("name", ["light_squeezenet", "light_shufflenet", "light_resnet50"])
+def test_architectures_that_onnx_ships_can_be_lifted(name):
+    proto = onnx.load(Path(onnx.__file__).parent / f"backend/test/data/light/{name}.onnx")
+    assert (opset_of(proto), proto.ir_version) == (9, 3)
+    simple = fold_constants(proto)
+    lifted = lift(simple)
+    assert [n.output[0] for n in lifted.graph.node] == [n.output[0] for n in simple.graph.node]
+    ort.InferenceSession(lifted.SerializeToString())
