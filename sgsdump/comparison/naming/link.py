@@ -1,8 +1,8 @@
 """What a mapping file says of names: that an output of an operator in one run is an output of another in the other run.
 
 Files name operators, dumps name tensors. ``operator_keys`` gives the ways in which a tensor's name tells its operator;
-``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names. msit's dumps of torch
-put ``root.`` before the modules' names; mapping files do not.
+``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names. msit's dumps of
+torch put ``root.`` before the modules' names; mapping files do not.
 """
 
 from __future__ import annotations

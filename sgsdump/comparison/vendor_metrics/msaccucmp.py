@@ -42,9 +42,7 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     is_scalar = all(size == 1 for size in sample.shape)
     values, messages = {}, []
     with np.errstate(all="ignore"):
-        values["CosineSimilarity"], message = (
-            (f"{1.0:f}", "This tensor is scalar.") if is_scalar else _cosine(m, g)
-        )
+        values["CosineSimilarity"], message = (f"{1.0:f}", "This tensor is scalar.") if is_scalar else _cosine(m, g)
         messages += [message] * bool(message)
         for name, of in _OF_NUMBERS.items():
             if are_bool or not m.size:

@@ -6,7 +6,7 @@ single and half precision are taken in float32, as half precision is read as sin
     Cosine                      Σnb / (‖n‖‖b‖), twelve decimals, six when above 0.9999
     EucDist                     sqrt(Σ(n-b)²), not rounded
     MaxAbsErr                   max |n-b|
-    MaxRelativeErr              max |n-b| / |b|; where b is 0 both sides are raised by the epsilon of the benchmark's type
+    MaxRelativeErr              max |n-b| / |b|; where b is 0 both sides are raised by the epsilon of b's type
     One Thousandth Err Ratio    share of values whose relative error is below 0.001
     Five Thousandths Err Ratio  below 0.005
 
@@ -75,7 +75,8 @@ def _float_type(values: np.ndarray) -> type[np.floating]:
 
 
 def _scalar(sample: np.ndarray, benchmark: np.ndarray, own: type, epsilon: np.floating) -> Printed:
-    n, b = (side.real.astype(own) for side in (sample, benchmark))
+    n: np.ndarray = sample.real.astype(own)
+    b: np.ndarray = benchmark.real.astype(own)
     with np.errstate(all="ignore"):
         errors = float(np.abs(n - b)), float(_relative(n, b, epsilon))
     shown = [NAN if np.isnan(value) else _twelve(value) for value in errors]

@@ -50,7 +50,7 @@ def test_what_the_vendor_says(shared):
         message = VENDOR_METRICS["msprobe"](sample, benchmark).message
         assert case["message"].startswith(message) and bool(message) == bool(case["message"]), name
     for name, sample, benchmark, case in cases(shared, "msaccucmp"):
-        # the case one_element_vector was made by a call that named the shape's type, which the tool takes from the shape
+        # the case one_element_vector was made by a call that named the shape's type; the tool takes it from the shape
         if sample.size > 1 and sample.dtype != bool:
             assert VENDOR_METRICS["msaccucmp"](sample, benchmark).message == " ".join(case["messages"]), name
 
