@@ -150,7 +150,8 @@ def run(args: argparse.Namespace) -> int:
         progress=TERMINAL,
     )
     if not comparison.rows and not comparison.failed:
-        unclear = [one for one in comparison.only_in_benchmark if one.reason.startswith("ambiguous")]
+        apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
+        unclear = [one for one in apart if not one.reason.startswith("no ")]
         why = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
         raise ValuesError(
             f"no layer in common: {args.sample} has {len(sample.outputs)} outputs, {args.benchmark} has "

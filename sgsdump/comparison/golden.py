@@ -11,7 +11,8 @@ Source: the dump tools of the SDAA ONNX pipeline. With e the sample, c the bench
 
 Without golden it is a comparison of two: diff2, and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
 diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at least float32), over whole arrays, so
-that the digits are that tool's. Integers are taken in float64 throughout; a complex value is its two parts.
+that the digits are that tool's. Integers are taken in float64 throughout, the differences of those of 64 bits exactly;
+a complex value is its two parts.
 
 ``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden/log.py`` prints
 either.
@@ -211,19 +212,23 @@ def compare_golden(
     )
 
 
-def diff2(e: np.ndarray, b: np.ndarray) -> float:
-    """sqrt(Σ(e-b)² / Σb²) of two arrays of one shape; infinite when only b is all zeros, NaN when both are."""
+def diff2(e: np.ndarray, b: np.ndarray, apart: np.ndarray | None = None) -> float:
+    """sqrt(Σ(e-b)² / Σb²) of two arrays of one shape; infinite when only b is all zeros, NaN when both are. ``apart``
+    is |e-b| where the arrays do not hold it exactly."""
     with np.errstate(all="ignore"):
         e, b = e.reshape(-1), b.reshape(-1)
-        return math.sqrt(float(np.sum((e - b) ** 2) / np.sum(b**2)))
+        return math.sqrt(float(np.sum((e - b if apart is None else apart.reshape(-1)) ** 2) / np.sum(b**2)))
 
 
-def diff3(e: np.ndarray, b: np.ndarray, th1: float) -> tuple[float, float]:
-    """The largest and the mean diff3 of two arrays of one shape against base b; 0 and 0 when they are empty."""
+def diff3(e: np.ndarray, b: np.ndarray, th1: float, apart: np.ndarray | None = None) -> tuple[float, float]:
+    """The largest and the mean diff3 of two arrays of one shape against base b; 0 and 0 when they are empty.
+
+    ``apart`` is |e-b| where the arrays do not hold it exactly.
+    """
     if not e.size:
         return 0.0, 0.0
     with np.errstate(all="ignore"):
-        error = np.abs(e - b)
+        error = np.abs(e - b) if apart is None else apart
         base = np.abs(b)
         error = np.where(base > np.float64(th1), error / (base + EPSILON), error)
         return float(error.max()), float(error.mean())
@@ -251,12 +256,15 @@ def _row(
     note = "; ".join(filter(None, [pair_note, *notes]))
     with np.errstate(over="ignore"):
         e, c = (array.astype(np.float32, copy=False) if _is_float(stored) else array for array in arrays[:2])
+    apart = _exact_difference(fitted[0], fitted[1])
     if len(arrays) == 2:
         close = bool(np.allclose(e, c, rtol=th1, atol=th1, equal_nan=True))
-        return GoldenRow(file, name, tag, nan_inf, diff2(e, c), close, note=note)
-    sw, accepted = diff3(arrays[0], arrays[2], th1), diff3(arrays[1], arrays[2], th1)
+        if apart is not None:
+            close = bool((apart <= th1 + th1 * np.abs(c)).all())
+        return GoldenRow(file, name, tag, nan_inf, diff2(e, c, apart), close, note=note)
+    sw, accepted = (diff3(arrays[i], arrays[2], th1, _exact_difference(fitted[i], fitted[2])) for i in (0, 1))
     return GoldenRow(
-        file, name, tag, nan_inf, diff2(e, c), None, sw[0], accepted[0], sw[1], accepted[1], note=note
+        file, name, tag, nan_inf, diff2(e, c, apart), None, sw[0], accepted[0], sw[1], accepted[1], note=note
     )  # fmt: skip
 
 
@@ -290,6 +298,15 @@ def _computable(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind in "iub":
         return array.astype(np.float64)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def _exact_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """|a-b| of integers of 64 bits, rounded once: as float64 they may be equal though they are not. None for others."""
+    if a.dtype != b.dtype or a.dtype.kind not in "iu" or a.dtype.itemsize != 8:
+        return None
+    # modulo 2**64 the larger less the smaller is their true distance
+    u, v = a.astype(np.uint64), b.astype(np.uint64)
+    return np.where(a >= b, u - v, v - u).astype(np.float64)
 
 
 def _is_float(arrays: list[np.ndarray]) -> bool:

@@ -116,11 +116,44 @@ def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np
 
 
 def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
-    """Network inputs of equal size: the SDK's fixed models keep four values for each pixel's three, the rest last."""
+    """Network inputs of which one has four values for each three of the other's: pictures of the SDK's fixed models.
+
+    Their stream is R, G, B, 0 pixel by pixel, of which a dump may hold the first three quarters only (the fourth value
+    is one and the same throughout, 0 or what 0 means dequantised); other streams have the rest last.
+    """
     x, y = a.array.reshape(-1), b.array.reshape(-1)
     if x.size == y.size or 3 * max(x.size, y.size) != 4 * min(x.size, y.size):
         return a, b, ""
-    count = min(x.size, y.size)
-    shape = b.array.shape if y.size == count else a.array.shape
-    note = f"the first {count} of {max(x.size, y.size)} values: the rest is the SDK's over-allocation of pictures"
-    return a.of(x[:count].reshape(shape)), b.of(y[:count].reshape(shape)), note
+    if x.size < y.size:
+        second, first, note = without_overallocation(b, a)
+        return first, second, note
+    count = y.size
+    pixels = _pixels_of_four(x) if count % 3 == 0 else None
+    if pixels is None:
+        note = f"the first {count} of {x.size} values: the rest is the SDK's over-allocation of pictures"
+        return a.of(x[:count].reshape(b.array.shape)), b, note
+    interleaved = _interleaved(b.array)
+    if len(pixels) * 3 == count:
+        return a.of(pixels.reshape(interleaved.shape)), b.of(interleaved), "R, G and B of the pixels' R, G, B, 0"
+    note = f"R, G and B of the first {len(pixels)} pixels' R, G, B, 0: the dump does not hold the others"
+    return a.of(pixels.reshape(-1)), b.of(interleaved.reshape(-1)[: pixels.size]), note
+
+
+def _pixels_of_four(stream: np.ndarray) -> np.ndarray | None:
+    """R, G, B of the pixels of a stream of four values each, where the fourth is constant and the others are not: of
+    the first three quarters, when all that stands behind them is that constant, else of all; None for no such stream."""
+    filler = stream[3]
+    held = stream.size * 3 // 4 // 4 * 4
+    if not (stream[held:] == filler).all():
+        held = stream.size
+    pixels = stream[:held].reshape(-1, 4)
+    colours = pixels[:, :3]
+    if len(pixels) < 2 or not (pixels[:, 3] == filler).all() or colours.min() == colours.max():
+        return None
+    return colours
+
+
+def _interleaved(picture: np.ndarray) -> np.ndarray:
+    """A picture as its pixels follow each other, where its shape says that its planes do."""
+    planar = picture.ndim == 4 and picture.shape[1] == 3 and picture.shape[3] != 3
+    return to_nhwc(picture) if planar else picture

@@ -12,12 +12,15 @@ from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, lay
 from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
+from sgsdump.comparison.pair_sums import hold_equal
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Failed, Row, row_of
 from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row
-from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
-from sgsdump.comparison.vendor_metrics.base import VendorMetrics
+from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
+from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError
+from sgsdump.tensors.dtypes import is_complex
+from sgsdump.tensors.real_view import Values
 
 
 @dataclass(frozen=True)
@@ -25,31 +28,35 @@ class Measures:
     """What is measured of every pair besides MSE, COS and RMSE.
 
     further   further metrics by name, with their settings.
-    vendor    a vendor's set of metrics, or None.
+    vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
     """
 
     further: Mapping[str, Metric]
     settings: Settings | None = None
     vendor: VendorMetrics | None = None
+    vendor_statistics: VendorStatistics | None = None
     crop: bool = True
 
     @classmethod
     def of(cls, metrics: Sequence[str], settings: Settings | None, compatible: str | None, crop: bool) -> Measures:
         """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
         vendor = VENDOR_METRICS[compatible] if compatible else None
-        return cls({name: METRICS[name] for name in metrics}, settings, vendor, crop)
+        of_statistics = VENDOR_STATISTICS[compatible] if compatible and compatible in VENDOR_STATISTICS else None
+        return cls({name: METRICS[name] for name in metrics}, settings, vendor, of_statistics, crop)
 
     def result(self, pair: Pair) -> Row | Failed:
         """The row of a pair, or why it cannot be compared."""
         try:
             if has_statistics_only(pair):
-                return statistics_row(pair)
+                return statistics_row(pair, self.vendor_statistics)
             measured, notes = self._measured(pair)
         except SgsdumpError as error:
             return Failed(pair, str(error))
-        row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note])))
-        return _with_further(_with_vendor(row, measured, self.vendor), measured, self.further)
+        equality = _equality(measured)
+        row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
+        row = replace(row, equal=bool(equality))
+        return _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
 
     def _measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         as_stored = compared_as_stored(pair)
@@ -58,8 +65,31 @@ class Measures:
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
+        notes.append(_flat_note(pair, a, b))
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
+
+
+def _flat_note(pair: Pair, a: Values, b: Values) -> str:
+    """That one side is flat where the other has several dimensions, though both dumps say their shapes."""
+    if any(record.tensor.info.shape is None for record in (pair.sample, pair.benchmark)):
+        return ""
+    shapes = [[size for size in side.array.shape if size != 1] for side in (a, b)]
+    if a.array.size != b.array.size or shapes[0] == shapes[1] or min(map(len, shapes)) > 1:
+        return ""
+    return f"compared flat: sample {list(a.array.shape)}, benchmark {list(b.array.shape)}"
+
+
+def _equality(measured: Measured) -> str:
+    """How two tensors are equal that no metric can show so: both empty, or -Inf at the same places; "" otherwise."""
+    sums = measured.sums
+    if not sums.count:
+        return "both are empty"
+    if sums.sample_nan or not sums.sample_inf or sums.sample_inf != sums.sample_minus_inf or sums.odd_apart:
+        return ""
+    if not hold_equal(measured.sample, measured.benchmark):
+        return ""
+    return f"all values are equal, {sums.sample_inf} of them -Inf"
 
 
 def _with_further(row: Row, measured: Measured, further: Mapping[str, Metric]) -> Row:
@@ -77,10 +107,14 @@ def _with_further(row: Row, measured: Measured, further: Mapping[str, Metric]) -
     return replace(row, extra=values, left_out=left_out)
 
 
-def _with_vendor(row: Row, measured: Measured, vendor: VendorMetrics | None) -> Row:
-    """The row with what the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it."""
+def _with_vendor(row: Row, pair: Pair, measured: Measured, vendor: VendorMetrics | None) -> Row:
+    """The row with what the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it, complex
+    values their real parts."""
     if vendor is None:
         return row
-    sides = (v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark))
+    sides = [v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark)]
+    stored = [record.tensor.stored() for record in (pair.sample, pair.benchmark)]
+    if any(is_complex(side.dtype) for side in stored):
+        sides = stored
     printed = vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))
     return replace(row, vendor=printed.values, vendor_message=printed.message)

@@ -53,6 +53,16 @@ def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumula
     return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
 
 
+def hold_equal(sample: Values, benchmark: Values) -> bool:
+    """Whether two tensors of equal shape hold the same values, -Inf among them; NaN equals nothing."""
+    for a, b in chunks(sample.array, benchmark.array):
+        x = a if sample.to_real is None else sample.to_real(a)
+        y = b if benchmark.to_real is None else benchmark.to_real(b)
+        if not np.array_equal(x, y):
+            return False
+    return True
+
+
 def _feed_again(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator], wide: bool) -> None:
     """Further passes, for the accumulators that want them."""
     p, q, r, _ = _workspace()

@@ -49,6 +49,8 @@ class Row:
     extra        further metrics that were asked for, by name.
     left_out     by name of such a metric, how many values it left out, where there are any.
     vendor       a vendor's metrics as it prints them, and what it says beside them.
+    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
+                 +Inf and NaN are faults even where they agree.
     statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
                  and rmse are NaN then, and the limit on rmse applies to the largest.
     """
@@ -84,6 +86,7 @@ class Row:
     vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
     vendor_message: str = ""
     statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    equal: bool = False
 
     @property
     def finite(self) -> bool:
@@ -93,6 +96,8 @@ class Row:
     @property
     def error(self) -> float:
         """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
+        if self.equal:
+            return 0.0
         if not self.finite:
             return float("inf")
         if self.statistics:
@@ -100,14 +105,17 @@ class Row:
         return 0.0 if self.mse == 0 else self.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        if self.equal:
+            return True
         if self.statistics:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
 
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
-        """``fail`` past a threshold or with NaN or Inf on any side; else ``warn`` where there is a remark: types
-        that differ, values left out, another layout, an ambiguous name, another tensor; else ``pass``."""
+        """``fail`` past a threshold or with NaN or Inf on any side (but see ``equal``); else ``warn`` where
+        there is a remark: types that differ, values left out, another layout, an ambiguous name, another tensor; else
+        ``pass``."""
         if not self.passes(thresholds):
             return "fail"
         return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"

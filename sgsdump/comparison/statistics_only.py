@@ -17,6 +17,7 @@ from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Row, row_of
+from sgsdump.comparison.vendor_metrics.base import VendorStatistics
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.statistics import Statistics, summarise
@@ -30,8 +31,8 @@ def has_statistics_only(pair: Pair) -> bool:
     return pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None
 
 
-def statistics_row(pair: Pair) -> Row:
-    """The row of a pair by its statistics; its three metrics are NaN.
+def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
+    """The row of a pair by its statistics; its three metrics are NaN. ``vendor`` prints them as its tool does.
 
     Raises ValuesError when the two have no statistic in common, or are of different sizes.
     """
@@ -52,7 +53,8 @@ def statistics_row(pair: Pair) -> Row:
     counts = *odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2]
     sums = Sums(benchmark_statistics.count or sample_statistics.count or 0, 0, 0, 0, 0, 0, 0, *counts)
     row = row_of(pair, sums, "; ".join(filter(None, [pair.note, note])))
-    return replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
+    row = replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
+    return replace(row, vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else row
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:

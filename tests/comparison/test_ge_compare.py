@@ -49,14 +49,13 @@ def test_what_the_vendor_only_says_in_its_last_column(shared: Path, found: Compa
 
 
 def test_what_is_ours_alone(found: Comparison) -> None:
-    """The vendor compares int8 with float32, counts no NaN and passes all: exit status 0. It names scalars by shape
-    [1], where its algorithms alone need a shape of no dimension."""
+    """The vendor compares int8 with float32, counts no NaN and passes all: exit status 0."""
     rows = {row.name: row for row in found.rows}
     cast = rows["dtype_mismatch:output:0"]
     assert cast.dtype_note == "dtypes differ: sample int8, benchmark float32" and cast.verdict() == "warn"
     assert rows["nan:output:0"].sample_nan == 1 and rows["nan:output:0"].verdict() == "fail"
     assert rows["exp:output:0"].sample_inf == 1 and rows["exp:output:0"].verdict() == "fail"
-    assert rows["scalar:output:0"].vendor_message == ""
+    assert rows["scalar:output:0"].vendor_message == "This tensor is scalar."
     assert not found.passes()
 
 

@@ -304,3 +304,11 @@ def test_zero_is_a_setting_and_less_is_none(name):
     for wrong in (-5e-324, math.nan):
         with pytest.raises(ConfigError, match="is 0 or more"):
             one([1.0], [1.0], [1.0], **{name: wrong})
+
+
+def test_integers_of_64_bits_that_float64_cannot_tell_apart():
+    a, b = (np.array([2**62 + step, 5], np.int64) for step in (1, 0))
+    two = compare_files({"x": lambda: a}, {"x": lambda: b}, th1=0.0).rows[0]
+    assert two.diff2 > 0 and two.all_close is False
+    three = compare_files({"x": lambda: a}, {"x": lambda: b}, {"x": lambda: b}).rows[0]
+    assert three.max_sw > 0 and three.max_g == 0 and not three.passes

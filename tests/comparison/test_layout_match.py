@@ -110,3 +110,25 @@ def test_only_four_values_for_three_are_an_over_allocation(sample, benchmark, ke
     a, b, note = without_overallocation(Values(np.arange(sample)), Values(np.arange(benchmark)))
     assert (a.array.size, b.array.size) == ((sample, benchmark) if kept is None else (kept, kept))
     assert bool(note) == (kept is not None) and (kept is None or note.startswith("the first 12 of 16 values"))
+
+
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_stream_of_four_values_a_pixel(planar, swapped):
+    picture = noise(1, 4, 6, 3)
+    stream = np.concatenate([picture, np.zeros((1, 4, 6, 1), np.float32)], axis=3)
+    benchmark = np.ascontiguousarray(to_nchw(picture)) if planar else picture
+    pair = (Values(benchmark), Values(stream)) if swapped else (Values(stream), Values(benchmark))
+    a, b, note = without_overallocation(*pair)
+    np.testing.assert_array_equal(a.array, b.array)
+    assert a.array.size == picture.size and note == "R, G and B of the pixels' R, G, B, 0"
+
+
+def test_a_dump_that_holds_three_quarters_of_such_a_stream():
+    picture = noise(1, 4, 8, 3)
+    stream = np.concatenate([picture, np.full((1, 4, 8, 1), -0.5, np.float32)], axis=3).reshape(-1)
+    stream[picture.size :] = -0.5
+    a, b, note = without_overallocation(Values(stream), Values(picture))
+    np.testing.assert_array_equal(a.array, picture.reshape(-1)[: 24 * 3])
+    np.testing.assert_array_equal(b.array, a.array)
+    assert note.startswith("R, G and B of the first 24 pixels'")

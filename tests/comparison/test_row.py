@@ -2,10 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 
+from sgsdump.comparison.comparison import compare
 from sgsdump.comparison.row import Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.tensors.tensor import Tensor
 
 OTHER = Misnamed("benchmark", "y", 3, "Relu", 1.0, 0.0)
 
@@ -68,3 +72,38 @@ def test_statistics_have_the_limit_on_rmse(limits, within):
 )
 def test_rows_are_ranked_by_error(facts, error):
     assert row(**facts).error == error
+
+
+def only_row(sample, benchmark):
+    sides = [Dump([Record("out", 0, 0, "Add", Tensor.of("x", np.asarray(side)))]) for side in (sample, benchmark)]
+    (row,) = compare(*sides).rows
+    return row
+
+
+def test_a_mask_of_minus_infinity_is_equal_to_itself():
+    mask = np.triu(np.full((4, 4), -np.inf, np.float32), 1)
+    row = only_row(mask, mask.copy())
+    assert row.equal and row.passes() and row.error == 0 and row.verdict() == "warn"
+    assert row.note == "all values are equal, 6 of them -Inf"
+    other = mask.copy()
+    other[3, 0] = 1
+    assert not only_row(other, mask).passes()
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_overflow_and_nan_are_faults_even_where_both_have_them(odd):
+    values = np.array([1, odd, 2, -np.inf], np.float32)
+    row = only_row(values, values.copy())
+    assert not row.equal and row.verdict() == "fail"
+
+
+def test_two_empty_tensors_are_equal():
+    row = only_row(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32))
+    assert row.passes() and row.note == "both are empty"
+
+
+def test_a_flat_side_is_noted_where_both_shapes_are_known():
+    values = np.arange(24, dtype=np.float32)
+    row = only_row(values.reshape(2, 3, 4), values)
+    assert row.note == "compared flat: sample [2, 3, 4], benchmark [24]" and row.verdict() == "warn"
+    assert only_row(values.reshape(1, 24), values).note == ""

@@ -1,7 +1,8 @@
 """What a mapping file says of names: that an output of an operator in one run is an output of another in the other run.
 
 Files name operators, dumps name tensors. ``operator_keys`` gives the ways in which a tensor's name tells its operator;
-``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names.
+``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names. msit's dumps of
+torch put ``root.`` before the modules' names; mapping files do not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 _ODD = re.compile(r"[/.:\\\s]")
 _LONGEST = 4096
+_ROOT = "root."
 _OUTPUT = (
     # npu:output:0, torch.output.0, /conv1/Conv_output_0, conv1/Relu:0
     re.compile(r"(?P<operator>.+?)(?::output:|\.output\.|_output_|:)(?P<slot>\d{1,6})", re.DOTALL),
@@ -59,6 +61,12 @@ def plain(name: str) -> str:
 
 def operator_keys(name: str, slot: int) -> set[Key]:
     """The operators and outputs that a tensor of this name, output ``slot`` in its dump, may be."""
+    if name.startswith(_ROOT) and name != _ROOT:
+        return operator_keys(name.removeprefix(_ROOT), slot) | _keys(name, slot)
+    return _keys(name, slot)
+
+
+def _keys(name: str, slot: int) -> set[Key]:
     found = {(plain(name), slot)}
     for pattern in _OUTPUT if len(name) <= _LONGEST else ():
         match = pattern.fullmatch(name)

@@ -9,3 +9,9 @@ VENDOR_METRICS = Registry(
         "msprobe": "sgsdump.comparison.vendor_metrics.msprobe:printed",
     },
 )
+
+# what the tool prints where only statistics were dumped; tools that are not here print nothing there
+VENDOR_STATISTICS = Registry(
+    "vendor's statistics",
+    {"msprobe": "sgsdump.comparison.vendor_metrics.msprobe:printed_statistics"},
+)

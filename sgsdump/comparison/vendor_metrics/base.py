@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgsdump.tensors.statistics import Statistics
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -21,3 +23,4 @@ class Printed:
 
 
 VendorMetrics = Callable[[np.ndarray, np.ndarray], Printed]
+VendorStatistics = Callable[[Statistics, Statistics], Printed]

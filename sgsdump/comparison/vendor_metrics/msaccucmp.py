@@ -1,26 +1,28 @@
 """The ten metrics of msaccucmp (Ascend's model accuracy analyser) as it prints them.
 
-With m the sample, g the golden values, both flattened and cast to float32 (only bool stays bool), ε = 2⁻⁵²::
+With m the sample, g the golden values, both flattened and cast to float32 (the imaginary part of complex values is
+dropped; bool stays bool when both are), ε = 2⁻⁵²::
 
-    CosineSimilarity            Σ (m/‖m‖)(g/‖g‖), at most 1; "1.0" when both norms are ~0, "NaN" when one is
+    CosineSimilarity            Σ (m/‖m‖)(g/‖g‖), at most 1; "1.0" when both norms are ~0, "NaN" when the root of one
+                                is; 1 where all dimensions are 1, which it calls a scalar
     MaxAbsoluteError            max |m-g|
-    AccumulatedRelativeError    Σ |m/g - 1|  over |g| > ε
+    AccumulatedRelativeError    Σ |m/g - 1|, 0 where |g| <= ε
     RelativeEuclideanDistance   sqrt(Σ(m-g)² / Σg²);  0 when the golden values are all ~0
     KullbackLeiblerDivergence   Σ p ln(p/q): m and g scaled to 0 … 1, floored at float32's epsilon, divided by their sum
     StandardDeviation           "(mean m;std m),(mean g;std g)", in float64, three decimals
     MeanAbsoluteError           mean |m-g|
     RootMeanSquareError         sqrt(mean (m-g)²)
-    MaxRelativeError            max |m-g|/|g|  over |g| > ε; 0 when there is none
-    MeanRelativeError           the mean of the same over all values, 0 where |g| <= ε
+    MaxRelativeError            max of the terms of AccumulatedRelativeError
+    MeanRelativeError           their mean
 
 Numbers have six decimals; a number that is not one prints ``nan``, a metric that cannot be had ``NaN``. All but the
-cosine refuse bool. What this hides: golden zeros and NaN count as no relative error, squares past float32 are infinite
-or 0, integers past 2**24 lose their last digits.
+cosine refuse bool. The last digits depend on the order of a float32 sum, so zeros stay in place, norms are taken along
+the last axis, and relative errors are |m/g - 1|, not |m-g|/|g|. What this hides: golden zeros and NaN count as no
+relative error, squares past float32 are infinite or 0, integers past 2**24 lose their last digits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -35,14 +37,15 @@ SMALLEST_SHOWN = 1e-3
 
 def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     """The ten strings of two arrays of one size."""
-    m, g = (a.reshape(-1) if a.dtype == bool else a.reshape(-1).astype(np.float32) for a in (sample, benchmark))
-    messages = ["This tensor is scalar."] if sample.ndim == benchmark.ndim == 0 else []
-    values = {}
+    are_bool = sample.dtype == benchmark.dtype == np.bool_
+    m, g = (_cast(side, are_bool) for side in (sample, benchmark))
+    is_scalar = all(size == 1 for size in sample.shape)
+    values, messages = {}, []
     with np.errstate(all="ignore"):
-        values["CosineSimilarity"], message = _cosine(m.astype(np.float32), g.astype(np.float32))
+        values["CosineSimilarity"], message = (f"{1.0:f}", "This tensor is scalar.") if is_scalar else _cosine(m, g)
         messages += [message] * bool(message)
         for name, of in _OF_NUMBERS.items():
-            if bool in (m.dtype, g.dtype) or not m.size:
+            if are_bool or not m.size:
                 what = "Boolean types" if m.size else "empty data"
                 messages.append(f"Algorithm {name} does not support {what}.")
                 values[name] = NAN
@@ -51,15 +54,20 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     return Printed(values, " ".join(messages))
 
 
+def _cast(values: np.ndarray, keep_bool: bool) -> np.ndarray:
+    flat = (values.real if values.dtype.kind == "c" else values).reshape(-1)
+    return flat if keep_bool else flat.astype(np.float32)
+
+
 def _cosine(m: np.ndarray, g: np.ndarray) -> tuple[str, str]:
-    norms = np.linalg.norm(m), np.linalg.norm(g)
-    zero = [bool(norm <= EPSILON) for norm in norms]
-    if all(zero):
+    # along an axis numpy adds the squares pairwise, without one it calls BLAS: other last digits
+    of_m, of_g = (np.linalg.norm(side, axis=-1, keepdims=True) for side in (m, g))
+    if of_m <= EPSILON and of_g < EPSILON:
         return "1.0", ""
-    if any(zero):
-        side = "my" if zero[0] else "golden"
-        return NAN, f"Cannot compare by Cosine Similarity. All the data is zero in {side}."
-    return f"{min(float(np.sum(m / norms[0] * (g / norms[1]))), 1.0):f}", ""
+    for norm, side in ((of_m, "my"), (of_g, "golden")):
+        if norm**0.5 <= EPSILON:
+            return NAN, f"Cannot compare by Cosine Similarity. All the data is zero in {side}."
+    return f"{min(float(np.sum(m / of_m * (g / of_g))), 1.0):f}", ""
 
 
 def _max_absolute(m: np.ndarray, g: np.ndarray) -> str:
@@ -67,25 +75,25 @@ def _max_absolute(m: np.ndarray, g: np.ndarray) -> str:
 
 
 def _accumulated_relative(m: np.ndarray, g: np.ndarray) -> str:
-    counted = np.abs(g) > EPSILON
-    return f"{np.sum(np.abs(m[counted] / g[counted] - 1)):f}"
+    return f"{np.sum(_relative(m, g)):f}"
 
 
 def _relative_euclidean(m: np.ndarray, g: np.ndarray) -> str:
     squares = np.sum(np.square(g))
-    if squares <= EPSILON:
+    if squares**0.5 <= EPSILON:
         return f"{0.0:f}"
-    return f"{math.sqrt(np.sum(np.square(m - g)) / squares):f}"
+    return f"{(np.sum(np.square(m - g)) / squares) ** 0.5:f}"
 
 
 def _kullback_leibler(m: np.ndarray, g: np.ndarray) -> str:
     p, q = _distribution(m), _distribution(g)
-    return f"{np.sum(p * np.log(p / q)):f}"
+    divergence = np.sum(p * np.log(p / q))
+    return f"{0.0 if abs(divergence) < EPSILON else divergence:f}"
 
 
 def _distribution(values: np.ndarray) -> np.ndarray:
     low, high = np.min(values), np.max(values)
-    scaled = np.maximum((values - low) / (high - low), FLOOR) if high != low else np.full_like(values, FLOOR)
+    scaled = np.maximum((values - low) / (high - low) if high != low else values, FLOOR)
     return scaled / np.sum(scaled)
 
 
@@ -116,7 +124,7 @@ def _mean_relative(m: np.ndarray, g: np.ndarray) -> str:
 
 
 def _relative(m: np.ndarray, g: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(g) > EPSILON, np.abs(m - g) / np.abs(g), np.float32(0))
+    return np.where(np.abs(g) > EPSILON, np.abs(m / g - 1), np.float32(0))
 
 
 _OF_NUMBERS: dict[str, Callable[[np.ndarray, np.ndarray], str]] = {

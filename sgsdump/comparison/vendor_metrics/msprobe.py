@@ -1,18 +1,21 @@
 """The metrics of msprobe's tensor comparison as it writes them into its table.
 
 With n the sample and b the benchmark, as float64 (the imaginary part of complex values is dropped; relative errors of
-single and half precision are taken in float32)::
+single and half precision are taken in float32, as half precision is read as single)::
 
     Cosine                      Σnb / (‖n‖‖b‖), twelve decimals, six when above 0.9999
     EucDist                     sqrt(Σ(n-b)²), not rounded
     MaxAbsErr                   max |n-b|
-    MaxRelativeErr              max |n-b| / |b|, a benchmark of 0 raised by the type's epsilon on both sides
+    MaxRelativeErr              max |n-b| / |b|; where b is 0 both sides are raised by the epsilon of b's type
     One Thousandth Err Ratio    share of values whose relative error is below 0.001
     Five Thousandths Err Ratio  below 0.005
 
 NaN and Inf must stand at the same places, whatever the sign of Inf, and are then taken as 0; else all is ``N/A``. Empty
 data, 0-d data and one value alone are ``unsupported`` where the metric means nothing. Pitfalls kept on purpose: +Inf
 against -Inf scores as perfect, and so do complex values that differ in their imaginary part only.
+
+Where only statistics were dumped there are eight columns, of Max, Min, Mean and L2norm: the difference n-b, and
+|n-b| / |b| in percent, ``N/A`` for a benchmark of 0 and for a statistic that one side does not have.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.comparison.vendor_metrics.base import Printed
+from sgsdump.tensors.dtypes import is_float
+from sgsdump.tensors.statistics import Statistics
 
 COLUMNS = (
     "Cosine",
@@ -29,8 +34,8 @@ COLUMNS = (
     "One Thousandth Err Ratio",
     "Five Thousandths Err Ratio",
 )
+STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "L2norm": "l2norm"}
 UNSUPPORTED, NOT_APPLICABLE, NAN, MISMATCH = "unsupported", "N/A", "Nan", "shape unmatched"
-_SINGLE = {np.dtype(np.float16), np.dtype(np.float32)}
 ZERO_NORM = float(np.finfo(np.float64).eps)
 
 
@@ -41,16 +46,17 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     if sample.shape != benchmark.shape:
         return _all(MISMATCH, "Shape of NPU and bench tensor do not match. Skipped.")
     typed = "" if sample.dtype == benchmark.dtype else "Dtype of NPU and bench tensor do not match."
-    epsilon = np.finfo(benchmark.dtype if benchmark.dtype.kind == "f" else np.float64).eps
+    widths = {_float_type(sample), _float_type(benchmark)}
+    own = np.float32 if widths == {np.float32} else np.float64
+    epsilon = own(np.finfo(_float_type(benchmark)).eps)
+    if sample.ndim == 0:
+        return _scalar(sample, benchmark, own, epsilon)
     n, b = (side.real.astype(np.float64) for side in (sample, benchmark))
-    if n.ndim == 0:
-        return _scalar(float(n), float(b), epsilon)
     odd = [np.stack([np.isnan(side), np.isinf(side)]) for side in (n, b)]
     if not np.array_equal(odd[0], odd[1]):
         return _all(NOT_APPLICABLE, "The position of inf or nan in NPU and bench Tensor do not match.")
     n, b = (np.where(np.isfinite(side), side, 0.0).reshape(-1) for side in (n, b))
-    own = np.float32 if {sample.dtype, benchmark.dtype} <= _SINGLE else np.float64
-    relative = _relative(n.astype(own), b.astype(own), own(epsilon))
+    relative = _relative(n.astype(own), b.astype(own), epsilon)
     cosine, message = _cosine(n, b)
     values = (
         cosine,
@@ -63,10 +69,17 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
     return Printed(dict(zip(COLUMNS, values)), " ".join(filter(None, [typed, message])))
 
 
-def _scalar(n: float, b: float, epsilon: float) -> Printed:
-    error = abs(n - b)
-    relative = error / abs(b) if b else abs(n - b) / epsilon
-    shown = [NAN if np.isnan(value) else _twelve(value) for value in (error, relative)]
+def _float_type(values: np.ndarray) -> type[np.floating]:
+    """float32 for that and narrower floats (bfloat16 too), float64 for all else."""
+    return np.float32 if is_float(values.dtype) and values.dtype.itemsize <= 4 else np.float64
+
+
+def _scalar(sample: np.ndarray, benchmark: np.ndarray, own: type, epsilon: np.floating) -> Printed:
+    n: np.ndarray = sample.real.astype(own)
+    b: np.ndarray = benchmark.real.astype(own)
+    with np.errstate(all="ignore"):
+        errors = float(np.abs(n - b)), float(_relative(n, b, epsilon))
+    shown = [NAN if np.isnan(value) else _twelve(value) for value in errors]
     values = (UNSUPPORTED, UNSUPPORTED, *shown, UNSUPPORTED, UNSUPPORTED)
     lost = "'Cosine', 'EucDist', 'One Thousandth Err Ratio' and 'Five Thousandths Err Ratio'"
     return Printed(dict(zip(COLUMNS, values)), f"This is type of 0-d tensor, can not calculate {lost}.")
@@ -87,8 +100,10 @@ def _cosine(n: np.ndarray, b: np.ndarray) -> tuple[str, str]:
 
 
 def _relative(n: np.ndarray, b: np.ndarray, epsilon: np.floating) -> np.ndarray:
-    """A benchmark of 0 is raised by epsilon, and the sample with it."""
-    return np.abs(n - b) / np.abs(np.where(b == 0, epsilon, b))
+    """A benchmark of 0 is raised by epsilon, and the sample with it, which rounds it."""
+    zero = b == 0
+    raised, base = np.where(zero, n + epsilon, n), np.where(zero, b + epsilon, b)
+    return np.abs((raised - base) / base)
 
 
 def _twelve(value: float) -> str:
@@ -97,3 +112,18 @@ def _twelve(value: float) -> str:
 
 def _all(word: str, message: str) -> Printed:
     return Printed(dict.fromkeys(COLUMNS, word), message)
+
+
+def printed_statistics(sample: Statistics, benchmark: Statistics) -> Printed:
+    """The eight strings of two tensors of which only statistics were dumped."""
+    differences, errors = {}, {}
+    for column, name in STATISTICS.items():
+        n, b = getattr(sample, name), getattr(benchmark, name)
+        difference, error = NOT_APPLICABLE, NOT_APPLICABLE
+        if n is not None and b is not None:
+            difference = NAN if np.isnan(n - b) else str(n - b)
+            relative = NAN if difference == NAN else f"{abs((n - b) / b * 100)}%" if b else NOT_APPLICABLE
+            error = relative
+        differences[f"{column} diff"] = difference
+        errors[f"{'Norm' if name == 'l2norm' else column}RelativeErr"] = error
+    return Printed({**differences, **errors})

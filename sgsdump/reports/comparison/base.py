@@ -21,6 +21,11 @@ def layer_name(row: Row) -> str:
     return f"{row.op_index}.{normalised(row.name)}.xx.{row.io}put{row.slot}"
 
 
+def plain_layer_name(row: Row) -> str:
+    """The same with the tensor's own name, of which only ``/`` is changed: no two names of a dump look alike."""
+    return f"{row.op_index}.{row.name.replace('/', '_')}.xx.{row.io}put{row.slot}"
+
+
 def remark(row: Row) -> str:
     """The remark beside a line's numbers: non-finite values, another tensor, how the pair was made."""
     remarks = []

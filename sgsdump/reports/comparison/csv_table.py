@@ -2,18 +2,22 @@
 
 ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
 ``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics stand behind the
-remark, each with how many values it left out where there are any; a vendor's as it prints them.
+remark, each with how many values it left out where there are any; a vendor's as it prints them. ``statistics_error`` is
+the largest relative error of the statistics of a layer that has nothing else. Texts that a spreadsheet would run begin
+with ``'``.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
+from sgsdump.files.csv_cells import escaped
 from sgsdump.reports.comparison.base import remark
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]
@@ -22,7 +26,11 @@ _NOT_FINITE = ["sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"]
 _PAIR = ["sample_name", "paired"]
 _TYPES = ["sample_dtype", "benchmark_dtype"]
 _SIGNS = ["sample_minus_inf", "benchmark_minus_inf", "odd_apart"]
-COLUMNS = ["status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS]
+_STATISTICS = "statistics_error"
+COLUMNS = [
+    "status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS,
+    _STATISTICS,
+]  # fmt: skip
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -30,18 +38,23 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
     more = dict.fromkeys(name for row in comparison.rows for name in _further(row))
     table = csv.DictWriter(text, [*COLUMNS, *more], lineterminator="\n")
     table.writeheader()
+
+    def write(line: Mapping[str, object]) -> None:
+        table.writerow(escaped(line))
+
     for row in comparison.rows:
         own = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR, *_TYPES, *_SIGNS]}
         own |= _further(row) | {"verdict": row.verdict(thresholds)}
+        own |= {_STATISTICS: row.error} if row.statistics else {}
         within = "yes" if row.passes(thresholds) else "no"
-        table.writerow(own | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)})
+        write(own | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)})
     for failed in comparison.failed:
         sample = {"sample_name": failed.pair.sample.name, "paired": failed.pair.how}
-        table.writerow(_facts(failed.pair.benchmark, "failed", failed.reason) | sample)
+        write(_facts(failed.pair.benchmark, "failed", failed.reason) | sample)
     for unpaired in comparison.only_in_benchmark:
-        table.writerow(_facts(unpaired.record, "only in benchmark", unpaired.reason))
+        write(_facts(unpaired.record, "only in benchmark", unpaired.reason))
     for unpaired in comparison.only_in_sample:
-        table.writerow(_facts(unpaired.record, "only in sample", unpaired.reason))
+        write(_facts(unpaired.record, "only in sample", unpaired.reason))
     return text.getvalue()
 
 

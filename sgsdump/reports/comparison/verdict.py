@@ -42,7 +42,7 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     if jumps:
         yield "RMSE rises most at:"
     yield from (f"  {_label(row)}, {_rise(row, comparison)}" for row in jumps)
-    yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite])
+    yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite and not r.equal])
     yield from _list("Same name, another tensor (left out of the lines above)", list(comparison.suspects))
     missing = [(f.pair.benchmark.name, f.reason) for f in comparison.failed]
     missing += [(u.record.name, u.reason) for u in comparison.only_in_benchmark + comparison.only_in_sample]

@@ -10,6 +10,7 @@ import csv
 import io
 
 from sgsdump.comparison.golden import GoldenComparison
+from sgsdump.files.csv_cells import escaped
 
 _NUMBERS = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
 _PASSES = ["max_passes", "mean_passes"]
@@ -27,7 +28,7 @@ def render(comparison: GoldenComparison) -> str:
         if not row.reason:
             numbers = ["nan_inf", "diff2", *(_NUMBERS[2:] if three else ["all_close"])]
             own |= {name: getattr(row, name) for name in [*numbers, *(["tag", *_PASSES] if three else [])]}
-        table.writerow(own)
+        table.writerow(escaped(own))
     for file, remark in comparison.apart():
-        table.writerow({"file": file, "verdict": "not comparable", "remark": remark})
+        table.writerow(escaped({"file": file, "verdict": "not comparable", "remark": remark}))
     return text.getvalue()

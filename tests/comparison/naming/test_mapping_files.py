@@ -51,6 +51,23 @@ def test_mindies_two_files_are_joined(shared: Path) -> None:
             mindie_map.read(file)
 
 
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("/layer1/0/relu/relu_1", "layer1.0.relu"), ("/relu", "relu"), ("/fc/addmm", "fc"), ("add_3", "add_3")],
+)
+def test_nodes_of_torch_export(tmp_path: Path, node: str, name: str) -> None:
+    links = mindie_map.read(
+        written(tmp_path, json.dumps([{"fx_node": node, "rt_layer": "L"}])),
+        written(tmp_path, json.dumps([{"id": 1, "ge_op": "Relu_8", "rt_layer": "L"}]), "rt.json"),
+    )
+    assert links == [Link(Output(("Relu_8",)), Output((name,)), "MindIE map")]
+
+
+@pytest.mark.parametrize("name", ["root.layer1.0.relu:output:0", "root.layer1.0.relu.output.0", "layer1.0.relu"])
+def test_the_root_of_the_torch_tree_is_no_part_of_a_modules_name(name: str) -> None:
+    assert ("layer1_0_relu", 0) in operator_keys(name, 0)
+
+
 def test_mindies_rows_go_by_id_and_the_last_node_counts(tmp_path: Path) -> None:
     nodes = [{"fx_node": f"%v{i} : x", "rt_layer": f"L{i}"} for i in range(4)]
     fused = {"fusion_op": "AB", "fusion_ops": ["A", "B"]}

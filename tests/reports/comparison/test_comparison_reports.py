@@ -12,6 +12,7 @@ import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
+from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 
 MANUAL = """\
@@ -40,7 +41,7 @@ def render(name: str, comparison) -> str:
 
 
 def test_columns_are_the_manuals():
-    dump = Dump([out(3, "conv1/xx/xx:/xx rest", [1, 2]), out(4, "pool1", [3, 4], "MAX_POOL_2D")])
+    dump = Dump([out(3, "conv1/xx/xx/xx", [1, 2]), out(4, "pool1", [3, 4], "MAX_POOL_2D")])
     assert render("sdk_table", sgsdump.compare(dump, dump)) == MANUAL
 
 
@@ -129,3 +130,31 @@ def test_the_verdict_shows_the_three_steepest_rises():
 def test_json_keeps_the_names_its_readers_know(comparison):
     rows = json.loads(render("json", comparison))["rows"]
     assert all({"twin", "figures"} <= row.keys() and not {"misnamed", "statistics"} & row.keys() for row in rows)
+
+
+def test_the_table_does_not_mangle_names():
+    dump = Dump([out(0, "conv1:input:0", [1, 2]), out(1, "a b", [1, 2])])
+    first, second = render("sdk_table", sgsdump.compare(dump, dump)).splitlines()
+    assert first.startswith("0.conv1:input:0.xx.output0 ") and second.startswith("1.a b.xx.output0 ")
+
+
+def test_rows_of_statistics_show_their_error():
+    sides = [
+        Dump([Record("out", 0, 0, "Add", Tensor.of_statistics(Tensor.of("x", np.ones(4)).info, Statistics(0.0, top)))])
+        for top in (2.5, 2.0)
+    ]
+    comparison = sgsdump.compare(*sides)
+    line = render("sdk_table", comparison)
+    assert "nan" not in line and "STATISTICS:0.250000" in line
+    (row,) = csv.DictReader(io.StringIO(render("csv", comparison)))
+    assert row["statistics_error"] == "0.25"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "@SUM(A1)", "-x"])
+def test_cells_that_a_spreadsheet_would_run_are_escaped(name):
+    dump = Dump([out(0, name, [1, 2])])
+    (row,) = csv.DictReader(io.StringIO(render("csv", sgsdump.compare(dump, dump, compatible="msaccucmp"))))
+    assert row["name"] == row["sample_name"] == f"'{name}"
+    opposite = sgsdump.compare(Dump([out(0, "x", [-1, -2])]), Dump([out(0, "x", [1, 2])]), compatible="msaccucmp")
+    (row,) = csv.DictReader(io.StringIO(render("csv", opposite)))
+    assert row["vendor CosineSimilarity"] == "-1.000000"

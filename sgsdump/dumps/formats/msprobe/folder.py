@@ -14,8 +14,11 @@
                                               "output": …}, …}}
 
 Tensors are named as msprobe names them: ``Functional.conv2d.0.forward.input.0``, ``….input.weight``, ``….output.0``,
-``….parameters.weight`` (a constant). A tensor's slot is its place among the arguments, those that are no tensors
-counted. The operator type is the API's name or the module's class.
+``….parameters.weight``. Parameters are inputs like the others and no constants: training changes them from step to
+step, so a comparison looks at them. A tensor's slot is its place among the arguments, those that are no tensors
+counted. The operator type is the API's name or the module's class. Gradients of parameters are entries of their own,
+``Module.net.conv1.Conv2d.parameters_grad.0`` (older versions write no number), whose tensors are outputs:
+``….parameters_grad.0.weight``. Tensors under a key that is not known are read as inputs, so that none is lost.
 
 Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
 written in it (that path is of the machine that ran). Where there are none (the task ``statistics``, a .pt file, which
@@ -58,6 +61,7 @@ _PARTS = {
 # Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
 _WHOLE = ("parameters_grad", "debug")
 _TYPE_PLACE = -3
+_GRADIENT = _WHOLE[0]
 
 
 class Leaf(NamedTuple):
@@ -66,7 +70,6 @@ class Leaf(NamedTuple):
     name: str
     io: str
     slot: int
-    constant: bool
     facts: Any
 
 
@@ -82,8 +85,7 @@ def read(path: Path) -> Dump:
     records: list[Record] = []
     others = 0
     for index, (operator, entry) in enumerate(data.items()):
-        parts = operator.split(".")
-        op_type = parts[_TYPE_PLACE] if len(parts) >= -_TYPE_PLACE else ""
+        op_type = _op_type(operator)
         for leaf in _leaves(operator, entry, document):
             try:
                 tensor = _tensor(leaf, op_type, values)
@@ -92,7 +94,7 @@ def read(path: Path) -> Dump:
             if tensor is None:
                 others += leaf.facts is not None
                 continue
-            records.append(Record(leaf.io, leaf.slot, index, op_type, tensor, leaf.constant))  # type: ignore[arg-type]
+            records.append(Record(leaf.io, leaf.slot, index, op_type, tensor))  # type: ignore[arg-type]
     if not records:
         raise FormatError(f"{document} lists no tensor")
     notes = values.notes()
@@ -168,16 +170,40 @@ def _leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
     """The arguments of an operator, in the JSON's order."""
     if not isinstance(entry, Mapping):
         raise FormatError(f"{path}: {operator[:80]!r} is not an object")
-    if operator.rpartition(".")[2] in _WHOLE:
-        for slot, (name, facts) in enumerate(_flat(entry, operator, operator.endswith(_WHOLE[0]))):
-            yield Leaf(name, "out", slot, False, facts)
+    kind = _without_call(operator).rpartition(".")[2]
+    if kind in _WHOLE:
+        for slot, (name, facts) in enumerate(_flat(entry, operator, kind == _GRADIENT)):
+            yield Leaf(name, "out", slot, facts)
         return
     slots = {"in": 0, "out": 0}
     for part, word in _PARTS.items():
         io = "out" if word == "output" else "in"
         for name, facts in _flat(entry.get(part, ()), f"{operator}.{word}"):
-            yield Leaf(name, io, slots[io], word == "parameters", facts)
+            yield Leaf(name, io, slots[io], facts)
             slots[io] += 1
+    for part in [key for key in entry if key not in _PARTS]:
+        for name, facts in _flat(entry[part], f"{operator}.{part}"):
+            if _describes_tensor(facts):
+                yield Leaf(name, "in", slots["in"], facts)
+                slots["in"] += 1
+
+
+def _without_call(operator: str) -> str:
+    """``Module.conv1.Conv2d.parameters_grad`` of itself and of ``Module.conv1.Conv2d.parameters_grad.0``."""
+    name, dot, last = operator.rpartition(".")
+    return name if dot and last.isdecimal() and name.rpartition(".")[2] in _WHOLE else operator
+
+
+def _op_type(operator: str) -> str:
+    """The API's name or the module's class, "" for a name that has neither."""
+    parts = operator.split(".")
+    if _without_call(operator) == operator and parts[-1] == _GRADIENT:
+        parts.append("0")
+    return parts[_TYPE_PLACE] if len(parts) >= -_TYPE_PLACE else ""
+
+
+def _describes_tensor(facts: Any) -> bool:
+    return isinstance(facts, Mapping) and isinstance(facts.get("shape"), list) and "dtype" in facts
 
 
 def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -197,7 +223,7 @@ def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -
 def _tensor(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
     """The tensor an argument is, None for one that is none. Raises FormatError for a shape that cannot be."""
     facts = leaf.facts
-    if not isinstance(facts, Mapping) or not isinstance(facts.get("shape"), list) or "dtype" not in facts:
+    if not _describes_tensor(facts):
         return None
     shape = facts["shape"]
     if not all(type(size) is int and size >= 0 for size in shape):

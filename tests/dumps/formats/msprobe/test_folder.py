@@ -86,7 +86,7 @@ def test_values_beside_a_json_of_another_name(shared: Path, task: str) -> None:
     np.testing.assert_array_equal(dump[name].stored(), np.load(folder / "2_3_input.npy"))
 
 
-def test_names_places_and_constants(tmp_path: Path) -> None:
+def test_names_and_places(tmp_path: Path) -> None:
     nested = {"a": [facts(), 5], "b": {"c": facts()}}
     grad = {"weight": [facts()], "bias": [None]}
     dump = opened(
@@ -106,12 +106,51 @@ def test_names_places_and_constants(tmp_path: Path) -> None:
         (f"{API}.input.a.0", "in", 4, 0, "conv2d", False),
         (f"{API}.input.b.c", "in", 6, 0, "conv2d", False),
         (f"{API}.output.1", "out", 1, 0, "conv2d", False),
-        (f"{MODULE}.parameters.weight", "in", 0, 1, "Conv2d", True),
+        (f"{MODULE}.parameters.weight", "in", 0, 1, "Conv2d", False),
         (f"{MODULE}.output.0", "out", 0, 1, "Conv2d", False),
-        ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "conv1", False),
+        ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "Conv2d", False),
         ("x.0.debug", "out", 0, 3, "x", False),
     ]
     assert dump.notes == ("2 arguments are no tensors (numbers, texts …); they are left out",)
+
+
+def test_gradients_in_the_spelling_with_a_number(tmp_path: Path) -> None:
+    dump = opened(tmp_path, {"Module.net.conv1.Conv2d.parameters_grad.0": {"weight": [facts()], "bias": [facts((3,))]}})
+    assert [(r.name, r.io, r.slot, r.op_type) for r in dump.records] == [
+        ("Module.net.conv1.Conv2d.parameters_grad.0.weight", "out", 0, "Conv2d"),
+        ("Module.net.conv1.Conv2d.parameters_grad.0.bias", "out", 1, "Conv2d"),
+    ]
+    assert not dump.notes
+
+
+def test_tensors_under_an_unknown_key_are_not_lost(tmp_path: Path) -> None:
+    entry = {"input_args": [facts()], "is_recompute": True, "buffers": {"mean": facts((3,))}, "output": [facts()]}
+    dump = opened(tmp_path, {MODULE: entry})
+    assert [(r.name, r.io, r.slot) for r in dump.records] == [
+        (f"{MODULE}.input.0", "in", 0),
+        (f"{MODULE}.output.0", "out", 0),
+        (f"{MODULE}.buffers.mean", "in", 1),
+    ]
+
+
+@pytest.mark.parametrize("grad", ["parameters_grad", "parameters_grad.0"])
+def test_changed_weights_and_gradients_are_compared(tmp_path: Path, grad: str) -> None:
+    for side, weight, gradient in (("a", 1.0, 2.0), ("b", 3.0, np.nan)):
+        values = {"data_name": "w.npy"}, {"data_name": "g.npy"}
+        opened(
+            tmp_path / side,
+            {
+                MODULE: {"input_args": [], "parameters": {"weight": facts(**values[0])}, "output": []},
+                f"Module.net.conv1.Conv2d.{grad}": {"weight": [facts(**values[1])]},
+            },
+            w=np.full((2, 3), weight, np.float32),
+            g=np.full((2, 3), gradient, np.float32),
+        )
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert [(row.name, row.passes()) for row in comparison] == [
+        (f"{MODULE}.parameters.weight", False),
+        (f"Module.net.conv1.Conv2d.{grad}.weight", False),
+    ]
 
 
 def test_values_come_from_the_files_wherever_the_json_says_they_are(tmp_path: Path) -> None:
