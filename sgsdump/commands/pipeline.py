@@ -18,7 +18,7 @@ examples:
   sgsdump pipeline full -m net.onnx --bisect reference
 
 Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold or
---bisect found a difference, 2 on trouble.
+--bisect found a difference, or a tensor that an executor cannot compute, 2 on trouble.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
     bisection = bisect(job, run, TERMINAL)
     for line in bisection_lines(bisection, job.threshold):
         TERMINAL.say(line)
-    return 1 if bisection.first else 0
+    return 1 if bisection.first or bisection.failed else 0
 
 
 def _compare(job: Job) -> bool:

@@ -284,6 +284,24 @@ def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: py
     assert "\nfirst difference: " in capsys.readouterr().out
 
 
+def test_bisect_finds_what_only_one_executor_computes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """onnx's evaluator has no operators of onnxruntime's own domain."""
+    info = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("QuickGelu", ["a"], ["b"], domain="com.microsoft"),
+        helper.make_node("Neg", ["b"], ["c"]),
+    ]
+    graph = helper.make_graph(nodes, "net", [info("x", 1, [2])], [info("c", 1, [2])])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "own.onnx")
+    pipeline("full", "-m", "own.onnx", "--bisect", "reference", status=1)
+    out = capsys.readouterr().out
+    assert "first difference: b (QuickGelu): executor reference does not give it: " in out
+    pipeline("full", "-m", "own.onnx", "-f", "reference", "--bisect", "reference", status=1)
+    assert "given by neither executor: c: " in capsys.readouterr().out
+
+
 BAD = {
     "unknown tensor": (["once", "--name", "poool"], "no tensor 'poool'; did you mean 'pool'"),
     "unknown start": (["range", "-bs", "addd"], "no tensor 'addd'; did you mean 'add'"),

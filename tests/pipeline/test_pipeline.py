@@ -69,6 +69,33 @@ def test_once_on_the_seeds_sample(shared, tmp_path):
     assert made.get_node_output_names().index("relu_1.tmp_0") == 12 and len(made.get_node_output_names()) == 55
 
 
+def test_every_way_gives_the_bits_of_one_run_of_the_seeds_float16_sample(shared, tmp_path):
+    path = shared / "sdaa" / "model_sample.onnx"
+    made, _ = pipeline(path, tmp_path / "full")
+    made.dump_full()
+    names = made.get_node_output_names()
+    expected = run_all(onnx.load(path), made.inputs)
+
+    def check(folder, count):
+        entries = dump_info.read(folder).outputs
+        assert len(entries) == count
+        for entry in entries:
+            np.testing.assert_array_equal(np.load(folder / entry.file), expected[entry.name], err_msg=entry.name)
+
+    check(tmp_path / "full", 55)
+    made, _ = pipeline(path, tmp_path / "range")
+    made.dump_range("relu_1.tmp_0", step=10)
+    check(tmp_path / "range", 6)
+    made, _ = pipeline(path, tmp_path / "list")
+    made.dump_list(names[4::5])
+    check(tmp_path / "list", 11)
+    for name in names:
+        made, _ = pipeline(path, tmp_path / "once")
+        made.mark_outputs([name])
+        made.dump_once()
+        check(tmp_path / "once", 1)
+
+
 @MODES
 def test_a_full_dump_is_every_tensor_of_the_model(tmp_path, mode):
     """The model has initializers, which made the SDAA tool lose every node."""

@@ -228,9 +228,8 @@ def test_half_precision_model_with_weights_as_constants(shared: Path) -> None:
     layers = list(runner.run(feed))
     assert sorted(layer.name for layer in layers) == sorted(wanted)
     for layer in layers:
-        # onnxruntime keeps float32 between neighbours that have no float16 kernel: the last bit depends on the cuts.
         assert layer.array.dtype == np.float16
-        np.testing.assert_allclose(layer.array, wanted[layer.name], rtol=2e-3, atol=2e-3, err_msg=layer.name)
+        np.testing.assert_array_equal(layer.array, wanted[layer.name], err_msg=layer.name)
 
 
 def test_many_feeds_of_other_shapes_share_the_sessions() -> None:
