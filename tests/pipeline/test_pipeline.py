@@ -2,6 +2,7 @@
 
 import json
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -508,3 +509,28 @@ def test_layouts_of_inputs_and_outputs_are_known_to_who_reads_the_dump(tmp_path)
     dump = open_dump(tmp_path / "dump")
     four = [r.tensor.info for r in dump.records if len(r.tensor.info.shape) == 4]
     assert {info.layout for info in four} == {"NCHW"} and set(dump.inputs) & {info.name for info in four}
+
+
+@pytest.mark.parametrize("executor", ["ort", "reference"])
+def test_bfloat16_arrays_are_inputs(tmp_path, executor):
+    """As ml_dtypes has them, as numpy reads them back from a file (bytes without a type), and as float32."""
+    info = helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2, 2])
+    out = helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [2, 2])
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [info], [out])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    values = np.array([[1, -2.5], [3.0078125, 1e30]], np.float32)
+    brain = values.astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", brain)
+    loaded = np.load(tmp_path / "x.npy")
+    assert loaded.dtype == np.dtype("V2")
+    for given in (brain, loaded, values):
+        made, _ = pipeline(proto, tmp_path / "d", executor)
+        made.set_input_data(external_input_data={"x": given})
+        made.dump_full()
+        assert not made.failures
+        written = open_dump(tmp_path / "d")["y"]
+        assert written.info.dtype == ml_dtypes.bfloat16
+        np.testing.assert_array_equal(written.stored(), brain)
+    with pytest.raises(InputError, match="expects float32"):
+        made.set_input_data(external_input_data={"x": values.astype(np.float64)})
+        made.dump_full()

@@ -84,7 +84,7 @@ def test_an_operator_that_only_takes_more_types_is_the_same(older: None) -> None
 
 
 def test_an_opset_that_nobody_knows(older: None) -> None:
-    with pytest.raises(ModelError, match="the model is of opset 999, and onnxruntime .* takes up to opset 22"):
+    with pytest.raises(ModelError, match=r"the model is of opset 999, and onnxruntime .* takes up to opset 22"):
         versions.header(split(10, 999))
 
 
