@@ -58,7 +58,7 @@ def _common(sub: argparse.ArgumentParser) -> None:
         "-f", "--frame_type", dest="executor", required=True, metavar="EXECUTOR", help="ort, sdaa, any other"
     )
     sub.add_argument("-d", "--onnx_dir", dest="model", type=Path, required=True, metavar="MODEL", help="ONNX model")
-    sub.add_argument("-mt", "--model_type", metavar="TYPE", help="float16 runs a float16 copy of the model")
+    sub.add_argument("-mt", "--model_type", metavar="TYPE", help="float16 or fp16 runs a float16 copy of the model")
     sub.add_argument("-i", "--input_file", metavar="NAME:FILE.npy", help="inputs; several with commas between")
     sub.add_argument("-p", "--passed_path", type=Path, metavar="FILE.py", help="sdaa: file of passes to run")
     sub.add_argument("-cd", "--compare_dir", type=Path, metavar="DIR", help="files to compare the outputs with")

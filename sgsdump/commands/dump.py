@@ -17,7 +17,7 @@ in place has its last value. --every-layer adds the values that were written ove
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
     import numpy as np
+    from onnx import ModelProto
 
     from sgsdump.dumps.dump import Record
     from sgsdump.executors.runner import Layer
@@ -105,6 +106,8 @@ def dump_all(
     targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
     runner = SegmentRunner(model, keep_sessions=len(targets) > 1)
     outputs = [info.name for info in model.proto.graph.output]
+    # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
+    slots = {} if own_outputs_first or caffe else output_slots(model.proto)
     shown = model.blobs | model.overwritten if model.blobs and every_layer else model.blobs
     for target, (label, feed) in zip(targets, runs):
         if output.parent == DEFAULT_OUTPUT.parent:
@@ -114,7 +117,7 @@ def dump_all(
             layers = runner.run(feed, shown, advance)
             if own_outputs_first:
                 layers = listing.own_outputs_first(runner, feed, outputs, advance)
-            _write(layers, feed, target, summary, target.stem.removeprefix(output.stem), text, caffe)
+            _write(layers, feed, target, summary, target.stem.removeprefix(output.stem), text, caffe, slots)
         print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
         for name, what in summary.not_finite.items():
             print(f"not finite: {name}: {what}")
@@ -123,7 +126,14 @@ def dump_all(
 
 
 def _write(
-    layers: Iterator[Layer], feed: Feed, target: Path, summary: Summary, suffix: str, text: bool, caffe: bool
+    layers: Iterator[Layer],
+    feed: Feed,
+    target: Path,
+    summary: Summary,
+    suffix: str,
+    text: bool,
+    caffe: bool,
+    slots: Mapping[str, int],
 ) -> None:
     """Write one run; ``suffix`` distinguishes its files from another picture's."""
     from itertools import chain
@@ -134,11 +144,11 @@ def _write(
     from sgsdump.executors.runner import Layer
 
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(records(fed[:1] if caffe else fed, Summary()))
+    inputs = list(records(fed[:1] if caffe else fed, Summary(), {}))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
-    stream = records(layers, summary)
+    stream = records(layers, summary, slots)
     if text:
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
@@ -156,8 +166,16 @@ class Summary:
     not_finite: dict[str, str] = field(default_factory=dict)
 
 
-def records(layers: Iterable[Layer], summary: Summary) -> Iterator[Record]:
-    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes."""
+def output_slots(proto: ModelProto) -> dict[str, int]:
+    """Which output of its node each tensor is: 0, 1 …, left-out optional outputs counted."""
+    return {name: slot for node in proto.graph.node for slot, name in enumerate(node.output) if name}
+
+
+def records(layers: Iterable[Layer], summary: Summary, slots: Mapping[str, int]) -> Iterator[Record]:
+    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes.
+
+    slots  which output of its node a tensor is; 0 when it is not in it.
+    """
     from sgsdump.dumps.dump import Record
     from sgsdump.tensors.layout import NCHW
     from sgsdump.tensors.tensor import Tensor
@@ -165,7 +183,7 @@ def records(layers: Iterable[Layer], summary: Summary) -> Iterator[Record]:
     for index, layer in enumerate(layers):
         layout = NCHW if layer.array.ndim == 4 else None
         tensor = Tensor.of(layer.name, layer.array, layout=layout, op_type=layer.op_type)
-        yield Record("out", 0, index, layer.node or layer.op_type, tensor)
+        yield Record("out", slots.get(layer.name, 0), index, layer.node or layer.op_type, tensor)
         summary.tensors += 1
         what = not_finite(layer.array)
         if what:

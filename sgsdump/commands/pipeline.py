@@ -18,7 +18,7 @@ examples:
   sgsdump pipeline full -m net.onnx --bisect reference
 
 Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold or
---bisect found a difference, 2 on trouble.
+--bisect found a difference, or a tensor that an executor cannot compute, 2 on trouble.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
         default="fast",
         help="one pass in segments, or each tensor from a sub-model of its own (%(default)s)",
     )
-    sub.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 runs a float16 copy of the model")
+    sub.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
     sub.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
     sub.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor")
     sub.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
@@ -181,7 +181,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
     bisection = bisect(job, run, TERMINAL)
     for line in bisection_lines(bisection, job.threshold):
         TERMINAL.say(line)
-    return 1 if bisection.first else 0
+    return 1 if bisection.first or bisection.failed else 0
 
 
 def _compare(job: Job) -> bool:

@@ -19,6 +19,7 @@ from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.base import Configs, Executor
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, to_array, why_not
 from sgsdump.executors.onnx_runtime.segment_runner import plain, session_options
+from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import segment, sub_model
 from sgsdump.registry import hint
 
@@ -65,7 +66,7 @@ class OrtExecutor(Executor):
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = self._threads
         options.add_external_initializers(list(self._lent), list(self._lent.values()))
-        data = sub_model(model, part, stubs, fed)
+        data = sub_model(header(model), part, stubs, fed)
         self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         self._kinds = {name: kind.tensor_type.elem_type for name, kind in fed.items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> N
                 f"the model's input {name!r} is not fed; it expects {_describe(wanted.dtype, wanted.shape)}"
             )
         array = feed[name]
-        if array.dtype != wanted.dtype or not _fits(array.shape, wanted.shape):
+        if array.dtype not in (wanted.dtype, *wanted.also) or not _fits(array.shape, wanted.shape):
             raise InputError(
                 f"the model's input {name!r} expects {_describe(wanted.dtype, wanted.shape)}, "
                 f"got {_describe(array.dtype, array.shape)}"
@@ -48,15 +47,12 @@ def fitted(
 ) -> dict[str, np.ndarray]:
     """The feed, checked, in the model's own dtypes: what goes to ``bfloat16`` inputs may come as float32 too, and is
     rounded to nearest even. Raises InputError as ``check_feed``."""
+    check_feed(feed, inputs)
     if not bfloat16:
-        check_feed(feed, inputs)
         return dict(feed)
     import ml_dtypes
 
-    brain = np.dtype(ml_dtypes.bfloat16)
-    given = {name for name in bfloat16 if name in feed and feed[name].dtype == brain}
-    check_feed(feed, [replace(spec, dtype=brain) if spec.name in given else spec for spec in inputs])
-    return {name: array.astype(brain) if name in bfloat16 else array for name, array in feed.items()}
+    return {n: array.astype(ml_dtypes.bfloat16) if n in bfloat16 else array for n, array in feed.items()}
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:

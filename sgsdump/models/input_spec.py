@@ -15,11 +15,17 @@ from sgsdump.tensors.layout import NHWC, to_nchw, to_nhwc
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a model: shape with None for every size that is not fixed (4-D: NCHW, or NHWC), and numpy dtype."""
+    """One input of a model.
+
+    shape  None for every size that is not fixed; 4-D is NCHW, or NHWC.
+    dtype  numpy's; float32 for bfloat16.
+    also   other dtypes that are taken as they are.
+    """
 
     name: str
     shape: tuple[int | None, ...]
     dtype: np.dtype
+    also: tuple[np.dtype, ...] = ()
 
 
 def shape_text(shape: Sequence[int | None]) -> str:

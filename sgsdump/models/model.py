@@ -78,8 +78,8 @@ def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
     """The inputs a user has to feed, in the model's order.
 
     Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
-    float32, which users have; other types beyond numpy are those of ml_dtypes. Raises ModelError for an input that is
-    no tensor of a shape and type to feed.
+    float32, which users have, or as bfloat16; other types beyond numpy are those of ml_dtypes. Raises ModelError for an
+    input that is no tensor of a shape and type to feed.
     """
     weights = weight_names(proto.graph)
     return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
@@ -99,7 +99,9 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     if tensor.elem_type == onnx.TensorProto.STRING:
         raise ModelError(f"input {info.name!r} of the model takes text; sgsdump feeds numbers only")
     if tensor.elem_type == onnx.TensorProto.BFLOAT16:
-        return InputSpec(info.name, shape, np.dtype(np.float32))
+        import ml_dtypes
+
+        return InputSpec(info.name, shape, np.dtype(np.float32), (np.dtype(ml_dtypes.bfloat16),))
     try:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     except (KeyError, ValueError, TypeError):

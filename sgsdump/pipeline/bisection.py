@@ -40,17 +40,37 @@ THRESHOLD = 1e-3
 
 
 @dataclass(frozen=True)
+class Missing:
+    """A tensor that one executor does not give, or neither; ``failed``: running the model for it went wrong."""
+
+    executors: tuple[str, ...]
+    reason: str
+    failed: bool = False
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether the other executor gives the tensor."""
+        return len(self.executors) == 1
+
+
+Answer = float | Missing | None
+"""What comparing a tensor gave: its difference, who does not give it, or None when nothing is known of it."""
+
+
+@dataclass(frozen=True)
 class Tried:
-    """A tensor that was dumped by both; ``difference`` is None where one of them could not give it."""
+    """A tensor that was asked of both; ``difference`` is Inf where only one gives it, None where neither does."""
 
     name: str
     difference: float | None
+    missing: Missing | None = None
 
 
 @dataclass(frozen=True)
 class FirstDifference:
     """A tensor that disagrees while the tensors it is made from agree.
 
+    missing the executor that does not give it, and why; None where both give it.
     node    name of the node that makes it, or "".
     inputs  the tensors that agree: what the node reads, weights and inputs of the model left out; in the
             place of a tensor that cannot be dumped, what that one is made from.
@@ -61,6 +81,7 @@ class FirstDifference:
     op_type: str
     difference: float
     inputs: tuple[Tried, ...]
+    missing: Missing | None = None
 
 
 @dataclass(frozen=True)
@@ -71,16 +92,22 @@ class Bisection:
     tried: tuple[Tried, ...]
     in_all: int
 
+    @property
+    def failed(self) -> tuple[Tried, ...]:
+        """Those tried that neither executor could compute, so that nothing is known of them."""
+        return tuple(each for each in self.tried if each.difference is None and each.missing and each.missing.failed)
+
 
 def bisect(
     proto: onnx.ModelProto,
-    differs: Callable[[str], float | None],
+    differs: Callable[[str], Answer],
     threshold: float = THRESHOLD,
     progress: Progress = SILENT,
 ) -> Bisection:
     """The first tensor of the graph, on some way through it, whose difference is over the threshold.
 
-    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold; None when it is not known.
+    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold, and so is one that only one side
+              gives; None when it is not known.
     progress  says a line for each tensor tried.
 
     First the ends of the graph are tried, then about log2(N) tensors spread over it; when these agree nothing is found.
@@ -89,21 +116,26 @@ def bisect(
     nodes = [node for node in sorted_nodes(proto.graph) if node.op_type != "Constant"]
     makers = {name: node for node in nodes for name in node.output if name}
 
+    missing: dict[str, Missing] = {}
+
     def ask(name: str) -> float | None:
-        value = differs(name)
-        progress.say(tried_line(name, value))
-        return value
+        answer = differs(name)
+        if isinstance(answer, Missing):
+            missing[name] = answer
+            answer = math.inf if answer.one_sided else None
+        progress.say(tried_line(name, answer, missing[name].executors if name in missing else ()))
+        return answer
 
     search = _Search({name: [n for n in needs(node) if n in makers] for name, node in makers.items()}, threshold, ask)
     name = search.run()
     inputs = search.sources(name) if name is not None else []
-    tried = {name: Tried(name, value) for name, value in search.tried.items()}
+    tried = {name: Tried(name, value, missing.get(name)) for name, value in search.tried.items()}
     first = None
     if name is not None:
         node = makers[name]
-        first = FirstDifference(
-            name, node.name, node.op_type, float(search.tried[name] or 0), tuple(tried[each] for each in inputs)
-        )
+        difference = float(search.tried[name] or 0)
+        sources = tuple(tried[each] for each in inputs)
+        first = FirstDifference(name, node.name, node.op_type, difference, sources, missing.get(name))
     return Bisection(first, tuple(tried.values()), len(makers))
 
 
@@ -118,12 +150,21 @@ def bisect_executors(
     progress: Progress = SILENT,
 ) -> Bisection:
     """Where ``executor`` (with its ``configs``) first differs from ``reference`` by more than ``threshold``, measured
-    by ``worst_relative``. ``feed`` and ``mode`` as in ``pipeline.run.run``, whose errors it raises."""
+    by ``worst_relative``, or which of them does not give it. ``feed`` and ``mode`` as in ``pipeline.run.run``, whose
+    errors it raises."""
 
-    def differs(name: str) -> float | None:
-        own = _array(run(model, executor, feed, [name], mode, configs or ExecutorConfigs()))
-        other = _array(run(model, reference, feed, [name], mode))
-        return None if own is None or other is None else worst_relative(own, other)
+    def differs(name: str) -> Answer:
+        own = _outcome(run(model, executor, feed, [name], mode, configs or ExecutorConfigs()))
+        other = _outcome(run(model, reference, feed, [name], mode))
+        if isinstance(own, np.ndarray) and isinstance(other, np.ndarray):
+            return worst_relative(own, other)
+        lacking = [
+            (each if isinstance(each, str) else each.name, outcome)
+            for each, outcome in ((executor, own), (reference, other))
+            if isinstance(outcome, NotDumped)
+        ]
+        reason = next((lost.reason for _, lost in lacking if lost.failed), lacking[0][1].reason)
+        return Missing(tuple(name for name, _ in lacking), reason, any(lost.failed for _, lost in lacking))
 
     return bisect(model.proto, differs, threshold, progress)
 
@@ -250,5 +291,8 @@ class _Search:
         return [name for place, name in enumerate(self._names) if tensors >> place & 1]
 
 
-def _array(outcomes: Iterable[Layer | NotDumped]) -> np.ndarray | None:
-    return next((outcome.array for outcome in outcomes if isinstance(outcome, Layer)), None)
+def _outcome(outcomes: Iterable[Layer | NotDumped]) -> np.ndarray | NotDumped:
+    """The one tensor asked for, or why it was not given."""
+    for outcome in outcomes:
+        return outcome.array if isinstance(outcome, Layer) else outcome
+    return NotDumped("", "", "", "the run gave nothing", True)

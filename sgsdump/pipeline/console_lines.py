@@ -22,8 +22,11 @@ def output_line(index: int | None, name: str, shape: Sequence[int], dtype: objec
     return line if index is None else f"topology index {index}, {line}"
 
 
-def tried_line(name: str, difference: float | None) -> str:
-    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value; None where one
-    side lacks it."""
-    result = "not given by both" if difference is None else f"{difference:.3g}"
+def tried_line(name: str, difference: float | None, missing: Sequence[str] = ()) -> str:
+    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value; ``not given by tvm`` where
+    only the other executor gives it."""
+    if len(missing) == 1:
+        result = f"not given by {missing[0]}"
+    else:
+        result = "given by neither" if difference is None else f"{difference:.3g}"
     return f"tried {shown(name)}: {result}"

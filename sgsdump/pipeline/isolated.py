@@ -10,6 +10,9 @@ convolution have about 6, a GELU or LayerNormalization 9, an attention block abo
 the number of tensors and not with its square. Where only some tensors are wanted, a sub-model reaches back to the last
 ones dumped, or to the inputs.
 
+Within one model onnxruntime hands float32 values from one float16 node to the next
+(``models.passes.segment.unrounded``), so a float16 tensor's last bits may differ from those of the whole model.
+
 Measured on a ResNet-50-like model (benchmarks/pipeline.py): a sub-model has 13 % of the nodes on average, and the dump
 takes a tenth or less of the time of running the whole model once per tensor.
 """

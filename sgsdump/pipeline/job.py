@@ -14,7 +14,8 @@ from sgsdump.pipeline.inputs.options import place
 from sgsdump.pipeline.selection import Place
 from sgsdump.registry import hint
 
-MODEL_TYPES = ("float16", "float32")
+MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
+"""What -mt takes, the SDAA tool's spellings too, and what it means."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Job:
     names          tensors to dump: one for ``once``, any number for ``list``.
     begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
     output         the dump's folder, else ``./EXECUTOR_dump``.
-    model_type     ``float16`` runs a float16 copy of the model.
+    model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
     option         of the executor, KEY=VALUE each; passed_path is its option ``passes``.
     depth          of the printed graph and the test case: only the last so many nodes.
     log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
@@ -94,7 +95,7 @@ def check(job: Job) -> None:
     for executor in filter(None, (job.executor, job.bisect)):
         if executor not in executors():
             raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
-    if job.model_type not in (None, *MODEL_TYPES):
+    if job.model_type and job.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {job.model_type!r}{hint(job.model_type, list(MODEL_TYPES))}")
     if sum(way is not None for way in (job.input_file, job.input_dir, job.inputs_from)) > 1:
         raise ConfigError("inputs come one of three ways: -i, --input-dir or --inputs-from")

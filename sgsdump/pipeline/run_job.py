@@ -16,7 +16,7 @@ from sgsdump.pipeline.inputs.given import array_of
 from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
 from sgsdump.pipeline.inputs.random import InputDefaults
 from sgsdump.pipeline.ir_text import executor_text, ir_text
-from sgsdump.pipeline.job import Job
+from sgsdump.pipeline.job import MODEL_TYPES, Job
 from sgsdump.pipeline.onnx_test_case import save_test_case
 from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.progress import SILENT, Progress
@@ -111,7 +111,7 @@ def _model(job: Job) -> Model:
     given = shapes(job.shape)
     if given:
         model = replace(model, proto=fix_shapes(model.proto, given))
-    if job.model_type == "float16":
+    if job.model_type and MODEL_TYPES[job.model_type] == "float16":
         from sgsdump.executors.onnx_runtime.float16 import to_float16
 
         model = replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
 from sgsdump.files.terminal_text import shown
-from sgsdump.pipeline.bisection import Bisection
+from sgsdump.pipeline.bisection import Bisection, Tried
 from sgsdump.pipeline.console_lines import tried_line
 
 
@@ -46,18 +46,27 @@ def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
     """The first tensor that differs and what it is made from; or that none was found."""
     cost = f"{len(bisection.tried)} of {bisection.in_all} tensors tried"
     if bisection.first is None:
-        return [f"no tensor differs by more than {threshold:g}, max|difference| / max|value| ({cost})"]
+        lines = [
+            f"given by neither executor: {shown(each.name)}: {shown(each.missing.reason)}"
+            for each in bisection.failed
+            if each.missing
+        ]
+        what = "no other tensor differs" if lines else "no tensor differs"
+        return [*lines, f"{what} by more than {threshold:g}, max|difference| / max|value| ({cost})"]
     first = bisection.first
     node = f"node {first.node}, " if first.node else ""
-    inputs = (
-        ", ".join(tried_line(each.name, each.difference).removeprefix("tried ") for each in first.inputs)
-        or "the model's inputs only"
-    )
+    inputs = ", ".join(_tried(each) for each in first.inputs) or "the model's inputs only"
+    what = f"max|difference| / max|value| is {first.difference:.3g}, over {threshold:g}"
+    if first.missing:
+        what = f"executor {first.missing.executors[0]} does not give it: {shown(first.missing.reason)}"
     return [
-        f"first difference: {shown(first.name)} ({node}{first.op_type}): max|difference| / max|value| is "
-        f"{first.difference:.3g}, over {threshold:g} ({cost})",
+        f"first difference: {shown(first.name)} ({node}{first.op_type}): {what} ({cost})",
         f"made from: {inputs}",
     ]
+
+
+def _tried(each: Tried) -> str:
+    return tried_line(each.name, each.difference, each.missing.executors if each.missing else ()).removeprefix("tried ")
 
 
 def _operator(entry: OutputEntry) -> str:

@@ -172,3 +172,27 @@ def test_trouble_is_one_line_and_leaves_nothing(folder: Path, capsys: pytest.Cap
         assert message in error
         assert error.count("\n") == 1
         assert sorted(folder.iterdir()) == before
+
+
+def test_outputs_have_their_slots_as_in_the_simulators_dump(folder: Path) -> None:
+    """Those of Split, Dropout and TopK."""
+    save_model(
+        [
+            helper.make_node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2),
+            helper.make_node("Dropout", ["a"], ["d", "mask"]),
+            helper.make_node("TopK", ["b", "k"], ["top", "index"], axis=3),
+            helper.make_node("Neg", ["d"], ["y"]),
+        ]
+    )
+    model = onnx.load("m.onnx")
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), "k"))
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in ("y", "b", "mask", "index"))
+    onnx.save(model, "m.onnx")
+    assert main(["dump", "-m", "m.onnx", "-i", "x.npy", "-o", "dump.bin"]) == 0
+    slots = {record.name: record.slot for record in open_dump("dump.bin").records}
+    assert slots == {"a": 0, "b": 1, "d": 0, "mask": 1, "top": 0, "index": 1, "y": 0}
+    Path("DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
+    assert main(["simulate", "-m", "m.onnx", "-t", "Float", "-i", "x.npy"]) == 0
+    simulated = open_dump("sigma_outtensor_dump.bin").records
+    assert {r.name: r.slot for r in simulated if r.io == "out"} == slots

@@ -199,6 +199,9 @@ def test_a_caffe_model(folder: Path) -> None:
 def test_float16_runs_a_float16_copy(folder: Path) -> None:
     pipeline("full", "-m", "net.onnx", "-o", "golden")
     pipeline("full", "-m", "net.onnx", "-mt", "float16", "-o", "half")
+    pipeline("full", "-m", "net.onnx", "-mt", "fp16", "-o", "fp16")
+    assert open_dump("fp16")["prob"].info.dtype == np.float16
+    np.testing.assert_array_equal(open_dump("fp16")["prob"].stored(), open_dump("half")["prob"].stored())
     assert array("__c1", "half").dtype == np.float16
     error = np.abs(array("__c1", "half") - array("__c1", "golden"))
     assert 0 < error.max() < 0.01
@@ -282,6 +285,31 @@ def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: py
     assert not Path("ort_dump").exists()
     pipeline("full", "-m", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
     assert "\nfirst difference: " in capsys.readouterr().out
+
+
+def test_bisect_finds_what_only_one_executor_computes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """onnx's evaluator has no operators of onnxruntime's own domain."""
+    info = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("QuickGelu", ["a"], ["b"], domain="com.microsoft"),
+        helper.make_node("Neg", ["b"], ["c"]),
+    ]
+    graph = helper.make_graph(nodes, "net", [info("x", 1, [2])], [info("c", 1, [2])])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "own.onnx")
+    pipeline("full", "-m", "own.onnx", "--bisect", "reference", status=1)
+    out = capsys.readouterr().out
+    assert "first difference: b (QuickGelu): executor reference does not give it: " in out
+    pipeline("full", "-m", "own.onnx", "-f", "reference", "--bisect", "reference", status=1)
+    assert "given by neither executor: c: " in capsys.readouterr().out
+
+
+def test_an_empty_batch_is_dumped(folder: Path) -> None:
+    pipeline("full", "-m", "two.onnx", "--shape", "x=0x3", "--shape", "ids=0", "-f", "reference")
+    assert open_dump("reference_dump")["sum"].info.shape == (0, 3)
+    pipeline("full", "-m", "two.onnx", "--shape", "x=0x3", "--shape", "ids=0")
+    assert open_dump("ort_dump")["sum"].info.shape == (0, 3)
 
 
 BAD = {

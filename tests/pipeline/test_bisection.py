@@ -14,9 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 from small_nets import model, node, residual_net
 from watched import Watched
 
+from sgsdump.errors import ModelError
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.models.model import Model
-from sgsdump.pipeline.bisection import bisect, bisect_executors, worst_relative
+from sgsdump.pipeline.bisection import Missing, bisect, bisect_executors, worst_relative
+from sgsdump.reports.pipeline_lines import bisection_lines
 
 
 @st.composite
@@ -160,6 +162,44 @@ def test_executors_that_agree() -> None:
     assert result.in_all == 12
     assert progress.lines == [f"tried {each.name}: {each.difference:.3g}" for each in result.tried]
     assert all(each.difference < 1e-5 for each in result.tried)
+
+
+class Refuses(ReferenceExecutor):
+    """The reference evaluator without one of its operators."""
+
+    name = "refuses"
+
+    def __init__(self, op_type: str):
+        self.op_type = op_type
+
+    def on_load(self, model, configs, folder):
+        if any(each.op_type == self.op_type for each in model.graph.node):
+            raise ModelError(f"there is no {self.op_type}")
+        super().on_load(model, configs, folder)
+
+
+def test_what_only_one_executor_computes_differs() -> None:
+    feed = {"data": np.ones((1, 3, 8, 8), np.float32)}
+    why = "node 'pool' (MaxPool) cannot run: there is no MaxPool"
+    for executor, reference in ((Refuses("MaxPool"), "ort"), ("ort", Refuses("MaxPool"))):
+        progress = Watched()
+        result = bisect_executors(residual_net(), executor, reference, feed, progress=progress)
+        assert result.first is not None
+        assert (result.first.name, result.first.difference) == ("pool", math.inf)
+        assert result.first.missing == Missing(("refuses",), why, failed=True)
+        assert all(each.difference < 1e-5 and each.missing is None for each in result.first.inputs)
+        assert "tried pool: not given by refuses" in progress.lines
+        (line, _) = bisection_lines(result, 1e-3)
+        assert f"executor refuses does not give it: {why} (" in line
+
+
+def test_what_neither_executor_computes_is_said() -> None:
+    feed = {"data": np.ones((1, 3, 8, 8), np.float32)}
+    result = bisect_executors(residual_net(), Refuses("MaxPool"), Refuses("MaxPool"), feed)
+    assert result.first is None
+    lines = bisection_lines(result, 1e-3)
+    assert lines[0].startswith("given by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
+    assert lines[-1].startswith("no other tensor differs")
 
 
 def test_tensors_that_cannot_be_dumped_are_stepped_over() -> None:

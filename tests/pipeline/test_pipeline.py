@@ -2,6 +2,7 @@
 
 import json
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -67,6 +68,33 @@ def test_once_on_the_seeds_sample(shared, tmp_path):
     assert lines[1:] == ["output relu_3.tmp_0, shape (1, 24, 12, 96), dtype float16"]
     np.testing.assert_array_equal(np.load(tmp_path / "d" / "outputs" / "relu_3.tmp_0.npy"), array)
     assert made.get_node_output_names().index("relu_1.tmp_0") == 12 and len(made.get_node_output_names()) == 55
+
+
+def test_every_way_gives_the_bits_of_one_run_of_the_seeds_float16_sample(shared, tmp_path):
+    path = shared / "sdaa" / "model_sample.onnx"
+    made, _ = pipeline(path, tmp_path / "full")
+    made.dump_full()
+    names = made.get_node_output_names()
+    expected = run_all(onnx.load(path), made.inputs)
+
+    def check(folder, count):
+        entries = dump_info.read(folder).outputs
+        assert len(entries) == count
+        for entry in entries:
+            np.testing.assert_array_equal(np.load(folder / entry.file), expected[entry.name], err_msg=entry.name)
+
+    check(tmp_path / "full", 55)
+    made, _ = pipeline(path, tmp_path / "range")
+    made.dump_range("relu_1.tmp_0", step=10)
+    check(tmp_path / "range", 6)
+    made, _ = pipeline(path, tmp_path / "list")
+    made.dump_list(names[4::5])
+    check(tmp_path / "list", 11)
+    for name in names:
+        made, _ = pipeline(path, tmp_path / "once")
+        made.mark_outputs([name])
+        made.dump_once()
+        check(tmp_path / "once", 1)
 
 
 @MODES
@@ -481,3 +509,28 @@ def test_layouts_of_inputs_and_outputs_are_known_to_who_reads_the_dump(tmp_path)
     dump = open_dump(tmp_path / "dump")
     four = [r.tensor.info for r in dump.records if len(r.tensor.info.shape) == 4]
     assert {info.layout for info in four} == {"NCHW"} and set(dump.inputs) & {info.name for info in four}
+
+
+@pytest.mark.parametrize("executor", ["ort", "reference"])
+def test_bfloat16_arrays_are_inputs(tmp_path, executor):
+    """As ml_dtypes has them, as numpy reads them back from a file (bytes without a type), and as float32."""
+    info = helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2, 2])
+    out = helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [2, 2])
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [info], [out])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    values = np.array([[1, -2.5], [3.0078125, 1e30]], np.float32)
+    brain = values.astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", brain)
+    loaded = np.load(tmp_path / "x.npy")
+    assert loaded.dtype == np.dtype("V2")
+    for given in (brain, loaded, values):
+        made, _ = pipeline(proto, tmp_path / "d", executor)
+        made.set_input_data(external_input_data={"x": given})
+        made.dump_full()
+        assert not made.failures
+        written = open_dump(tmp_path / "d")["y"]
+        assert written.info.dtype == ml_dtypes.bfloat16
+        np.testing.assert_array_equal(written.stored(), brain)
+    with pytest.raises(InputError, match="expects float32"):
+        made.set_input_data(external_input_data={"x": values.astype(np.float64)})
+        made.dump_full()

@@ -23,6 +23,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.external_data import external_bytes
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
@@ -53,7 +54,7 @@ class SegmentRunner:
     keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
     skipped         the tensors that cannot be given as arrays, by name, with the reason.
 
-    Raises ModelError when the graph cannot be sorted or has inputs that are no tensors.
+    Raises ModelError when the graph cannot be sorted, has inputs that are no tensors, or needs a newer onnxruntime.
     """
 
     def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False):
@@ -61,6 +62,7 @@ class SegmentRunner:
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
+        self._header = header(model.proto)
         self._bfloat16 = bfloat16_inputs(model.proto)
         self._keep = keep_sessions
         self._keep_going = keep_going
@@ -191,7 +193,7 @@ class SegmentRunner:
             # Idle threads of the other sessions would spin and take the processors from the one that runs.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_external_initializers(list(lent), list(lent.values()))
-        data = sub_model(self.model.proto, part, stubs, reads)
+        data = sub_model(self._header, part, stubs, reads)
         ready = _Ready(types, ort.InferenceSession(data, options, providers=["CPUExecutionProvider"]), lent)
         if self._keep:
             self._sessions[part.makes] = ready

@@ -80,10 +80,11 @@ def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segm
 
 
 def sub_model(
-    proto: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
+    header: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
 ) -> bytes:
-    """The segment as a serialised model of the same operator sets, with every output marked.
+    """The segment as a serialised model, with every output marked.
 
+    header    IR version, operator sets and functions are taken from it.
     weights   name -> TensorProto or SparseTensorProto, for each of ``part.weights``.
     reads     name -> TypeProto, for each of ``part.reads``.
 
@@ -91,7 +92,7 @@ def sub_model(
     """
     import onnx
 
-    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    model = onnx.ModelProto(ir_version=header.ir_version, opset_import=header.opset_import, functions=header.functions)
     graph = model.graph
     graph.name = "segment"
     graph.node.extend(part.nodes)

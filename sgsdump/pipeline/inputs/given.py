@@ -151,12 +151,18 @@ def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
 
 def _one(spec: InputSpec, source: InputSource, shape: tuple[int, ...] | None, defaults: InputDefaults) -> Given:
     if spec.name in source.arrays:
-        array = np.asarray(source.arrays[spec.name])
+        array = _typed(np.asarray(source.arrays[spec.name]), spec)
         if shape is not None and array.shape != shape:
             raise InputError(f"the array for the input {spec.name!r} is {shape_text(array.shape)}, not {list(shape)}")
         return Given(array, use_external=True)
     bounds = full_range(spec, source.ranges.get(spec.name, Range()), defaults)
     return Given(draw(spec, _shape(spec, shape), bounds), bounds.seed, bounds.low, bounds.high)
+
+
+def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
+    """numpy reads back bfloat16, float8 and 4-bit integers as bytes without a type: as such they get the input's."""
+    beyond = [dtype for dtype in (spec.dtype, *spec.also) if dtype.kind == "V" and dtype.itemsize == array.itemsize]
+    return array.view(beyond[0]) if beyond and array.dtype == np.dtype(f"V{array.itemsize}") else array
 
 
 def _shape(spec: InputSpec, given: tuple[int, ...] | None) -> tuple[int, ...]:

@@ -11,10 +11,15 @@ from sgsdump.pipeline.inputs.options import input_files, place, ranges, shapes
 
 
 def test_shapes() -> None:
-    assert shapes(["x=1x3x224x224", "a=b=2,4", "input:0=7"]) == {"x": (1, 3, 224, 224), "a=b": (2, 4), "input:0": (7,)}
+    assert shapes(["x=1x3x224x224", "a=b=2,4", "input:0=7", "e=0x3"]) == {
+        "x": (1, 3, 224, 224),
+        "a=b": (2, 4),
+        "input:0": (7,),
+        "e": (0, 3),
+    }
 
 
-@pytest.mark.parametrize("word", ["x", "x=", "=1x2", "x=1xx2", "x=0x2", "x=-1x3", "x=1x3.5", "x=axb"])
+@pytest.mark.parametrize("word", ["x", "x=", "=1x2", "x=1xx2", "x=-1x3", "x=1x3.5", "x=axb"])
 def test_a_malformed_shape_is_one_line(word: str) -> None:
     with pytest.raises(ConfigError, match="NAME=SIZExSIZE"):
         shapes([word])

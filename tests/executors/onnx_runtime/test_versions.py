@@ -1,0 +1,95 @@
+"""Models written in versions that the installed onnxruntime does not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime import versions
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.table import open_executor
+from sgsdump.models.model import Model
+
+X = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
+
+
+def split(ir_version: int, opset: int, functions: bool = False) -> onnx.ModelProto:
+    """a, b = Split(x), c = Relu(a); Relu in a function of the model's own."""
+    opsets = [helper.make_opsetid("", opset)]
+    relu, own = helper.make_node("Relu", ["a"], ["c"]), []
+    if functions:
+        own = [helper.make_function("own", "Mine", ["i"], ["o"], [helper.make_node("Relu", ["i"], ["o"])], opsets)]
+        relu = helper.make_node("Mine", ["a"], ["c"], domain="own")
+        opsets.append(helper.make_opsetid("own", 1))
+    info = helper.make_tensor_value_info
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2, axis=1), relu]
+    graph = helper.make_graph(nodes, "g", [info("x", 1, [2, 4])], [info("c", 1, None)])
+    return helper.make_model(graph, ir_version=ir_version, opset_imports=opsets, functions=own)
+
+
+NEWEST = (onnx.IR_VERSION, onnx.defs.onnx_opset_version())
+
+
+@pytest.mark.parametrize("functions", [False, True])
+def test_a_model_of_todays_onnx_runs(functions: bool) -> None:
+    proto = split(*NEWEST, functions)
+    before = proto.SerializeToString()
+    arrays = {layer.name: layer.array for layer in SegmentRunner(Model(proto, Path("net.onnx"))).run({"x": X})}
+    np.testing.assert_array_equal(arrays["c"], np.maximum(X[:, :2], 0))
+    np.testing.assert_array_equal(arrays["b"], X[:, 2:])
+    with open_executor("ort") as executor:
+        executor.load_model(proto)
+        np.testing.assert_array_equal(executor.execute(["c"], {"x": X})[0], arrays["c"])
+    assert proto.SerializeToString() == before
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An onnxruntime that takes IR version 10 and opset 22."""
+    monkeypatch.setattr(versions, "newest_ir", lambda: 10)
+    monkeypatch.setattr(versions, "newest_opset", lambda: 22)
+
+
+def test_versions_are_lowered_where_no_operator_changed(older: None) -> None:
+    header = versions.header(split(13, 25))
+    assert (header.ir_version, header.opset_import[0].version) == (10, 22)
+    header = versions.header(split(13, 25, functions=True))
+    assert [each.version for each in (header.opset_import[0], header.functions[0].opset_import[0])] == [22, 22]
+    header = versions.header(split(8, 18))
+    assert (header.ir_version, header.opset_import[0].version) == (8, 18)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_operator_that_changed_since_is_named(older: None, inside: bool) -> None:
+    proto = split(10, 23)
+    changed = helper.make_node("RMSNormalization", ["a", "s"], ["d"])  # new in opset 23
+    if inside:
+        body = helper.make_graph([changed], "body", [], [helper.make_tensor_value_info("d", 1, None)])
+        changed = helper.make_node("Mine", ["x"], ["e"], domain="own", then_branch=body)
+    proto.graph.node.append(changed)
+    wanted = "its RMSNormalization that of opset 23; onnxruntime .* takes up to opset 22"
+    with pytest.raises(ModelError, match=wanted):
+        SegmentRunner(Model(proto, Path("net.onnx")))
+
+
+def test_an_operator_that_only_takes_more_types_is_the_same(older: None) -> None:
+    proto = split(10, 23)
+    proto.graph.node.append(helper.make_node("Identity", ["a"], ["d"]))  # opset 23 added float4e2m1
+    assert versions.header(proto).opset_import[0].version == 22
+
+
+def test_an_opset_that_nobody_knows(older: None) -> None:
+    with pytest.raises(ModelError, match=r"the model is of opset 999, and onnxruntime .* takes up to opset 22"):
+        versions.header(split(10, 999))
+
+
+def test_what_the_installed_onnxruntime_takes_is_found() -> None:
+    assert versions.newest_ir() >= 10
+    assert versions.newest_opset() >= 21
+    assert versions._loads(versions.newest_ir(), versions.newest_opset())
+    assert not versions._loads(onnx.IR_VERSION + 50, 17)
