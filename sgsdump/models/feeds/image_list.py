@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from sgsdump.errors import InputError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.text_file import quoted
 from sgsdump.sidecars.input_text import is_input_text
 
@@ -99,7 +99,7 @@ def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:
 
 def _is_text(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             start = file.read(4096)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
