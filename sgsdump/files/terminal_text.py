@@ -25,15 +25,17 @@ def one_line_warnings(program: str) -> Iterator[None]:
     """Python's warnings in the block are one line each on standard error; those for developers (of numpy's arithmetic,
     of Pillow's decoders, of what will be removed) are none."""
 
-    def line(message: Warning | str, category: type[Warning], file: str, number: int, text: str | None = None) -> str:
+    def text(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
         if issubclass(category, RuntimeWarning | DeprecationWarning | FutureWarning | SyntaxWarning):
             return ""
-        if f"{os.sep}PIL{os.sep}" in file:
+        if f"{os.sep}PIL{os.sep}" in filename:
             return ""
         return f"{program}: warning: {' '.join(str(message).split())}\n"
 
     before = warnings.formatwarning
-    warnings.formatwarning = line
+    warnings.formatwarning = text
     try:
         yield
     finally:
