@@ -1,6 +1,7 @@
 """The command line: parse, dispatch, turn an error into one line and an exit status.
 
-Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which).
+Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
+stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from pathlib import Path
 
 from sgsdump.commands.parser import build_parser
 from sgsdump.errors import SgsdumpError
+from sgsdump.files.stopping import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm
+from sgsdump.files.terminal_text import one_line_warnings
+
+# Where a package has another name than what is imported.
+PACKAGES = {"PIL": "Pillow", "google": "protobuf", "cv2": "opencv-python", "yaml": "PyYAML"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,21 +27,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def exit_status(program: str, run: Callable[[], int]) -> int:
-    """What ``run`` returns; 2 and one line on standard error for what a user can cause."""
+    """What ``run`` returns; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     try:
-        status = run()
-        sys.stdout.flush()
-        return status
+        with ending_on_sigterm(), one_line_warnings(program):
+            status = run()
+            sys.stdout.flush()
+            return status
     except SgsdumpError as error:
         print(f"{program}: error: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("sgsdump"):
             raise
-        root = Path(__file__).parents[1]
-        print(
-            f"{program}: error: {error.name} is not installed; install what sgsdump needs: pip install {root}",
-            file=sys.stderr,
-        )
+        print(f"{program}: error: {error.name} is not installed; {_how_to_install(error.name)}", file=sys.stderr)
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
@@ -43,11 +46,24 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
         where = f" {str(error.filename)[:80]}" if error.filename else ""
         print(f"{program}: error: the system refused{where}: {error.strerror or error}", file=sys.stderr)
         _forget_output()
+    except Terminated:
+        print(f"{program}: stopped by SIGTERM", file=sys.stderr)
+        return TERMINATED
     except KeyboardInterrupt:
         print(f"{program}: stopped", file=sys.stderr)
+        return INTERRUPTED
     except MemoryError:
         print(f"{program}: error: out of memory; try a smaller batch or a smaller model", file=sys.stderr)
     return 2
+
+
+def _how_to_install(name: str) -> str:
+    """The package by its own name, or all that a checkout needs."""
+    root = Path(__file__).parents[1]
+    if (root / "pyproject.toml").is_file():
+        return f"install what sgsdump needs: {sys.executable} -m pip install {root}"
+    package = PACKAGES.get(name.partition(".")[0], name.partition(".")[0])
+    return f"install it: {sys.executable} -m pip install {package}"
 
 
 def _forget_output() -> None:

@@ -42,6 +42,7 @@ class Job:
     """A command in the prepared folder: the words that make the older and the newer result, and where these lie.
 
     together  the results are swapped as one: all the older ones, or all the newer ones.
+    kept      a file in a result that is for going on after a kill, and changes while the command works.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Job:
     newer: str
     results: tuple[str, ...]
     together: bool = True
+    kept: str = ""
 
 
 MODEL = "-m digits.onnx --input_config input_config.ini"
@@ -84,7 +86,13 @@ JOBS = (
     Job("pipeline", "pipeline full -m digits.onnx -o p", "pipeline full -m digits.onnx -o p --seed 7", ("p",)),
     Job("pipeline range", "pipeline range -m digits.onnx -b 3 -o p", "pipeline range -m digits.onnx -b 9 -o p", ("p",)),
     Job("repair", f"repair {MODEL} -i few -o r", f"repair {MODEL} -i pictures -o r", ("r",)),
-    Job("tune", f"tune {MODEL} -i few -o t --rates 0.6", f"tune {MODEL} -i few -o t --rates 0.8", ("t",)),
+    Job(
+        "tune",
+        f"tune {MODEL} -i few -o t --rates 0.6",
+        f"tune {MODEL} -i few -o t --rates 0.8",
+        ("t",),
+        kept="progress.json",
+    ),
 )
 
 
@@ -156,12 +164,12 @@ def trials(job: Job, folder: Path, kills: int, draw: random.Random, outcomes: Co
         at = (number % max(calls, 1)) + 1 if number % 2 == 0 else None
         how = f"before change {at} of {calls}" if at else f"at {draw.random():.3f} of {seconds:.2f} s"
         run(job.newer, work, at=at, after=None if at else float(how.split()[1]) * seconds)
-        ages = [age(work / result, older / result, newer / result) for result in job.results]
+        ages = [age(work / result, older / result, newer / result, job.kept) for result in job.results]
         outcomes[ages[0] if len(set(ages)) == 1 else "mixed"] += 1
         if "neither" in ages or (job.together and len(set(ages)) > 1):
             findings.append(f"killed {how}: {dict(zip(job.results, ages))}")
         run(job.newer, work)
-        if any(digest(work / r) != digest(newer / r) for r in job.results):
+        if any(digest(work / r, job.kept) != digest(newer / r, job.kept) for r in job.results):
             findings.append(f"killed {how}: the next run does not give the newer result")
         left = {n for n in strays(work, job) - strays(newer, job) if n.endswith(".partial") or not asides}
         if left:
@@ -169,15 +177,15 @@ def trials(job: Job, folder: Path, kills: int, draw: random.Random, outcomes: Co
     return findings
 
 
-def age(result: Path, older: Path, newer: Path) -> str:
-    found = digest(result)
-    return {digest(older): "older", digest(newer): "newer"}.get(found, "neither")
+def age(result: Path, older: Path, newer: Path, kept: str) -> str:
+    found = digest(result, kept)
+    return {digest(older, kept): "older", digest(newer, kept): "newer"}.get(found, "neither")
 
 
-def digest(path: Path) -> str:
-    """Of a file, or of a folder's names and files; dates do not count."""
+def digest(path: Path, kept: str = "") -> str:
+    """Of a file, or of a folder's names and files but ``kept``; dates do not count."""
     if path.is_dir():
-        parts = sorted(p for p in path.rglob("*") if p.is_file())
+        parts = sorted(p for p in path.rglob("*") if p.is_file() and p.name != kept)
         return hashlib.sha256("".join(f"{p.relative_to(path)}:{digest(p)}\n" for p in parts).encode()).hexdigest()
     return hashlib.sha256(DATED.sub(b"", path.read_bytes())).hexdigest() if path.exists() else "absent"
 

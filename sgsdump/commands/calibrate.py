@@ -91,7 +91,7 @@ def count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, set_aside
+    from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
     # Opened first: a long calibration must not end with "no such folder".
-    with replacing(target) as file, replacing_folder(Path("log")) as folder:
+    asides: list[Path] = []
+    with together(), replacing(target) as file, replacing_folder(Path("log"), asides.append) as folder:
         given = Imported(model, config)
         if params is not None:
             given = import_params(model, params, config, fuse, args.quant_file, one_per_tensor=level == "L1")
@@ -124,8 +125,7 @@ def run(args: argparse.Namespace) -> int:
         form = "json" if args.json else "text"
         weights = level != "L1" or bool(given.changed)
         log = write_log(folder, given.model, calibration, fixed.plan, fuse, form, weights, given.changed)
-        aside = set_aside(Path("log"))
-    if aside:
+    for aside in asides:
         print(f"moved the older log aside to {aside}")
     if params is not None:
         print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")

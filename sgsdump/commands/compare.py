@@ -118,6 +118,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import together
+
+    with together():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings

@@ -96,8 +96,10 @@ def _is_topology(source: Path, target: Path) -> bool:
 
     if target.suffix != ".onnx":
         return False
+    from sgsdump.files.bounded_read import open_file
+
     try:
-        with open(source, "rb") as file:
+        with open_file(source) as file:
             return recognises(source, file.read(_HEAD_BYTES))
     except OSError:
         return False

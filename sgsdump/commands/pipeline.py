@@ -186,7 +186,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
 
 def _compare(job: Job) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
-    from sgsdump.files.atomic_write import replacing
+    from sgsdump.files.atomic_write import replacing, together
     from sgsdump.pipeline.compared_files import other_inputs
     from sgsdump.pipeline.run_job import compare, holds
     from sgsdump.reports.golden import csv, json
@@ -198,13 +198,15 @@ def _compare(job: Job) -> bool:
             TERMINAL.say(f"note: {folder} was run on another input {name}")
     TERMINAL.say(golden_log.golden_lines(comparison).removesuffix("\n"))
     log = job.log or job.folder / "compare_result.log"
-    for path, text in (
-        (log, golden_log.render(comparison)),
-        (log.with_suffix(".csv"), csv.render(comparison)),
-        (log.with_suffix(".json"), json.render(comparison)),
-    ):
-        with replacing(path) as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
+    texts = {
+        log: golden_log.render(comparison),
+        log.with_suffix(".csv"): csv.render(comparison),
+        log.with_suffix(".json"): json.render(comparison),
+    }
+    with together():
+        for path, text in texts.items():
+            with replacing(path) as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
     failed = sum(not row.passes for row in comparison.rows)
     TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
     return holds(job, comparison)

@@ -72,7 +72,7 @@ def count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.files.atomic_write import make_folder, replacing_folder, set_aside
+    from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
@@ -93,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)
     # Opened first: a long repair must not end with "no such folder".
-    with replacing_folder(args.output) as folder:
+    asides: list[Path] = []
+    with replacing_folder(args.output, asides.append) as folder:
         level = RANGES_OF.get(args.quant_level, args.quant_level)
         found = calibrate(model, feeds, config, level, progress=TERMINAL)
         labels = [label for label, _, _ in pictures]
@@ -124,9 +125,8 @@ def run(args: argparse.Namespace) -> int:
             ini = with_tensor_arrays(ini, best.tensor_arrays)
         (folder / "input_config.ini").write_bytes(ini)
         write_log(make_folder(folder / "log"), model, found, best.run.plan, weights=level != "L1")
-        aside = set_aside(args.output)
     print("\n" + "\n".join(tail))
-    if aside:
+    for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")
     print(f"{args.output}: {', '.join(sorted(path.name for path in args.output.iterdir()))}")
     return 1 if given and not best.holds else 0

@@ -47,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import together
+
+    with together():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs

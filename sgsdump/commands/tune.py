@@ -15,7 +15,8 @@ FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump c
 for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
 they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
 reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all.
-progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on.
+progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on. The results
+of an earlier run in FOLDER stay until the new ones take their place, all at once; files of yours in FOLDER stay.
 
 With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
 preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
+RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info_\d+_[\d.]+\.(json|pkl)|"
+                     r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)")  # fmt: skip
 LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
@@ -77,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import OutputError
-    from sgsdump.files.atomic_write import replacing
+    from sgsdump.files.atomic_write import replacing, replacing_folder, together
     from sgsdump.reports.tuning.pareto_json import render
     from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
@@ -117,13 +120,20 @@ def run(args: argparse.Namespace) -> int:
         finally:
             setup.pool.close()
     result = pareto(found, setup.pool, setup.sizes, setup.trial, metric is not None)
-    write_results(args, folder, result, setup.trial)
-    if args.json:
-        with replacing(args.json) as file:
-            file.write(render(result).encode())
+    with together():
+        if args.json:
+            with replacing(args.json) as file:
+                file.write(render(result).encode())
+        with replacing_folder(folder, keep=is_kept) as newer:
+            write_results(args, newer, result, setup.trial)
     print(table(result), end="")
     print_ending(args, folder, result)
     return 0
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file of an older FOLDER stays: progress.json and the user's own, but no result of an earlier run."""
+    return not RESULTS.fullmatch(name)
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -179,7 +189,7 @@ def usable_folder(path: Path, ini: Path) -> Path:
 
     if not os.access(make_folder(path), os.W_OK):
         raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
-    if ini.resolve().parent == path.resolve() and re.fullmatch(r"input_config(_\d+_[\d.]+)?\.ini", ini.name):
+    if ini.resolve().parent == path.resolve() and RESULTS.fullmatch(ini.name):
         raise ConfigError(f"the results would overwrite {ini}; name another folder with -o")
     return path
 
@@ -209,7 +219,7 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
 
 @contextmanager
 def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
-    """A function that gives the seconds left: none after the first Ctrl-C. The second one stops at once."""
+    """A function that gives the seconds left: none after the first Ctrl-C or SIGTERM. The second one stops at once."""
     import signal
     import threading
     import time
@@ -222,13 +232,17 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
 
     def stop(*_: object) -> None:
         stopped.set()
-        signal.signal(signal.SIGINT, before)
+        restore()
 
-    before = signal.signal(signal.SIGINT, stop)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: 0.0 if stopped.is_set() else end - time.monotonic()
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial) -> None:

@@ -16,6 +16,7 @@ from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.losses import losses
 from sgsdump.errors import ConfigError, FormatError, LossWarning, SgsdumpError, ValuesError, one_line
+from sgsdump.files.bounded_read import open_file
 from sgsdump.tensors.tensor import Tensor
 
 
@@ -163,7 +164,7 @@ def _head(path: Path) -> bytes:
     if path.exists() and not path.is_file():
         raise FormatError(f"cannot read {path}: it is a device or a pipe; name a file or a folder")
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise FormatError(f"no such file: {path}") from None

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from sgsdump.errors import OutputError
+from sgsdump.files.partial import KEPT, partial_beside, remove
+from sgsdump.files.swap import exchange
+
+WHOLE = ".whole"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that becomes ``path`` when the block ends well, and leaves nothing behind when it does not.
 
-    Missing parent folders are not made. Raises OutputError when the file cannot be opened, written or renamed.
+    Within ``together`` it becomes so when that ends. Missing parent folders are not made. Raises OutputError when the
+    file cannot be opened, written or renamed.
     """
     # A link stays a link: what it points to is replaced.
     path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
@@ -27,35 +34,132 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise OutputError(f"cannot write {path}: it is a device or a pipe; name a file")
     if not path.parent.is_dir():
         raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    waiting = _waiting.get()
+    with ExitStack() as stack:
+        try:
+            partial = stack.enter_context(partial_beside(path))
+            with open(partial, "wb") as file:
+                yield file
+            if waiting is None:
+                partial.replace(path)
+            else:
+                waiting.append(_Whole(partial, path, stack.pop_all()))
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
+def together() -> Iterator[None]:
+    """The files that ``replacing`` writes in the block take their places at its end, one right after the other; none
+    does when the block fails. Raises OutputError that names those already replaced when one cannot be renamed."""
+    if _waiting.get() is not None:
+        yield
+        return
+    waiting: list[_Whole] = []
+    token = _waiting.set(waiting)
+    done: list[str] = []
+    with ExitStack() as stack:
+        try:
+            yield
+        finally:
+            _waiting.reset(token)
+            for whole in waiting:
+                stack.push(whole.hold)
+        for whole in waiting:
+            try:
+                whole.partial.replace(whole.path)
+            except OSError as error:
+                already = f"; {', '.join(done)} is written" if done else ""
+                raise OutputError(f"cannot write {whole.path}: {error.strerror or error}{already}") from error
+            done.append(str(whole.path))
+
+
+class _Whole(NamedTuple):
+    """A file that is written and waits to take its place."""
+
+    partial: Path
+    path: Path
+    hold: ExitStack
+
+
+_waiting: ContextVar[list[_Whole] | None] = ContextVar("waiting", default=None)
+
+
+@contextmanager
+def replacing_folder(
+    path: Path, moved: Callable[[Path], object] | None = None, keep: Callable[[str], bool] | None = None
+) -> Iterator[Path]:
     """A new folder that becomes ``path`` when the block ends well, and vanishes when it does not.
 
-    An existing ``path`` is set aside only then. Raises OutputError when something cannot be written.
+    Until then an existing ``path`` stays as it is. Then it is set aside, and ``moved`` is called with its new place.
+    With ``keep`` it goes instead: what it holds under a name that is to be kept is in the new folder from the start.
+    Raises OutputError when something cannot be written.
     """
     path = Path(path)
+    if keep is not None and path.is_symlink():
+        path = path.resolve()
     check_folder(path)
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
-    make_folder(partial)
+    make_folder(path.parent)
+    _sweep_whole(path)
     try:
-        yield partial
-        set_aside(path)
-        partial.replace(path)
+        with partial_beside(path, folder=True) as partial:
+            if keep is not None and path.is_dir():
+                _link_over(path, partial, keep)
+            token = _waiting.set(None)  # the files of the folder take their places in it at once
+            try:
+                yield partial
+            finally:
+                _waiting.reset(token)
+            aside = _swap(partial, path, keep is None)
     except OSError as error:
         raise OutputError(f"cannot write the folder {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    if aside is not None and moved is not None:
+        moved(aside)
+
+
+def _swap(partial: Path, path: Path, aside: bool) -> Path | None:
+    """Put the partial folder into its place; returns where the older one is now, None when there is none any more."""
+    if not path.exists():
+        partial.replace(path)
+        return None
+    if not aside:
+        if not exchange(partial, path):
+            older = set_aside(path)
+            partial.replace(path)
+            if older is not None:
+                remove(older)
+        return None  # the older one goes as a partial does
+    whole = partial.with_suffix(WHOLE)
+    partial.rename(whole)
+    if exchange(whole, path):
+        return set_aside(whole, path)
+    older = set_aside(path)
+    whole.replace(path)
+    return older
+
+
+def _sweep_whole(path: Path) -> None:
+    """Set aside the whole folders, older or newer, that a writer killed in the middle of swapping them left."""
+    for whole in path.parent.glob(f".{glob.escape(path.name[:KEPT])}.*{WHOLE}"):
+        set_aside(whole, path)
+
+
+def _link_over(older: Path, newer: Path, keep: Callable[[str], bool]) -> None:
+    """Give the newer folder the files of the older one, without copying where the system has links."""
+    for entry in older.iterdir():
+        if not keep(entry.name):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, newer / entry.name, symlinks=True, copy_function=_link_or_copy)
+        else:
+            _link_or_copy(entry, newer / entry.name)
+
+
+def _link_or_copy(source: Path | str, target: Path | str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def check_folder(path: Path) -> None:
@@ -93,16 +197,18 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def set_aside(path: Path) -> Path | None:
-    """Move an existing folder out of the way as ``NAME_DATE``; returns its new place, None when there was none."""
+def set_aside(path: Path, name: Path | None = None) -> Path | None:
+    """Move an existing folder out of the way as ``NAME_DATE``, of its own name or another; returns its new place, None
+    when there was none. Raises OutputError."""
     if not path.exists():
         return None
+    name = path if name is None else name
     stamp = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.name}_{stamp}")
+    aside = name.with_name(f"{name.name}_{stamp}")
     number = 1
     while aside.exists():
         number += 1
-        aside = path.with_name(f"{path.name}_{stamp}_{number}")
+        aside = name.with_name(f"{name.name}_{stamp}_{number}")
     try:
         path.rename(aside)
     except OSError as error:

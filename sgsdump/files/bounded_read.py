@@ -1,17 +1,56 @@
-"""Read at most ``limit`` bytes without allocating ``limit`` up front, as ``file.read(limit)`` does."""
+"""How a path that a user or a file names is opened: regular files only, and no more is read than asked for."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
+from typing import BinaryIO, cast
 
 _CHUNK = 2**18
 
 
-def read_start(path: Path, limit: int) -> bytes:
-    """The first ``limit`` bytes of a file or pipe, or all if it has fewer. Raises OSError."""
+def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
+    """A regular file, open for reading. A device or a pipe, which may never end, is refused.
+
+    A file of size 0 is given as empty without being read: what such a file of /proc gives may never end either.
+    Raises OSError.
+    """
+    _check_regular(Path(path).stat(), path)
+    # Without waiting: between the two looks it may have become a pipe.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(number)
+        _check_regular(found, path)
+    except OSError:
+        os.close(number)
+        raise
+    if found.st_size:
+        return cast("BinaryIO", os.fdopen(number, "rb", buffering))
+    os.close(number)
+    return open(os.devnull, "rb")
+
+
+def read_start(path: Path | str, limit: int) -> bytes:
+    """The first ``limit`` bytes of a file, or all if it has fewer, without taking ``limit`` bytes of memory up front as
+    ``file.read(limit)`` does. Raises OSError."""
     parts: list[bytes] = []
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         while limit and (part := file.read(min(limit, _CHUNK))):
             parts.append(part)
             limit -= len(part)
     return b"".join(parts)
+
+
+def read_whole(path: Path | str) -> bytes:
+    """All of a file, as long as it was when it was opened. Raises OSError."""
+    with open_file(path) as file:
+        return file.read(os.fstat(file.fileno()).st_size)
+
+
+def _check_regular(found: os.stat_result, path: Path | str) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a device or a pipe; name a file", str(path))

@@ -53,6 +53,11 @@ def inside(root: Path, name: str) -> Path:
     return path
 
 
+def leads_out_of(folder: Path, name: str) -> bool:
+    """Whether a name read from a file leaves the folder it is below, by itself; links in the folder are its owner's."""
+    return not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder))
+
+
 def leads_out(path: Path, root: Path) -> bool:
     """Whether a link ends outside ``root``, or nowhere."""
     try:

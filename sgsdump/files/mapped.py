@@ -22,6 +22,7 @@ from typing import IO
 import numpy as np
 
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import open_file
 
 _PIECE = 8 << 20
 _FEW = 1 << 16
@@ -39,7 +40,9 @@ class MappedFile(mmap.mmap):
 def map_file(path: Path) -> mmap.mmap:
     """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise ValueError("cannot mmap an empty file")
             data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
             data.path, data.identity = Path(path).absolute(), _identity(file)
             return data

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.models import MODELS
 from sgsdump.models.input_spec import InputSpec
 
@@ -115,7 +116,7 @@ def _head(path: Path) -> bytes:
     if path.is_dir():
         raise ModelError(f"{path} is a folder; name the model file in it")
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             head = file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise ModelError(f"no such model file: {path}") from None

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ModelError
+from sgsdump.files.bounded_read import read_whole
 from sgsdump.models.external_data import graph_tensors
 from sgsdump.models.graph import bodies
 from sgsdump.models.model import Model, ModelReader
@@ -38,7 +39,7 @@ def _read(path: Path) -> Model:
             raise ModelError(
                 f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data"
             )
-        data = path.read_bytes()
+        data = read_whole(path)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
     if data[4:8] in OTHER_KINDS:

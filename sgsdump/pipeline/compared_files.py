@@ -15,6 +15,7 @@ from sgsdump.comparison.golden import GoldenComparison, Load, compare_files
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import named
 from sgsdump.errors import ConfigError, FormatError
+from sgsdump.files.npy_load import load_npy
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 
@@ -90,10 +91,8 @@ def _named_as(sample: Mapping[str, Load], other: Mapping[str, Load]) -> dict[str
 
 def _load(path: Path, dtype: str) -> np.ndarray:
     """The array of a file, of the dtype its dump_info.json says where numpy has no name for it."""
-    import numpy as np
-
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        array = load_npy(path)
+    except (OSError, ValueError) as error:
         raise FormatError(f"{path} is no .npy file that can be read: {error}") from None
     return restored(array, BEYOND_NUMPY[dtype]) if dtype in BEYOND_NUMPY else array

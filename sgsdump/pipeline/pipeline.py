@@ -8,7 +8,8 @@
 
 The methods are those of the SDAA dump tool's pipeline. The model given is never changed; ``extract_subgraph`` makes the
 pipeline work on the part cut out from then on. The folder is that of one run: new inputs or another part of the model
-begin a new one, for which an earlier dump of the same folder is set aside (``pipeline/dump_folder.py``).
+begin a new one, for which an earlier dump of the same folder is set aside (``pipeline/dump_folder.py``). Each call
+that dumps puts its tensors there when all of them are written, or none.
 """
 
 from __future__ import annotations
@@ -227,21 +228,25 @@ class Pipeline:
         # What is wrong from the start is so before an earlier dump is set aside.
         first = list(islice(rest, 1))
         dump = self._folder()
+        not_dumped = list(self.not_dumped)
         try:
-            for layer in chain(first, rest):
-                place = places.get(layer.name)
-                self.not_dumped = [lost for lost in self.not_dumped if lost.name != layer.name]
-                if isinstance(layer, NotDumped):
-                    self.not_dumped.append(layer)
-                    dump.put_lost(layer, place, with_index)
-                    continue
-                dump.put_output(layer, place, with_index)
-                index = place.index if with_index and place is not None else None
-                self._progress.say(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
-                if keep:
-                    kept[layer.name] = layer.array
-        finally:
-            dump.flush()
+            with dump.writing():
+                self._put_inputs(dump)
+                for layer in chain(first, rest):
+                    place = places.get(layer.name)
+                    self.not_dumped = [lost for lost in self.not_dumped if lost.name != layer.name]
+                    if isinstance(layer, NotDumped):
+                        self.not_dumped.append(layer)
+                        dump.put_lost(layer, place, with_index)
+                        continue
+                    dump.put_output(layer, place, with_index)
+                    index = place.index if with_index and place is not None else None
+                    self._progress.say(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
+                    if keep:
+                        kept[layer.name] = layer.array
+        except BaseException:
+            self.not_dumped = not_dumped
+            raise
         return kept
 
     def _places(self, names: Sequence[str], indexes: Sequence[int] | None) -> dict[str, NodeOutput]:
@@ -272,16 +277,17 @@ class Pipeline:
         return self._inputs
 
     def _folder(self) -> DumpFolder:
-        """The folder, with the inputs in it."""
-        if self._dump is not None:
-            return self._dump
-        given = self._given()
-        dump = DumpFolder(self.folder, self._meta(), self._progress)
-        for name, each in given.items():
+        if self._dump is None:
+            self._dump = DumpFolder(self.folder, self._meta(), self._progress)
+        return self._dump
+
+    def _put_inputs(self, dump: DumpFolder) -> None:
+        """The inputs, unless they are in the folder already."""
+        if dump.begun:
+            return
+        for name, each in self._given().items():
             dump.put_input(name, each)
             self._progress.say(input_line(name, each.array.shape, each.array.dtype))
-        self._dump = dump
-        return dump
 
     def _meta(self) -> dict[str, Any]:
         graph = self.model.proto.graph

@@ -15,6 +15,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import open_file
 from sgsdump.files.text_file import read_bytes
 
 HEAD = b"Input_shape="
@@ -35,7 +36,7 @@ class InputText:
 def is_input_text(path: Path) -> bool:
     """Whether the file begins like one."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return file.read(len(HEAD)) == HEAD
     except OSError:
         return False

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sgsdump.errors import OutputError
-from sgsdump.files.atomic_write import check_outputs, make_folder, replacing, set_aside
+from sgsdump.files import atomic_write
+from sgsdump.files.atomic_write import check_outputs, make_folder, replacing, replacing_folder, set_aside, together
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -97,3 +98,97 @@ def test_results_never_overwrite_what_the_command_reads(tmp_path, monkeypatch):
         check_outputs(["./a"], [tmp_path / "a"])
     with pytest.raises(OutputError, match="reads or writes it already"):
         check_outputs(["a", "a"], [])
+
+
+def test_files_written_together_take_their_places_together(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"old")
+    with together():
+        for path in (one, other):
+            with replacing(path) as file:
+                file.write(b"new")
+        assert one.read_bytes() == b"old" and not other.exists()
+    assert one.read_bytes() == other.read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_files_written_together_all_fail_when_one_does(tmp_path):
+    one = tmp_path / "one"
+    with pytest.raises(OutputError), together():
+        with replacing(one) as file:
+            file.write(b"new")
+        with replacing(tmp_path / "none" / "other"):
+            pytest.fail("the block must not run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_renamed_says_which_are_written(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    with pytest.raises(OutputError, match=r"cannot write .*other.*one is written"), together():
+        for path in (one, other):
+            with replacing(path) as file:
+                file.write(b"new")
+        (other / "in the way").mkdir(parents=True)
+    assert one.read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 2
+
+
+def dead(folder, name):
+    """A partial of a process that lives no more."""
+    path = folder / f".{name}.4194305.partial"
+    path.write_bytes(b"half")
+    return path
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_result(tmp_path):
+    left, others, folder = dead(tmp_path, "result"), dead(tmp_path, "result2"), tmp_path / ".result.7-2.partial"
+    (folder / "half").mkdir(parents=True)
+    with replacing(tmp_path / "result") as file:
+        file.write(b"new")
+    assert not left.exists() and not folder.exists() and others.exists()
+
+
+def test_the_partial_of_a_living_writer_stays(tmp_path):
+    with replacing(tmp_path / "result") as one:
+        one.write(b"one")
+        with replacing(tmp_path / "result") as other:
+            other.write(b"other")
+        assert (tmp_path / "result").read_bytes() == b"other"
+    assert (tmp_path / "result").read_bytes() == b"one"
+    with replacing_folder(tmp_path / "folder") as one:
+        with replacing_folder(tmp_path / "folder") as other:
+            assert one.is_dir() and one != other
+        assert one.is_dir()
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_is_swapped_and_the_older_moved(tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(atomic_write, "exchange", lambda one, other: False)
+    moved, path = [], tmp_path / "d"
+    for text in ("old", "new"):
+        with replacing_folder(path, moved.append) as folder:
+            (folder / "x").write_text(text)
+            assert not path.exists() or (path / "x").read_text() == "old"
+    assert (path / "x").read_text() == "new" and [(p / "x").read_text() for p in moved] == ["old"]
+    assert set(tmp_path.iterdir()) == {path, *moved}
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_is_swapped_and_what_is_to_be_kept_is_in_the_newer(tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(atomic_write, "exchange", lambda one, other: False)
+    path = make_folder(tmp_path / "d")
+    (path / "mine" / "sub").mkdir(parents=True)
+    (path / "mine" / "sub" / "notes").write_text("kept")
+    (path / "stale").write_text("goes")
+    with replacing_folder(path, keep=lambda name: name == "mine") as folder:
+        (folder / "x").write_text("new")
+    assert {p.relative_to(path).as_posix() for p in path.rglob("*")} == {"mine", "mine/sub", "mine/sub/notes", "x"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_older_folder_that_a_killed_swap_left_is_not_lost(tmp_path):
+    make_folder(tmp_path / ".d.4194305.whole").joinpath("x").write_text("older")
+    with replacing_folder(tmp_path / "d"):
+        pass
+    (aside,) = tmp_path.glob("d_*")
+    assert (aside / "x").read_text() == "older" and not list(tmp_path.glob(".*"))

@@ -1,8 +1,10 @@
+import os
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import open_file, read_start, read_whole
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5, 6, 7, 2**20, 2**40])
@@ -31,3 +33,19 @@ def test_the_limit_costs_nothing(tmp_path):
 def test_a_missing_file_is_the_callers(tmp_path):
     with pytest.raises(OSError):
         read_start(tmp_path / "none", 5)
+
+
+@pytest.mark.parametrize("read", [open_file, read_whole, lambda path: read_start(path, 5)])
+def test_only_regular_files_are_opened(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero")):
+        with pytest.raises(OSError, match="device or a pipe"):
+            read(path)
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
+def test_a_file_of_no_size_that_never_ends_is_empty():
+    assert read_start(Path("/proc/self/maps"), 100) == b""

@@ -1,6 +1,7 @@
 """The pipeline's methods, the folder it writes, and what the SDAA tool it stands in for gets wrong."""
 
 import json
+import os
 
 import ml_dtypes
 import numpy as np
@@ -302,7 +303,7 @@ def test_nothing_stale_stays_and_nothing_is_lost(tmp_path):
     other.dump_list(["fc"], dump_with_index=False)
     assert files(tmp_path / "d") == {"inputs/data.npy", "outputs/fc.npy"}
     (aside,) = (path for path in tmp_path.iterdir() if path.name != "d")
-    assert len(files(aside)) == 13 and str(aside) in lines[0]
+    assert len(files(aside)) == 13 and str(aside) in lines[-1]
     other.set_input_data({"data": {"seed": 1}})
     other.dump_list(["c1"])
     assert files(tmp_path / "d") == {"inputs/data.npy", "outputs/topoidx_00000__c1.npy"}
@@ -340,30 +341,64 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path):
         made.dump_full()
 
 
-def test_a_run_that_is_killed_leaves_a_valid_json(tmp_path):
-    class Stop(BaseException):
-        pass
+class Stop(BaseException):
+    pass
 
-    class StopsAtTheSixthLine(Watched):
-        def say(self, line):
-            super().say(line)
-            if len(self.lines) == 6:
-                raise Stop
 
+class StopsAtTheThirdLine(Watched):
+    def say(self, line):
+        super().say(line)
+        if len(self.lines) == 3:
+            raise Stop
+
+
+def test_a_run_that_is_stopped_leaves_the_folder_as_it_was(tmp_path):
+    made, _ = pipeline(residual_net(), tmp_path / "d")
+    made.dump_list(["c1"])
+    before = files(tmp_path)
+    stopped = Pipeline(residual_net(), "ort", tmp_path / "d", progress=StopsAtTheThirdLine())
     with pytest.raises(Stop):
-        Pipeline(residual_net(), "ort", tmp_path / "d", progress=StopsAtTheSixthLine()).dump_full()
-    assert len(dump_info.read(tmp_path / "d").outputs) == 5
-    assert not list(tmp_path.rglob("*.partial"))
+        stopped.dump_full()
+    assert files(tmp_path) == before and not list(tmp_path.rglob("*.partial"))
+    stopped.dump_full()
+    assert len(dump_info.read(tmp_path / "d").outputs) == len(stopped.get_node_output_names())
 
 
-def test_the_json_is_not_rewritten_for_every_tensor(tmp_path, monkeypatch):
-    written = []
-    real = dump_info.write
-    monkeypatch.setattr(dump_info, "write", lambda info, folder: (written.append(1), real(info, folder)))
-    monkeypatch.setattr("sgsdump.pipeline.dump_folder.time.monotonic", lambda: 0.0)
-    made, _ = pipeline(nets.chain_net(60), tmp_path / "d")
+def test_until_the_newer_dump_is_whole_the_older_stands_in_its_place(tmp_path):
+    made, _ = pipeline(residual_net(), tmp_path / "d")
+    made.dump_list(["c1"])
+    before = files(tmp_path / "d")
+
+    class Looks(Watched):
+        def say(self, line):
+            if not line.startswith("the earlier dump"):
+                assert files(tmp_path / "d") == before
+
+    Pipeline(residual_net(), "ort", tmp_path / "d", progress=Looks()).dump_full()
+    assert files(tmp_path / "d") != before
+
+
+def test_a_later_call_that_is_stopped_leaves_the_dump_of_the_earlier_one(tmp_path):
+    made = Pipeline(residual_net(), "ort", tmp_path / "d", progress=StopsAtTheThirdLine())
+    made.dump_list(["c1"])
+    before = files(tmp_path)
+    with pytest.raises(Stop):
+        made.dump_full()
+    assert files(tmp_path) == before
+    made.dump_once()
+    names = [entry.name for entry in dump_info.read(tmp_path / "d").outputs]
+    assert names[0] == "c1" and len(names) == 2 and not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_tensor_dumped_again_leaves_the_earlier_folder_whole_until_the_end(tmp_path):
+    """The files of the folder to come begin as links to those of the one in its place."""
+    made, _ = pipeline(residual_net(), tmp_path / "d")
     made.dump_full()
-    assert len(written) == 2 and len(dump_info.read(tmp_path / "d").outputs) == 60
+    kept = tmp_path / "kept"
+    os.link(next((tmp_path / "d" / "outputs").glob("*.npy")), kept)
+    before = kept.read_bytes()
+    made.dump_full()
+    assert kept.read_bytes() == before and kept.stat().st_nlink == 1
 
 
 def test_nan_is_told_not_hidden(tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import InputError, MissingExtra, ModelError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
@@ -82,7 +83,7 @@ def _interpreter(path: Path) -> Any:
     except ImportError as error:
         raise MissingExtra("a TFLite model needs LiteRT (ai-edge-litert): pip install 'sgsdump[tflite]'") from error
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             head = file.read(8)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error

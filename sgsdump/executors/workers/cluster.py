@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 import uuid
 import warnings
 from asyncio import TimeoutError as AsyncTimeoutError  # another class than TimeoutError before Python 3.11
@@ -29,6 +30,10 @@ from sgsdump.progress import Progress
 ANSWER_SECONDS = 5.0
 WORKER_SECONDS = 30.0
 POLL_SECONDS = 2.0
+# So long may a scheduler or worker give no sign before a line says so, and before it counts as lost.
+NOTICE_SECONDS = 10.0
+SILENT_SECONDS = 60.0
+OURS = "sgsdump-"
 COMPUTING = ("numpy", "onnx", "onnxruntime")
 
 
@@ -40,7 +45,8 @@ def on_cluster(
 
     Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nothing
     answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
-    version of sgsdump, and when a task kills worker after worker.
+    version of sgsdump, when a task kills worker after worker, and when the scheduler or a worker that has work of ours
+    gives no sign of life for SILENT_SECONDS.
     """
     _require_dask()
     with _quiet(), _client(address) as client:
@@ -100,16 +106,20 @@ class _Cluster:
         self._client, self._address, self._progress = client, address, progress
         self._lost = threading.Event()
         self._noticed = False
+        self._signs: dict[str, tuple[float, float]] = {}
+        self._waited_for: set[str] = set()
+        self._shared = ""
         client.subscribe_topic("all", self._heard)
 
     def submit(self, function: Callable, *arguments: Any) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # a model is large
-            return self._client.submit(function, *arguments, key=f"sgsdump-{uuid.uuid4().hex}", pure=False)
+            return self._client.submit(function, *arguments, key=f"{OURS}{uuid.uuid4().hex}", pure=False)
 
     def results(self, shared: Any, items: Iterable[Any]) -> Iterator[Any]:
         source = iter(items)
         waiting: deque[Any] = deque()
+        self._shared = shared.key
         while True:
             more = max(0, 2 * max(1, self._threads()) - len(waiting))  # none when workers were lost
             waiting.extend(self.submit(_do, shared, _Parcel(item)) for item in islice(source, more))
@@ -125,21 +135,29 @@ class _Cluster:
     def _result(self, future: Any) -> Any:
         self._wait(future)
         try:
-            return future.result()
+            return future.result(timeout=SILENT_SECONDS)
         except SgsdumpError:
             raise
+        except (AsyncTimeoutError, TimeoutError) as error:
+            if future.status == "error":
+                raise
+            raise WorkerError(
+                f"a result that is done did not come from {self._address} in {SILENT_SECONDS:g} s; is a machine frozen?"
+            ) from error
         except CancelledError as error:
             raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
         except Exception as error:
             raise self._explained(error) from error
 
     def _wait(self, future: Any) -> None:
-        """Wait for a task while there are workers. Raises WorkerError when none is left."""
+        """Wait for a task while there are workers. Raises WorkerError when none is left, or the task's is frozen."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         without = 0.0
         while not done.wait(POLL_SECONDS) and not future.done():
-            without = 0.0 if self._threads() else without + POLL_SECONDS
+            workers = self._workers()
+            without = 0.0 if workers else without + POLL_SECONDS
+            self._check_signs(workers)
             if without >= WORKER_SECONDS:
                 raise WorkerError(f"the cluster at {self._address} has no workers left")
 
@@ -159,10 +177,56 @@ class _Cluster:
         return error
 
     def _threads(self) -> int:
-        try:
-            return sum(self._client.nthreads().values())
-        except Exception as error:  # whatever the broken connection makes Dask raise
-            raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
+        return sum(worker["nthreads"] for worker in self._workers().values())
+
+    def _workers(self) -> dict[str, Any]:
+        """What the scheduler knows of its workers, by address."""
+        return self._ask(lambda scheduler: scheduler.identity)["workers"]
+
+    def _ask(self, call: Callable[[Any], Callable[..., Any]], **arguments: Any) -> Any:
+        """What a call of the scheduler gives. Raises WorkerError when it does not answer for SILENT_SECONDS."""
+        began = time.monotonic()
+        while True:
+            try:
+                return self._client.sync(call(self._client.scheduler), callback_timeout=POLL_SECONDS, **arguments)
+            except (AsyncTimeoutError, TimeoutError) as error:  # noqa: PERF203
+                silent = time.monotonic() - began
+                if silent >= SILENT_SECONDS:
+                    raise WorkerError(
+                        f"the scheduler at {self._address} gives no sign for {silent:.0f} s; is its machine frozen?"
+                    ) from error
+                if silent >= NOTICE_SECONDS:
+                    self._say_waiting(f"the scheduler at {self._address}")
+            except Exception as error:  # whatever the broken connection makes Dask raise
+                raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
+
+    def _check_signs(self, workers: dict[str, Any]) -> None:
+        """Look which workers gave no sign of life. Raises WorkerError for one that has work of ours."""
+        now = time.monotonic()
+        for address, worker in workers.items():
+            seen = float(worker.get("last_seen") or 0)
+            if self._signs.get(address, (None,))[0] != seen:
+                self._signs[address] = seen, now
+        silent = {address: now - self._signs[address][1] for address in workers}
+        if max(silent.values(), default=0.0) < min(NOTICE_SECONDS, SILENT_SECONDS):
+            return
+        busy = self._ask(lambda scheduler: scheduler.processing)
+        holders = set(self._ask(lambda scheduler: scheduler.who_has, keys=[self._shared]).get(self._shared) or ())
+        for address, seconds in silent.items():
+            if address not in holders and not any(str(key).startswith(OURS) for key in busy.get(address) or ()):
+                continue
+            if seconds >= SILENT_SECONDS:
+                raise WorkerError(
+                    f"the worker at {address} gives no sign for {seconds:.0f} s; is its machine frozen? Stop that "
+                    f"worker and run the same command again"
+                )
+            if seconds >= NOTICE_SECONDS:
+                self._say_waiting(f"the worker at {address}")
+
+    def _say_waiting(self, what: str) -> None:
+        if what not in self._waited_for:
+            self._waited_for.add(what)
+            self._progress.say(f"waiting for {what}, which gives no sign (for {SILENT_SECONDS:g} s at most)")
 
     def _heard(self, event: tuple[float, Any]) -> None:
         message = event[1]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import ModelError
+from sgsdump.files.bounded_read import read_start
 from sgsdump.models.caffe.schema import enum_label, messages
 
 # Real ones have a thousandth of that; reading text takes about a second for each megabyte.
@@ -43,10 +44,10 @@ def read_prototxt(path: Path) -> tuple[Any, list[Layer]]:
 def _text(path: Path) -> str:
     """The prototxt's text. Comments in other encodings than UTF-8 are common, and no reason to refuse a file."""
     try:
-        data = path.read_bytes() if path.stat().st_size <= LIMIT_BYTES else None
+        data = read_start(path, LIMIT_BYTES + 1)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
-    if data is None or _BINARY.search(data):
+    if len(data) > LIMIT_BYTES or _BINARY.search(data):
         raise ModelError(
             f"{path} is not text, so it is no prototxt; give the .prototxt as the model and the .caffemodel with "
             f"--weight-file"

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgsdump.errors import ModelError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.models.caffe.schema import messages
 
 PROTOBUF_LIMIT = 2**31 - 1
@@ -89,7 +90,7 @@ def _mapped(path: Path) -> memoryview:
             raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of a caffemodel")
         if not size:
             raise ModelError(f"{path} is empty; was its download cut off?")
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError:
         raise ModelError(f"no such weight file: {path}") from None

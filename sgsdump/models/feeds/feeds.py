@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError
+from sgsdump.files.npy_load import load_npy
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.image_list import expand, random_seed
 from sgsdump.models.feeds.preprocess import Preprocess, load
@@ -143,12 +144,12 @@ def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int |
 
 def _from_npy(path: Path) -> np.ndarray:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = load_npy(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # a damaged header makes numpy raise anything
-        raise InputError(f"{path} is not an .npy file of numbers: {' '.join(str(error).split())[:150]}") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+    except ValueError as error:
+        raise InputError(f"{path} is not an .npy file of numbers: {error}") from error
+    if array.dtype.kind not in "biuf":
         raise InputError(f"{path} does not hold one array of numbers")
     return array
 

@@ -11,11 +11,12 @@ import re
 from pathlib import Path
 
 from sgsdump.errors import InputError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.folder import leads_out_of
 from sgsdump.files.text_file import quoted
 from sgsdump.sidecars.input_text import is_input_text
 
-PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2"}
+PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"}
 LIST_LIMIT = 64 << 20
 
 
@@ -81,7 +82,10 @@ def _lines(path: Path, folder: Path, inputs: int) -> list[tuple[str, ...]]:
 
 
 def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
-    """The file inside ``folder``; a list may also name files relative to itself."""
+    """The file inside ``folder``; a list may also name files relative to itself. A list of a folder's files does not
+    lead out of it."""
+    if folder != Path() and leads_out_of(folder, name) and (beside is None or leads_out_of(beside, name)):
+        raise InputError(f"{where}: {quoted(name)} leads out of the folder {quoted(str(folder))}")
     for base in (folder, beside):
         if base is not None and name and (base / name).is_file():
             return str(base / name)
@@ -99,7 +103,7 @@ def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:
 
 def _is_text(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             start = file.read(4096)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error

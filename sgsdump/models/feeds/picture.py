@@ -13,10 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.sidecars.input_config import ModelInput
 
 # where red, green and blue go; GRAY has one mean, of three the first is taken
 ORDER = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}
+# Only these: of what else Pillow opens, EPS starts a program.
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
 
@@ -44,14 +47,15 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
 
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what decoders say of damaged files is for their developers
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with open_file(path) as file, Image.open(file, formats=FORMATS) as image:
                 upright = ImageOps.exif_transpose(image)
                 if upright.mode.startswith("I;16"):  # 16 bits of gray, as PNG and TIFF have it
                     upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
                 array = np.asarray(upright.convert("L" if gray else "RGB"))
     except UnidentifiedImageError as error:
-        raise InputError(f"{path} is not a picture that can be read") from error
+        raise InputError(f"{path} is not a picture that can be read ({', '.join(FORMATS)})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(f"{path} is refused: its picture is larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
     except Exception as error:  # damaged files make the decoders raise anything

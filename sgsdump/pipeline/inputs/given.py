@@ -14,6 +14,7 @@ import numpy as np
 
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError
+from sgsdump.files.npy_load import load_npy
 from sgsdump.models.feed_check import check_feed
 from sgsdump.models.input_spec import InputSpec, shape_text
 from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults, Number, Range, draw, full_range
@@ -123,15 +124,13 @@ def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
 def array_of(path: str | Path) -> np.ndarray:
     """The array of an .npy file. Raises InputError, one line, when there is none."""
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.array(load_npy(Path(path)))
     except FileNotFoundError:
         raise InputError(f"no such input file: {path}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError):
-        raise InputError(f"{path} is not an .npy file of numbers, or it is cut off") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path} holds several arrays; an input is one .npy file")
+    except (ValueError, MemoryError) as error:
+        raise InputError(f"{path} is not an .npy file of numbers, or it is cut off: {error}") from None
     return array
 
 

@@ -44,3 +44,15 @@ def poison():
 
 def unmakeable():
     raise InputError("cannot begin")
+
+
+def freezes(folder: Path, frozen):
+    """The item stops the worker that does it, as a machine that hangs."""
+
+    def work(item):
+        if item == frozen:
+            (folder / "pid").write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return item
+
+    return work

@@ -6,11 +6,13 @@ The functions stand at module level of a module the workers can import: this fil
 import os
 import signal
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from executors.workers.task_functions import adder, dies_once, poison, unlucky, unmakeable, where
+from executors.workers.task_functions import adder, dies_once, freezes, poison, unlucky, unmakeable, where
 from small_nets import residual_net
 from watched import Watched
 
@@ -92,6 +94,61 @@ def test_a_task_that_kills_every_worker_is_one_line(others):
     with pytest.raises(WorkerError, match="for want of memory") as found:
         list(run_tasks(poison, (), range(3), others))
     assert "\n" not in str(found.value)
+
+
+CLUSTER = """
+from distributed import LocalCluster
+if __name__ == "__main__":
+    kind = dict(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1")
+    with LocalCluster(**kind, silence_logs=60) as made:
+        print(made.scheduler_address, flush=True)
+        input()
+"""
+
+
+@pytest.fixture
+def own_cluster(tmp_path, monkeypatch):
+    """A cluster in a process of its own, which may be frozen; (process, address)."""
+    pytest.importorskip("distributed", reason="dask.distributed (the extra cluster) is not installed")
+    monkeypatch.setattr(cluster, "NOTICE_SECONDS", 1.0)
+    monkeypatch.setattr(cluster, "SILENT_SECONDS", 5.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 0.3)
+    (tmp_path / "host.py").write_text(CLUSTER)
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "host.py")], env=os.environ | {"PYTHONPATH": paths}, **pipes
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGCONT)
+        if (tmp_path / "pid").exists():
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGCONT)
+        process.communicate("\n", timeout=60)
+
+
+@needs_kill
+def test_a_worker_that_freezes_is_waited_for_with_a_line_and_not_for_ever(own_cluster, tmp_path):
+    progress = Watched()
+    with pytest.raises(WorkerError, match=r"the worker at tcp://.* gives no sign for \d+ s.*frozen"):
+        list(run_tasks(freezes, (tmp_path, 2), range(4), Workers(scheduler=own_cluster[1]), progress))
+    assert [line.split(",")[0][:28] for line in progress.lines] == ["waiting for the worker at tcp"[:28]]
+
+
+@needs_kill
+def test_a_scheduler_that_freezes_is_waited_for_with_a_line_and_not_for_ever(own_cluster):
+    process, address = own_cluster
+    progress = Watched()
+
+    def items():
+        yield from range(3)
+        process.send_signal(signal.SIGSTOP)
+        yield from range(3, 9)
+
+    with pytest.raises(WorkerError, match=r"no sign|did not come"):
+        list(run_tasks(adder, (1,), items(), Workers(scheduler=address), progress))
+    assert all(line.startswith("waiting for the scheduler at tcp") for line in progress.lines)
 
 
 @pytest.fixture(scope="module")

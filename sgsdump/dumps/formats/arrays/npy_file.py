@@ -21,6 +21,7 @@ from numpy.lib import format as npy
 
 from sgsdump.errors import FormatError
 from sgsdump.files import mapped
+from sgsdump.files.bounded_read import open_file
 from sgsdump.tensors.dtypes import carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
@@ -105,7 +106,7 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
 def header_of(path: Path) -> tuple[Header, int]:
     """The header of a file and the file's size. Raises FormatError."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_file(path, buffering=0) as file:
             size, start = os.fstat(file.fileno()).st_size, file.read(_USUAL_BYTES)
             if int.from_bytes(start[8:10], "little") > _USUAL_BYTES - 12 or start[6:7] == b"\2":
                 start += file.read(HEAD_BYTES - _USUAL_BYTES)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import open_file
 
 MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")
@@ -35,7 +36,7 @@ def members(data: mmap.mmap, path: Path) -> list[Member]:
     """The files of an archive, in their order. Raises FormatError for a damaged archive, for members that are encrypted
     or packed by another method than deflate, and for a decompression bomb."""
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             infos = [info for info in archive.infolist() if not info.filename.endswith("/")]
     except Exception as error:
         # What zipfile raises for a hostile directory is open-ended.

@@ -17,6 +17,7 @@ from sgsdump.dumps.formats.ascend.file_names import FileName
 from sgsdump.dumps.formats.ascend.file_names import parse as parse_name
 from sgsdump.dumps.formats.ascend.slot import Slot, placed, tensor_of
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.tensors.tensor import Tensor
 
 LENGTH = struct.Struct("<Q")
@@ -101,7 +102,7 @@ def _overflow(tensor: Tensor) -> str:
 
 def _header(path: Path) -> tuple[bytes, int]:
     """The header's bytes and the file's size."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         length, size = header_length(file.read(LENGTH.size)), file.seek(0, 2)
         if size <= LENGTH.size:
             raise FormatError(f"it has {size} bytes, an operator dump has more than {LENGTH.size}")

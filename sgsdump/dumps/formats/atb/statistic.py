@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from sgsdump.dumps.formats.ascend.acl_types import format_number, named
 from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.tensors.statistics import Statistics
 
 NAME = "statistic.csv"
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 def recognised(path: Path) -> bool:
     """Whether a file begins with the header of these columns."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return file.read(len(HEADER) + 1).rstrip(b"\r\n") == HEADER.encode()
     except OSError:
         return False

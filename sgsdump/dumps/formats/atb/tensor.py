@@ -27,6 +27,7 @@ from sgsdump.dumps.formats.atb.header import (
     statistics_bytes,
 )
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.tensors.dtypes import carried, name_of, packed
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -80,7 +81,7 @@ def without_values(info: TensorInfo, why: str) -> Tensor:
 def recognised(path: Path) -> bool:
     """Whether a file begins as an ATB tensor file."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             head = file.read(_FIRST_BYTES)
     except OSError:
         return False
@@ -90,7 +91,7 @@ def recognised(path: Path) -> bool:
 def examine(path: Path) -> Content:
     """Read the header of a file. Raises FormatError when it is damaged or promises more than the file holds."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(_FIRST_BYTES)
             if b"\n$End=" not in data and b"\n$END=" not in data:

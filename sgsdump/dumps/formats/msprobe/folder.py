@@ -40,7 +40,7 @@ from sgsdump.dumps.format import HEAD_BYTES, Format
 from sgsdump.dumps.formats.ascend.slot import checked_shape
 from sgsdump.dumps.formats.msprobe.values import UNKNOWN, Values
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
 from sgsdump.tensors.dtypes import KNOWN
@@ -113,7 +113,7 @@ def _is_one(path: Path, folder: Path) -> bool:
     try:
         if not path.is_file() or leads_out(path, folder):
             return False
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return _begins(file.read(HEAD_BYTES))
     except OSError:
         return False

@@ -38,6 +38,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import read_whole
 from sgsdump.files.safe_names import fitting
 from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
@@ -179,7 +180,7 @@ def read(path: Path) -> DumpInfo:
     path = Path(path)
     path = path / JSON_NAME if path.is_dir() else path
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         raise FormatError(f"no such file: {path}; a dump folder has one, written by the dump") from None
     except OSError as error:
