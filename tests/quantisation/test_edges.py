@@ -9,16 +9,22 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.errors import InputError, ModelError
 from sgsdump.models.graph import Graph
-from sgsdump.quantisation import output_trials
-from sgsdump.quantisation.float_model import serialise
+from sgsdump.models.model import open_model
+from sgsdump.quantisation import output_trials, range_fit
+from sgsdump.quantisation.fixed_model import FixedModel
+from sgsdump.quantisation.float_model import serialise, simplify
+from sgsdump.quantisation.fusion import Operator, operators
 from sgsdump.quantisation.observers import Collector, Statistics, Wanted
 from sgsdump.quantisation.output_trials import Work, _proposals, fit_ranges, sensitivities
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.qdq_writer import Picture, quantise
-from sgsdump.quantisation.quant_plan import INT8, INT16, plan, weight_quant
-from sgsdump.quantisation.range_fit import MIN_MAX, MSE, Proposal, _percentiles, proposals
+from sgsdump.quantisation.quant_import import Imported, import_params
+from sgsdump.quantisation.quant_plan import INT8, INT16, Analysis, plan, weight_quant
+from sgsdump.quantisation.range_fit import MIN_MAX, MSE, Proposal, _percentiles, proposals, squared_error
 from sgsdump.quantisation.switchable_graph import limits
 from sgsdump.quantisation.value_histogram import SIDE, SMALLEST, count_values
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
@@ -205,3 +211,72 @@ def test_nodes_of_a_chain_keep_their_order():
     made = quantise(net.proto, plan(net.proto, {"data": Range.of(-1, 1), "r": Range.of(0, 1)}), {})
     kinds = [each.op_type for each in made.graph.node if each.op_type not in ("QuantizeLinear", "DequantizeLinear")]
     assert kinds == ["Conv", "Relu"]
+
+
+def test_operators_follow_their_last_node():
+    """c is fused into add, which comes after t."""
+    nodes = [node("Sigmoid", ["data"], "s"), conv("c", "data"), node("Tanh", ["data"], "t")]
+    nodes.append(node("Add", ["s", "c"], "add"))
+    graph = Graph(model(nodes, weights("c", (3, 3, 1, 1)), {"data": (1, 3, 4, 4)}, ["t", "add"]).proto)
+    assert [op.outputs for op in operators(graph, True)] == [("s",), ("t",), ("add",)]
+    fused = operators(graph, True)[-1]
+    assert (fused.head.op_type, fused.last.op_type, fused.inputs) == ("Conv", "Add", ("data", "s"))
+    assert [op.outputs for op in operators(graph, None)] == [("s",), ("c",), ("t",), ("add",)]
+
+
+def test_external_weights_are_read_when_the_model_is_simplified(tmp_path):
+    net = small_net()
+    onnx.save(net.proto, tmp_path / "net.onnx", save_as_external_data=True, location="net.data", size_threshold=0)
+    opened = simplify(open_model(tmp_path / "net.onnx"))
+    (tmp_path / "net.data").unlink()
+    assert opened.folder is None
+    given = weights("c", (4, 3, 1, 1))["c.w"]
+    np.testing.assert_array_equal(Graph(opened.proto).value("c.w"), given)
+
+
+def test_external_weights_that_are_not_there_are_a_model_error(tmp_path):
+    onnx.save(
+        small_net().proto, tmp_path / "net.onnx", save_as_external_data=True, location="net.data", size_threshold=0
+    )
+    opened = open_model(tmp_path / "net.onnx")
+    (tmp_path / "net.data").unlink()
+    with pytest.raises(ModelError, match=r"net\.onnx: its external weights cannot be read"):
+        simplify(opened)
+
+
+def test_entries_of_a_quant_file_that_the_model_lacks_are_passed_over():
+    new = np.full((4, 3, 1, 1), 0.25, np.float32)
+    params = [QuantParam("other.w", None, None, new), QuantParam("c.w", None, None, new)]
+    imported = import_params(small_net(), params, InputConfig(()))
+    assert (imported.unknown, imported.changed, imported.ranges) == (("other.w",), {"c.w"}, {})
+    np.testing.assert_array_equal(Graph(imported.model.proto).value("c.w"), new)
+
+
+def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
+    tried = []
+
+    def recorded(values, counts, low, high):
+        tried.append((low, high))
+        return squared_error(values, counts, low, high)
+
+    monkeypatch.setattr(range_fit, "squared_error", recorded)
+    values = np.random.default_rng(0).standard_t(3, 2000).astype(np.float32)
+    low, high = float(values.min()), float(values.max())
+    proposals(count_values(values), low, high)
+    assert len(tried) > 2 * range_fit.GRID.size
+    assert all(low <= each[0] <= 0 <= each[1] <= high for each in tried)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Statistics({}, {}, {}, {}, {}),
+        lambda: Operator((), (), ()),
+        lambda: Analysis(None, (), {}, {}, frozenset()),
+        lambda: FixedModel(None, None),
+        lambda: Imported(None, None),
+    ],
+)
+def test_what_holds_arrays_or_models_is_compared_by_identity(make):
+    one = make()
+    assert one == one and one != make() and len({one, make()}) == 2

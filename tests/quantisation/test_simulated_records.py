@@ -13,6 +13,7 @@ from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
 RANGES = {name: Range.of(-1, 1) for name in ("data", "c", "flat")}
@@ -84,3 +85,14 @@ def test_the_inputs_of_the_config_are_remembered():
 def test_facts_without_an_origin_give_no_config(monkeypatch):
     monkeypatch.setattr(simulation, "read_facts", lambda model: FixedFacts({}, {}, {}, ()))
     assert fixed_config(net()) is None
+
+
+def test_constants_of_a_float_model_are_float32_and_integers_say_what_they_were():
+    constants = {"at": np.array([2, 0], np.int64), "bias": np.array([0.5], np.float32)}
+    nodes = [node("Gather", ["data", "at"], "g", axis=1), node("Add", ["g", "bias"], "y")]
+    one = model(nodes, constants, {"data": (1, 3)}, ["y"])
+    records = {r.name: r for r in simulate(one, {"data": np.ones((1, 3), np.float32)}).records if r.constant}
+    assert {name: r.tensor.info.quant for name, r in records.items()} == {"at": Quant(np.dtype(np.int32)), "bias": None}
+    for name, record in records.items():
+        assert record.tensor.info.dtype == record.tensor.raw().dtype == np.float32
+        np.testing.assert_array_equal(record.tensor.raw(), constants[name])
