@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
 
-from sgsdump.quantisation.calibration_log import write_log
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.calibration_log import _weights, write_log
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.quant_plan import plan
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.value_range import Range
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +71,35 @@ def test_the_log_holds_the_folded_weights_and_their_range(net, found, folded, tm
     np.testing.assert_allclose(numbers(rows["data"]), folded.transpose(0, 2, 3, 1).ravel(), atol=1e-6)
     rows = fields(tmp_path / "tensor_weight.txt")
     assert (rows["min"], rows["max"], rows["AllowedBitWidth"]) == ("[]", "[]", "[8]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "attributes", "data", "given", "order"),
+    [
+        ("Conv", (4, 3, 1, 2), {}, (1, 3, 4, 5), [4, 1, 2, 3], (0, 2, 3, 1)),
+        ("Conv", (4, 3, 2), {}, (1, 3, 5), [4, 1, 1, 6], (0, 1, 2)),
+        ("Conv", (3, 1, 1, 2), {"group": 3}, (1, 3, 4, 5), [1, 1, 2, 3], (2, 3, 0, 1)),
+        ("ConvTranspose", (3, 4, 1, 2), {}, (1, 3, 4, 5), [4, 1, 1, 6], (1, 0, 2, 3)),
+        ("Gemm", (4, 3), {"transB": 1}, (1, 3), [4, 1, 1, 3], (0, 1)),
+        ("Gemm", (3, 4), {}, (1, 3), [4, 1, 1, 3], (1, 0)),
+        ("MatMul", (3, 4), {}, (1, 3), [4, 1, 1, 3], (1, 0)),
+    ],
+)
+def test_weights_lie_as_the_log_says(kind, shape, attributes, data, given, order):
+    weight = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    nodes = [
+        node("Relu", ["data"], "r"),
+        node("Softmax", ["r"], "none"),
+        node(kind, ["r", "w"], "y", **attributes),
+        node(kind, ["none", "w"], "unknown", **attributes),
+        node(kind, ["r", "w"], "z", **attributes),
+    ]
+    graph = Graph(model(nodes, {"w": weight}, {"data": data}, ["none", "y", "unknown", "z"]).proto)
+    ranges = {name: Range.of(0, 1) for name in ("data", "r", "y", "z")}
+    found = list(_weights(graph, {}, plan(graph.proto, ranges), frozenset("w")))
+    assert len(found) == 2, "none for a tensor without a range"
+    for one in found:
+        assert list(one.data.shape) == given
+        np.testing.assert_array_equal(one.data.ravel(), weight.transpose(order).ravel())
+        assert (one.input, one.name, one.types, one.allowed_bits) == ("r", "w", ("UINT8", "INT8"), (8, 16))
+        assert one.changed
