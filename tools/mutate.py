@@ -200,16 +200,20 @@ def room_trace(room: Room, tree: Path, scratch: Path, verbose: bool) -> Trace:
 
 
 def judged(mutant: Mutant, trace: Trace, tree: Path, scratch: Path, budget: float) -> str:
-    """What becomes of a mutant: the tests in the folder of its own room go first, then the others."""
+    """What becomes of a mutant: the tests in the folder of its own room go first, then the others. Before them go, for
+    what a record is made with, the tests at the top, where what holds for every record is tested."""
     mirror = str(Path(mutant.path).parent).replace("sgsdump", "tests", 1)
-    known = trace.tests_of(mutant.path, mutant.source, mutant.start[0])
-    if any(row.startswith("@dataclass") for row in mutant.change[0]):
-        known.sort(key=lambda test: not test.startswith("tests/test_"))  # what holds for every record is tested there
-    result, seconds = UNCOVERED, 0.0
-    for own in (True, False):
+    of_a_record = any(row.startswith("@dataclass") for row in mutant.change[0])
+    turns: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    seconds = 0.0
+    for test in trace.tests_of(mutant.path, mutant.source, mutant.start[0]):
+        at_the_top = test.startswith("tests/test_")
+        turns[0 if of_a_record and at_the_top else 1 if test.startswith(mirror) else 2].append(test)
+    result = UNCOVERED
+    for known in turns.values():
         tests = []
         for test in known:
-            if test.startswith(mirror) is own and seconds + trace.seconds[test] <= budget:
+            if seconds + trace.seconds[test] <= budget:
                 seconds += trace.seconds[test]
                 tests.append(test)
         if tests and result in (UNCOVERED, SURVIVED):
