@@ -2,7 +2,6 @@
 
 json    a list with an indent of 4
 pickle  protocol 3: a list of collections.OrderedDict
-text    tensor_min_max.txt, read only: ranges without bits
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from sgsdump.sidecars.quant_param_entries import (
     parse_json,
     parse_pickle,
 )
-from sgsdump.sidecars.tensor_min_max import read_ranges
 
 PROTOCOL = 3
 
 
 def read(path: Path | str) -> list[QuantParam]:
-    """The entries in the file's order, JSON, pickle or text by content.
+    """The entries in the file's order, JSON or pickle by content.
 
     Raises FormatError, naming the entry, for a file of no such form, NaN or infinity, a min above its max, or a
     pickle that holds more than plain data; ConfigError when it cannot be read.
@@ -37,8 +35,6 @@ def read(path: Path | str) -> list[QuantParam]:
     data = read_bytes(path, PICKLE_LIMIT)
     if is_pickle(data):
         return parse_pickle(data, path)
-    if data.startswith(b"Name:"):
-        return [QuantParam(name, each, each.bit) for name, each in read_ranges(path).items()]
     return parse_json(decode(data.removeprefix(b"\xef\xbb\xbf"), path), path)
 
 
