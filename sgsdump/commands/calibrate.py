@@ -98,13 +98,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.fixed_model import make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.quant_import import Imported, import_params
-    from sgsdump.sidecars import debug_config, input_config, quant_param
+    from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
+    from sgsdump.sidecars import debug_config, input_config
 
     debug = debug_config.read() or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
     config = input_config.read(args.input_config)
-    params = quant_param.read(args.quant_file) if args.quant_file else None
+    params = read_quant_file(args.quant_file) if args.quant_file else None
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
     level = args.quant_level if params is None else WITHOUT_BITS[args.quant_level]
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])

@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
     from sgsdump.tuning import search
     from sgsdump.tuning.pareto import pareto
+    from sgsdump.tuning.plan_search import check_solver
     from sgsdump.tuning.target import parse_target
     from sgsdump.tuning.tuning_setup import set_up
     from sgsdump.tuning.user_metric import load_metric
@@ -91,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     target = parse_target(args.target) if args.target else None
     seconds = parse_seconds(args.budget)
     check_options(args)
+    check_solver()
     metric = load_metric(args.metric) if args.metric else None
     config = input_config.read(args.input_config)
     if args.json and not Path(args.json).parent.is_dir():

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.text_file import quoted, read_bytes
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Analysis, analyse, output_axis
 from sgsdump.registry import hint
+from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam
+from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.value_range import Range
 
 BITS = (8, 16)
@@ -37,6 +40,16 @@ class Imported:
     ranges: Mapping[str, Range] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     changed: frozenset[str] = frozenset()
+
+
+def read_quant_file(path: Path | str) -> list[QuantParam]:
+    """The entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
+
+    Raises what ``quant_param.read`` and ``read_ranges`` raise.
+    """
+    if read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:"):
+        return [QuantParam(name, each) for name, each in read_ranges(path).items()]
+    return quant_param.read(path)
 
 
 def import_params(

@@ -2,7 +2,6 @@
 
 json    a list with an indent of 4
 pickle  protocol 3: a list of collections.OrderedDict
-text    tensor_min_max.txt, read only: ranges without bits
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import pickle
 from collections.abc import Iterable
 from pathlib import Path
 
+from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.text_file import decode, read_bytes
 from sgsdump.sidecars.quant_param_entries import (
@@ -22,15 +22,14 @@ from sgsdump.sidecars.quant_param_entries import (
     parse_json,
     parse_pickle,
 )
-from sgsdump.sidecars.tensor_min_max import read_ranges
 
 PROTOCOL = 3
 
 
 def read(path: Path | str) -> list[QuantParam]:
-    """The entries in the file's order, JSON, pickle or text by content.
+    """The entries in the file's order, JSON or pickle by content.
 
-    Raises FormatError, naming the entry, for a file of no such form, NaN or infinity, a min above its max, or a
+    Raises FormatError, naming the entry, for a file of neither form, NaN or infinity, a min above its max, or a
     pickle that holds more than plain data; ConfigError when it cannot be read.
     """
     path = Path(path)
@@ -38,7 +37,7 @@ def read(path: Path | str) -> list[QuantParam]:
     if is_pickle(data):
         return parse_pickle(data, path)
     if data.startswith(b"Name:"):
-        return [QuantParam(name, each, each.bit) for name, each in read_ranges(path).items()]
+        raise FormatError(f"{path} is a tensor_min_max.txt, not the JSON or pickle list of a quant_param")
     return parse_json(decode(data.removeprefix(b"\xef\xbb\xbf"), path), path)
 
 

@@ -24,7 +24,6 @@ from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
 from sgsdump.tuning.tuning_setup import evenly, set_up
 
-pytest.importorskip("scipy", reason="tune needs scipy")
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATES = (0.55, 0.65, 0.75, 0.85, 0.95)
 
