@@ -267,6 +267,8 @@ def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None
     how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
     rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"
     print(f"{how}, {result.runs} runs of the network{rest}")
+    if result.unsearched:
+        print(f"not looked at: {'; '.join(result.unsearched)}")
     names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
     level = LEVELS[args.quant_level]
