@@ -2,8 +2,9 @@
 
 Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
 them: an ONNX file with QuantizeLinear/DequantizeLinear that `sgsdump simulate -t Fixed` runs and any viewer opens. A
-line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible. An older log folder is moved aside, not
-deleted.
+line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible but a convolution right before its Relu, Clip,
+LeakyRelu or PRelu: the hardware computes the two as one, and the SDK hides it too. An older log folder is moved aside,
+not deleted.
 
   --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
