@@ -100,7 +100,8 @@ def run(args: argparse.Namespace) -> int:
         with replacing(args.json) as file:
             file.write(advice_json.render(found, names, measurement, tried).encode("utf-8", "surrogateescape"))
     print(advice_table.render(found))
-    print(advice_verdict.render(found, names, limits, measurement, tried), end="")
+    rows = comparison.rows if comparison else ()
+    print(advice_verdict.render(found, names, limits, measurement, tried, rows), end="")
     if config.conv_format or config.tensor_arrays:
         print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
     return 0

@@ -2,8 +2,9 @@
 
 Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
 them: an ONNX file with QuantizeLinear/DequantizeLinear that `sgsdump simulate -t Fixed` runs and any viewer opens. A
-line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible. An older log folder is moved aside, not
-deleted.
+line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible but a convolution right before its Relu, Clip,
+LeakyRelu or PRelu: the hardware computes the two as one, and the SDK hides it too. An older log folder is moved aside,
+not deleted.
 
   --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
@@ -98,13 +99,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.fixed_model import make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.quant_import import Imported, import_params, read_params
+    from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
     from sgsdump.sidecars import debug_config, input_config
 
     debug = debug_config.read() or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
     config = input_config.read(args.input_config)
-    params = read_params(args.quant_file) if args.quant_file else None
+    params = read_quant_file(args.quant_file) if args.quant_file else None
     target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
     level = args.quant_level if params is None else WITHOUT_BITS[args.quant_level]
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])

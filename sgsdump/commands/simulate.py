@@ -110,6 +110,8 @@ def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
 
     from sgsdump.dumps.formats.sigmastar import binary
     from sgsdump.dumps.formats.sigmastar import text as sigmastar_text
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.debug_config import dump_path
 
     if not debug.dump_tensor:
@@ -122,6 +124,11 @@ def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
         sigmastar_text.write(simulation.records, path, text)
     else:
         binary.write(simulation.records, path, replace(binary.SIM_SHAPED, is_float=is_float))
+    if simulation.net:
+        net = path.with_name(f"{path.stem}_parse_net.txt")
+        with replacing(net) as file:
+            file.write(parse_net.text_of(simulation.net.values()).encode("utf-8", "surrogateescape"))
+        print(f"{net}: the buffers' shapes and orders; compare takes it with --parse-net")
     for word in debug.ignored:
         print(f"DebugConfig.txt: {word} has no effect on a layer dump")
     print(f"{path}: {path.stat().st_size:,} bytes")

@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
     from sgsdump.tuning import search
     from sgsdump.tuning.pareto import pareto
+    from sgsdump.tuning.plan_search import check_solver
     from sgsdump.tuning.target import parse_target
     from sgsdump.tuning.tuning_setup import set_up
     from sgsdump.tuning.user_metric import load_metric
@@ -94,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
     target = parse_target(args.target) if args.target else None
     seconds = parse_seconds(args.budget)
     check_options(args)
+    check_solver()
     metric = load_metric(args.metric) if args.metric else None
     config = input_config.read(args.input_config)
     if args.json and not Path(args.json).parent.is_dir():
@@ -279,6 +281,8 @@ def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None
     how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
     rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"
     print(f"{how}, {result.runs} runs of the network{rest}")
+    if result.unsearched:
+        print(f"not looked at: {'; '.join(result.unsearched)}")
     names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
     level = LEVELS[args.quant_level]

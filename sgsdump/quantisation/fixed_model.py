@@ -64,7 +64,7 @@ def make_fixed(
     """The fixed model of a simplified float model.
 
     config       input_config.ini: which inputs are pictures, which convolutions are INT16, which outputs stay integer.
-    fuse         False with disableDomainFuseOps: every layer stays visible.
+    fuse         False with disableDomainFuseOps: every layer stays visible but a convolution before its activation.
     per_channel  one weight scale per output channel (levels above L1).
     Raises ConfigError when the config or the ranges name nothing of this model.
     """

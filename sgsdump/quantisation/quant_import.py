@@ -42,13 +42,13 @@ class Imported:
     changed: frozenset[str] = frozenset()
 
 
-def read_params(path: Path | str) -> list[QuantParam]:
-    """The entries of a quant file: JSON, pickle, or a tensor_min_max.txt, whose ranges come without bits.
+def read_quant_file(path: Path | str) -> list[QuantParam]:
+    """The entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
 
     Raises what ``quant_param.read`` and ``read_ranges`` raise.
     """
     if read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:"):
-        return [QuantParam(name, bounds, bounds.bit) for name, bounds in read_ranges(path).items()]
+        return [QuantParam(name, each) for name, each in read_ranges(path).items()]
     return quant_param.read(path)
 
 

@@ -21,17 +21,27 @@ from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, read_facts
 from sgsdump.quantisation.fusion import operators, sdk_name
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.parse_net import NetTensor
 from sgsdump.tensors.layout import NHWC, to_nhwc
-from sgsdump.tensors.sdk_padding import pad_channels, pad_picture
+from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, pad_picture
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+
+# Between these the hardware keeps a tensor in blocks of channels (NHWX); at any other operator, and at the network's
+# ends, pixel by pixel (NHWC). Seen in every parse_net text of the SDK at hand.
+BLOCKED = frozenset(
+    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV MAX_POOL_2D AVERAGE_POOL_2D ADD SUB MUL RELU RELU6 LEAKY_RELU PRELU "
+    "LOGISTIC TANH BATCH_NORM".split()
+)
 
 
 @dataclass
 class Simulation:
-    """``records`` streams while the model runs; ``outputs`` and ``skipped`` are filled by the time it ends."""
+    """``records`` streams while the model runs; ``outputs``, ``skipped`` and, of padded buffers, ``net`` (what
+    parse_net prints of them) are filled by the time it ends."""
 
     records: Iterator[Record]
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    net: dict[str, NetTensor] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
 
@@ -58,7 +68,18 @@ def simulate(
     view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
     simulation = Simulation(iter(()))
     simulation.records = _records(model, view, feed, simulation, advance)
+    if facts and not dequantise and not strip:
+        simulation.records = _described(simulation.records, buffer_orders(facts), simulation)
     return simulation
+
+
+def _described(records: Iterator[Record], orders: Mapping[str, str], simulation: Simulation) -> Iterator[Record]:
+    """The records as they are; ``simulation.net`` is filled beside."""
+    for record in records:
+        tensor = net_tensor(record, orders.get(record.name, "NHWC"))
+        if tensor is not None:
+            simulation.net.setdefault(record.name, tensor)
+        yield record
 
 
 class _FloatView:
@@ -98,6 +119,7 @@ class _FixedView:
         self.weights = facts.weights
         self.dequantise = dequantise
         self.strip = strip
+        self.orders = buffer_orders(facts)
 
     def source(self, name: str) -> str:
         tensor = self.tensors.get(name)
@@ -112,7 +134,7 @@ class _FixedView:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
         if self.dequantise or self.strip:
             return _tensor(name, op_type, array, stored.quant)
-        padded = pad_picture(array) if stored.picture else pad_channels(array)
+        padded = _PADDED[self.orders[name] if array.ndim == 4 else "NHWC"](array)
         return Tensor(_info(name, op_type, array, stored.quant), lambda: padded)
 
     def constant(self, name: str, op_type: str) -> Tensor:
@@ -120,6 +142,37 @@ class _FixedView:
         if weights is None:
             return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
         return _lazy(self.graph, name, weights.name, op_type, weights.dtype, weights.quant)
+
+
+_PADDED = {"RGB": pad_picture, "NHWC": pad_channels, "NHWX": pad_blocks}
+
+
+def buffer_orders(facts: FixedFacts) -> dict[str, str]:
+    """The order in memory of every stored tensor that has four dimensions: RGB (a picture), NHWC or NHWX."""
+    makers = {name: op.out_type for op in facts.operators for name in op.outputs}
+    readers: dict[str, set[str]] = {}
+    for op in facts.operators:
+        for name in op.inputs:
+            readers.setdefault(name, set()).add(op.in_type)
+    orders = {}
+    for name, tensor in facts.tensors.items():
+        blocked = makers.get(name) in BLOCKED and name in readers and readers[name] <= BLOCKED
+        orders[name] = "RGB" if tensor.picture else "NHWX" if blocked else "NHWC"
+    return orders
+
+
+def net_tensor(record: Record, order: str) -> NetTensor | None:
+    """What parse_net prints of a stored tensor of a dump; None for a constant and for what is no integers."""
+    info = record.tensor.info
+    if record.constant or info.quant is None or info.quant.dtype is None or info.shape is None:
+        return None
+    dtype, scale, zero = info.quant.dtype, float(info.quant.scale), info.quant.zero_point
+    limits = np.iinfo(dtype)
+    low, high = (max(limits.min, -limits.max) - zero) * scale, (limits.max - zero) * scale
+    word = f"{'U' if dtype.kind == 'u' else ''}INT{8 * dtype.itemsize}"
+    order = order if len(info.shape) == 4 else "NHWC"
+    ddr_type = order if order == "RGB" else f"IPU_{'U' if dtype.kind == 'u' else 'S'}{8 * dtype.itemsize}_{order}"
+    return NetTensor(record.name, word, dtype, info.shape, ddr_type, low, high, scale, zero)
 
 
 def _records(

@@ -15,7 +15,7 @@ Source: the SDK's own output; what it is for: docs/formats/sigmastar.md#padded-b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +91,23 @@ def read(path: Path | str) -> ParseNet:
             f"save what 'bin/parse_net fixed.sim' of the SDK prints"
         )
     return ParseNet(path, {n: t for n, t in tensors.items() if n not in ambiguous}, frozenset(ambiguous))
+
+
+def text_of(tensors: Iterable[NetTensor]) -> str:
+    """The lines of tensors, as far as ``read`` reads them; their sizes and addresses are left 0."""
+    return "".join(_line(index, tensor) for index, tensor in enumerate(tensors))
+
+
+def _line(index: int, tensor: NetTensor) -> str:
+    low, high, scale = ("na" if number is None else f"{number:f}" for number in (tensor.low, tensor.high, tensor.scale))
+    shape = "".join(f"{size:<3} " for size in tensor.shape)
+    return (
+        f"|   |   |--> Tensor[{index}] type(0):{tensor.type_name} buffer: {index}  "
+        f"(const buffer: 0      size: 0 : buf: 0x0) bVar: 0 shape(len:{len(tensor.shape)}  {shape}) "
+        f"Quant:{{Max: {high}, Min: {low}, Scaler: {scale}, "
+        f"zeroP: {'na' if tensor.zero_point is None else tensor.zero_point}}} ddr_type: {tensor.ddr_type} "
+        f"name({tensor.name}) EvrId(0) ExtFlag(0)\n"
+    )
 
 
 def _tensors(text: str) -> Iterator[NetTensor]:

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterable
 from pathlib import Path
 
+from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.text_file import decode, read_bytes
 from sgsdump.sidecars.quant_param_entries import (
@@ -28,13 +29,15 @@ PROTOCOL = 3
 def read(path: Path | str) -> list[QuantParam]:
     """The entries in the file's order, JSON or pickle by content.
 
-    Raises FormatError, naming the entry, for a file of no such form, NaN or infinity, a min above its max, or a
+    Raises FormatError, naming the entry, for a file of neither form, NaN or infinity, a min above its max, or a
     pickle that holds more than plain data; ConfigError when it cannot be read.
     """
     path = Path(path)
     data = read_bytes(path, PICKLE_LIMIT)
     if is_pickle(data):
         return parse_pickle(data, path)
+    if data.startswith(b"Name:"):
+        raise FormatError(f"{path} is a tensor_min_max.txt, not the JSON or pickle list of a quant_param")
     return parse_json(decode(data.removeprefix(b"\xef\xbb\xbf"), path), path)
 
 

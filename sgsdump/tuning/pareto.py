@@ -59,6 +59,7 @@ class Pareto:
     runs: int
     exhaustive: bool
     complete: bool
+    unsearched: tuple[str, ...] = ()
 
 
 def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
@@ -101,6 +102,7 @@ def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_
         runs=pool.runs,
         exhaustive=found.exhaustive,
         complete=found.complete,
+        unsearched=found.unsearched,
     )
 
 
@@ -147,7 +149,7 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
     rows = [{**vars(row), "taken": row is result.taken} for row in result.rows]
-    names = ("outputs", "watched", "pictures", "plans_tried", "runs", "exhaustive", "complete")
+    names = ("outputs", "watched", "pictures", "plans_tried", "runs", "exhaustive", "complete", "unsearched")
     return _plain({**{name: getattr(result, name) for name in names}, "rows": rows, "cloud": result.cloud})
 
 

@@ -12,15 +12,18 @@ from sgsdump.errors import MissingExtra
 from sgsdump.tuning.surrogate import Surrogate
 
 
-def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
-    """The plan of the largest sum of gains, exactly, by integer programming (HiGHS); domains without gain stay at 8.
-
-    Raises MissingExtra when scipy is not installed.
-    """
+def check_solver() -> None:
+    """Raises MissingExtra when scipy, whose integer programs the search needs, is not installed."""
     try:
-        from scipy.optimize import Bounds, LinearConstraint, milp
+        import scipy.optimize  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("tune needs scipy for its integer programs: pip install 'sgsdump[tune]'") from error
+        raise MissingExtra("tune needs scipy for its integer programs: pip install scipy") from error
+
+
+def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
+    """The plan of the largest sum of gains, exactly, by integer programming (HiGHS); domains without gain stay at 8."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     useful = (gains > 0) & (weights <= limit)
     if not useful.any():
         return np.zeros(len(gains), bool)

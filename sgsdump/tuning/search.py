@@ -1,8 +1,9 @@
 """Search for the best quant plans, each verified by running it.
 
 1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``surrogate``).
-2. For each compression rate integer programs and a descent on the model propose plans; all are verified.
-3. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
+2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.
+3. For each compression rate integer programs and a descent on the model propose plans; all are verified.
+4. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
    more, the verified best of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
 
 All plans ever verified are one pool; a rate gets the best of the pool that fits, so a higher rate is never worse.
@@ -56,22 +57,29 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     model = pool.surrogate(_half(left))
     rates = sorted(set(rates))
     pool.measure([frozenset(), frozenset(sizes.domains)])
+    small = len(sizes.domains) <= EXHAUSTIVE
+    target = _enough(pool, sizes)
+    unsearched: list[str] = []
+    if not small and not (_halve(pool, sizes, model, target, left) and _shrink(pool, sizes, model, target, left)):
+        unsearched.append("smaller plans that are as good as *")
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
     pool.measure(map(sizes.plan, proposed))
     _note(pool, sizes, rates)
-    small = len(sizes.domains) <= EXHAUSTIVE
     if small:
-        complete = _try_all(pool, sizes, sizes.limit(rates[-1]), left)
+        if not _try_all(pool, sizes, sizes.limit(rates[-1]), left):
+            unsearched.append("some of all plans")
     else:
-        complete = all(_improve(pool, sizes, model, rate, rates, left) for rate in rates)
-    target = _enough(pool, sizes)
-    if not small:
-        complete = complete and _halve(pool, sizes, model, target, left) and _shrink(pool, sizes, model, target, left)
+        left_out = [rate for rate in rates if not _improve(pool, sizes, model, rate, rates, left)]
+        unsearched += [f"neighbours of the plan for rate {rate:g}" for rate in left_out]
+        # A plan tried for a rate may be smaller still than the one to take.
+        if not unsearched and not _shrink(pool, sizes, model, target, left):
+            unsearched.append("smaller plans that are as good as *")
     plans = [_best(pool, sizes, sizes.limit(rate)) for rate in rates]
     found = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
     smallest = _reaching(pool, sizes, target)[0]
     smallest_row = _proposed(sizes, model, sizes.rate(smallest), smallest)
-    return Found(found, smallest_row, _ends(sizes, model), small and complete, complete)
+    complete = not unsearched
+    return Found(found, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:

@@ -51,10 +51,11 @@ class Proposed:
 @dataclass(frozen=True)
 class Found:
     """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
-    ``complete`` False when the time ran out before the search ended."""
+    ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then."""
 
     plans: tuple[Proposed, ...]
     smallest: Proposed
     ends: tuple[Proposed, Proposed]
     exhaustive: bool
     complete: bool
+    unsearched: tuple[str, ...] = ()

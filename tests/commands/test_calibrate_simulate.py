@@ -1,13 +1,17 @@
 """calibrate and simulate as a user types them, in an empty folder."""
 
+import json
+
 import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from small_nets import residual_net
+from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.cli import main
+from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
 from sgsdump.dumps.io import open_dump
+from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
 INI = """[INPUT_CONFIG]
@@ -56,6 +60,52 @@ def test_the_whole_way(folder, capsys):
     fixed, floats = open_dump("fixed.bin"), open_dump("sigma_outtensor_dump.bin")
     assert set(fixed) < set(floats)
     assert np.abs(fixed["prob"].real() - floats["prob"].real()).max() < 0.05
+
+
+@pytest.fixture
+def wide_folder(folder):
+    """A net whose UINT8 tensors have 24 and 32 channels: the hardware keeps them in blocks of 16."""
+    constants = {**weights("a", (24, 3, 3, 3), 1), **weights("b", (32, 24, 3, 3), 2), **weights("c", (5, 32, 1, 1), 3)}
+    nodes = [conv("a", "data", pads=[1] * 4), node("Relu", ["a"], "ra"), conv("b", "ra", pads=[1] * 4)]
+    nodes += [node("Relu", ["b"], "rb"), conv("c", "rb"), node("Softmax", ["c"], "prob", axis=1)]
+    onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["prob"]).proto, "net.onnx")
+    main(CALIBRATE)
+    debug(folder, "dumpTensor", "eliminateGarbage", "dequantFixed")
+    main(FLOAT)
+    (folder / "sigma_outtensor_dump.bin").rename(folder / "float.bin")
+    main(FIXED)
+    (folder / "sigma_outtensor_dump.bin").rename(folder / "plain.bin")
+    debug(folder, "dumpTensor")
+    main(FIXED)
+    return folder
+
+
+def test_padded_buffers_lie_as_the_sdks_and_our_parse_net_text_undoes_them(wide_folder, capsys):
+    padded, plain = open_dump("sigma_outtensor_dump.bin"), open_dump("plain.bin")
+    net = parse_net.read("sigma_outtensor_dump_parse_net.txt")
+    orders = {name: tensor.ddr_type for name, tensor in net.tensors.items()}
+    assert orders == {
+        "data": "RGB", "ra": "IPU_U8_NHWX", "rb": "IPU_U8_NHWX", "c": "IPU_S16_NHWC", "prob": "IPU_S16_NHWC",
+    }  # fmt: skip
+    blocks = padded["ra"].raw().reshape(2, 8, 8, 16)
+    quant = net.tensors["ra"]
+    real = (blocks.astype(np.float64) - quant.zero_point) * (quant.high - quant.low) / 255
+    np.testing.assert_allclose(real[0], plain["ra"].real()[0, ..., :16], atol=1e-5)
+    np.testing.assert_allclose(real[1, ..., :8], plain["ra"].real()[0, ..., 16:], atol=1e-5)
+    for record in with_side_files(padded, net=net).outputs.values():
+        np.testing.assert_allclose(record.real(), plain[record.info.name].real(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_unpadded_is_not_compared(wide_folder, capsys):
+    capsys.readouterr()
+    compare = ["compare", "sigma_outtensor_dump.bin", "float.bin", "--tensor-min-max", "log/tensor_min_max.txt"]
+    assert main(compare) != 0
+    out = capsys.readouterr().out
+    assert "'ra' is a padded hardware buffer" in out and "'rb' is a padded hardware buffer" in out
+    main(["compare", "sigma_outtensor_dump.bin", "float.bin", "--parse-net", "sigma_outtensor_dump_parse_net.txt",
+          "--json", "rows.json"])  # fmt: skip
+    rows = {row["name"]: row["cos"] for row in json.loads((wide_folder / "rows.json").read_text())["rows"]}
+    assert {"ra", "rb", "c", "prob"} <= rows.keys() and min(rows.values()) > 0.99
 
 
 def test_every_word_of_debug_config(folder):

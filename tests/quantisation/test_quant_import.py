@@ -14,7 +14,7 @@ from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.measured_ranges import measure_ranges
-from sgsdump.quantisation.quant_import import import_params, read_params
+from sgsdump.quantisation.quant_import import import_params, read_quant_file
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.sidecars.quant_param_entries import QuantParam
@@ -203,11 +203,11 @@ def test_a_float_model_exports_nothing():
 
 def test_a_tensor_min_max_gives_its_ranges_without_bits(tmp_path):
     (tmp_path / "t.txt").write_text("Name:a b, min: -0.500000, max: 1.000000;\n")
-    (param,) = read_params(tmp_path / "t.txt")
+    (param,) = read_quant_file(tmp_path / "t.txt")
     assert (param.name, param.range.low, param.range.high, param.bit, param.data) == ("a b", -0.5, 1.0, None, None)
 
 
 def test_a_damaged_tensor_min_max_is_one_line(tmp_path):
     (tmp_path / "t.txt").write_text("Name:a, min: 0.000000, max: 1.000000\n")
     with pytest.raises(SgsdumpError, match="is not 'Name:x, min: a, max: b;'"):
-        read_params(tmp_path / "t.txt")
+        read_quant_file(tmp_path / "t.txt")

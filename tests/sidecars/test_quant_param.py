@@ -94,6 +94,7 @@ class Runs:
         ([{"name": "a", "min": [2], "max": [1]}], "its min above its max"),
         ('[{"name": "a", "min": [NaN], "max": [1]}]', "NaN or infinite"),
         ([{"name": "a", "min": [0, 1], "max": [1]}], "min of quant_param[0]: a has 2 values, max has 1"),
+        ("Name:a, min: 0.000000, max: 1.000000;\n", "is a tensor_min_max.txt"),
         ("[1", "not valid JSON"),
     ],
 )

@@ -24,7 +24,6 @@ from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
 from sgsdump.tuning.tuning_setup import evenly, set_up
 
-pytest.importorskip("scipy", reason="tune needs scipy")
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATES = (0.55, 0.65, 0.75, 0.85, 0.95)
 
@@ -158,8 +157,28 @@ def test_a_target_nobody_reaches(setup):
 
 def test_no_time_gives_verified_plans_all_the_same(setup):
     found = search_rates(setup.pool, setup.sizes, RATES, lambda: 0.0)
-    assert not found.complete
+    assert not found.complete and found.unsearched
     assert all(each.plan in setup.pool.scores for each in found.plans)
+
+
+def test_a_search_cut_short_has_the_plan_to_take_first(float_model, ranges, monkeypatch):
+    """Time runs out as soon as the rates are looked at: what is recommended is what the whole search recommends."""
+    from sgsdump.tuning import search
+
+    monkeypatch.setattr(search, "EXHAUSTIVE", 0)
+    whole = set_up(float_model, ranges, CONFIG, feeds())
+    smallest = search_rates(whole.pool, whole.sizes, RATES).smallest
+    whole.pool.close()
+    over = []
+    improve = search._improve
+    monkeypatch.setattr(search, "_improve", lambda *given: over.append(1) or improve(*given))
+    cut = set_up(float_model, ranges, CONFIG, feeds())
+    found = search_rates(cut.pool, cut.sizes, RATES, lambda: 0.0 if over else 1e6)
+    cut.pool.close()
+    assert cut.sizes.wide(found.smallest.plan) <= cut.sizes.wide(smallest.plan)
+    assert not found.complete and set(found.unsearched) <= {
+        f"neighbours of the plan for rate {rate:g}" for rate in RATES
+    }
 
 
 def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges, tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.tuning.advice import MAYBE, Advice, holds
 from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, error_of, output_error
 
@@ -20,9 +21,11 @@ def render(
     limits: Thresholds,
     measurement: Measurement | None = None,
     tried: Totals | None = None,
+    rows: Sequence[Row] = (),
 ) -> str:
-    """names: first inputs to raise. tried: the outputs' sums against float with these raised."""
-    return "".join(f"{line}\n" for line in _lines(advice, names, limits, measurement, tried))
+    """names: first inputs to raise. tried: the outputs' sums against float with these raised. rows: the comparison of
+    the fixed model's dump with the float model's, where there is one."""
+    return "".join(f"{line}\n" for line in _lines(advice, names, limits, measurement, tried, rows))
 
 
 def conv_config(names: Sequence[str]) -> str:
@@ -36,6 +39,7 @@ def _lines(
     limits: Thresholds,
     measurement: Measurement | None,
     tried: Totals | None,
+    rows: Sequence[Row],
 ) -> Iterator[str]:
     bad = False
     if measurement:
@@ -62,7 +66,9 @@ def _lines(
             if not _WRITABLE.fullmatch(name):
                 yield f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model."
         return
-    if not maybe:
+    if not maybe and not measurement and not all(each.convolution.reads_picture for each in advice):
+        yield from _rules_alone(rows)
+    elif not maybe:
         yield (
             "Nothing to raise: no convolution needs INT16 inputs."
             if not unknown
@@ -74,6 +80,23 @@ def _lines(
         yield f"No convolution stands out: the error adds up from many. What would help most: {_list(maybe)}."
     else:
         yield f"Nothing to raise. What would help most, if you want less error still: {_list(maybe)}."
+
+
+def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
+    """That no rule fires is no clean bill: what the comparison shows past the limits is said."""
+    past = [row.name for row in rows if not _within(row)]
+    if past:
+        yield (
+            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
+            f"raise for them: {_list(past)}."
+        )
+    else:
+        yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
+    yield "Measure on pictures (-i) to know."
+
+
+def _within(row: Row) -> bool:
+    return row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse)  # type: ignore[arg-type]
 
 
 def _errors(measurement: Measurement, tried: Totals | None) -> Iterator[str]:

@@ -2,8 +2,12 @@
 
 import json
 
+import numpy as np
+
+from sgsdump.comparison.comparison import compare
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, Measured
 from sgsdump.tuning.rules_of_thumb import Convolution, Signs
@@ -70,8 +74,23 @@ def test_what_is_left_to_do_is_said():
         [entry("a", MAYBE)], [], LIMITS, measurement(0.05)
     )
     assert "Measure on pictures (-i)" in advice_verdict.render([entry("a", MAYBE)], [], LIMITS)
-    assert (
-        advice_verdict.render([entry("a", NO)], [], LIMITS) == "Nothing to raise: no convolution needs INT16 inputs.\n"
+    assert (advice_verdict.render([entry("a", NO)], [], LIMITS, measurement(0.05))).endswith(
+        "Nothing to raise: no convolution needs INT16 inputs.\n"
+    )
+
+
+def test_rules_that_see_nothing_are_no_clean_bill(tmp_path):
+    assert advice_verdict.render([entry("a", NO)], [], LIMITS) == (
+        "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough.\n"
+        "Measure on pictures (-i) to know.\n"
+    )
+    for name, last in (("float", 1), ("fixed", 2)):
+        arrays = {"good": np.ones(3, np.float32), "bad": np.array([1, 1, last], np.float32)}
+        save_dump(arrays, tmp_path / f"{name}.npz")
+    rows = compare(open_dump(tmp_path / "fixed.npz"), open_dump(tmp_path / "float.npz")).rows
+    assert advice_verdict.render([entry("a", NO)], [], LIMITS, rows=rows).splitlines()[0] == (
+        "1 of 2 layers have COS < 0.99 or RMSE > 0.1, and no rule of thumb says which convolution to raise for them: "
+        "bad."
     )
 
 

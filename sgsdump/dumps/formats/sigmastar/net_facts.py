@@ -24,7 +24,7 @@ from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.sidecars.tensor_min_max import Range
 from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.sdk_padding import BUFFER_BYTES, is_row_major, padded_sizes, unpad
+from sgsdump.tensors.sdk_padding import BUFFER_BYTES, has_padded_channels, is_row_major, padded_sizes, unpad
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
 Padded = Callable[[], bool | None]
@@ -82,12 +82,34 @@ def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | No
     A tensor for which neither gives one raises ValuesError with the reason when its values are read.
     """
     if net is None:
+        dump = without_blocks(dump)
         return dump if ranges is None else with_scales(dump, ranges)
     dump = unpadded(dump, net)
     found, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
     net_found, net_refused = scales_of(dump, net)
     found = found | net_found
     return rescaled(dump, found, {n: why for n, why in (refused | net_refused).items() if n not in found})
+
+
+def without_blocks(dump: Dump) -> Dump:
+    """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
+    blocks of channels and have the size of their shape: nothing in the dump tells their order."""
+    integers = [r for r in dump.records if r.tensor.info.dtype.kind in "iu" and r.tensor.info.shape and not r.constant]
+    if not any(has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ()) for record in integers):
+        return dump
+    unsure = {
+        id(r) for r in integers if not is_row_major("NHWX", r.tensor.info.shape or (), r.tensor.info.dtype.itemsize)
+    }
+
+    def tensor_of(record: Record) -> Tensor:
+        if id(record) not in unsure or len(record.tensor.info.shape or ()) != 4:
+            return record.tensor
+        why = f"tensor {record.name!r} is a padded hardware buffer, whose order the dump does not tell"
+        return Tensor(
+            record.tensor.info, partial(_refuse, f"{why}; give --parse-net, or dump it with eliminateGarbage")
+        )
+
+    return _mapped(dump, tensor_of)
 
 
 def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
