@@ -141,7 +141,7 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
 
 def _pixels_of_four(stream: np.ndarray) -> np.ndarray | None:
     """R, G, B of the pixels of a stream of four values each, where the fourth is constant and the others are not: of
-    the first three quarters, when all that stands behind them is that constant, else of all; None for no such stream."""
+    the first three quarters, when all that stands behind them is that constant, else of all; else None."""
     filler = stream[3]
     held = stream.size * 3 // 4 // 4 * 4
     if not (stream[held:] == filler).all():
