@@ -6,10 +6,12 @@ auto_dump_debug.sh SDK_DIR FLOAT_MODEL FIXED_MODEL IMAGE LABEL Classification|De
 
 The sample is the dump under test (the fixed model), the benchmark the reference (the float or original model). The
 report goes into Undefined_BENCHMARK_DumpDebug_out; an older one is renamed. SDK_DIR and LABEL are not looked into.
+With $SGS_OP_TYPE set the lines are those of older SDKs and of the manual, "OP_TYPE:CONV_2D MSE:... COS:... RMSE:...".
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,7 +98,7 @@ def report(comparison: Comparison, name: str, folder: Path) -> int:
     from sgsdump.errors import ValuesError
     from sgsdump.reports.comparison import REPORTS
 
-    log = write_log(comparison, name, folder)
+    log = write_log(comparison, name, folder, "sdk_table" if os.environ.get("SGS_OP_TYPE") else "sdk_lines")
     print(log.read_text(encoding="utf-8", errors="replace"), REPORTS["verdict"](comparison, DOCUMENTED), sep="", end="")
     print(f"Report: {log}")
     if not comparison.rows:

@@ -21,6 +21,7 @@ examples:
   sgsdump compare npu_dump/ onnx_dump/ --name-map ge_graph.json --name-rule '^/=' --name-rule '/=.'
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
+  sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
@@ -88,14 +89,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
         "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
         "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
-        "RootMeanSquareError MaxRelativeError MeanRelativeError",
+        "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
     )
     parser.add_argument(
         "--limit",
         type=_limits,
         default=[],
         metavar="NAME=X",
-        help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99",
+        help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
+        "LAYER:NAME=X is for these layers only (* and ? stand for any), where it goes before the others",
+    )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="leave out the layers of this name (* and ? stand for any); may be given several times",
     )
     parser.add_argument(
         "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
@@ -141,7 +150,9 @@ def _run(args: argparse.Namespace) -> int:
         return _run_golden(args)
     if args.input_tag is not None:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
-    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, tuple(args.limit))
+    of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
+    of_layers = tuple(limit for limit in args.limit if limit[0])
+    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
     shown = given or DOCUMENTED
     sample, benchmark = _opened(args, args.sample, args.benchmark)
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
@@ -151,11 +162,13 @@ def _run(args: argparse.Namespace) -> int:
         inputs=args.inputs,
         name_map=names,
         match_by_value=args.match_by_value,
-        metrics=_extra([*args.metrics, *(name for name, _ in args.limit)]),
+        exclude=args.exclude,
+        metrics=_extra([*args.metrics, *(name for _, name, _ in args.limit)]),
         settings=Settings(args.th1),
         compatible=args.compatible,
         progress=TERMINAL,
     )
+    comparison.check_layers(given)
     if not comparison.rows and not comparison.failed:
         apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
         unclear = [one for one in apart if not one.reason.startswith("no ")]
@@ -179,7 +192,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 _NOT_WITH_GOLDEN = (
-    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit compatible".split()
+    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit exclude compatible".split()
 )
 
 
@@ -232,17 +245,18 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _limits(text: str) -> list[tuple[str, float]]:
-    """Names and numbers of ``NAME=X,NAME=X``."""
+def _limits(text: str) -> list[tuple[str, str, float]]:
+    """Layers ("" for all), names and numbers of ``NAME=X,LAYER:NAME=X``."""
     limits = []
     for part in _names(text):
-        name, sign, limit = part.partition("=")
+        what, sign, limit = part.rpartition("=")
+        layer, _, name = what.rpartition(":")
         if not sign:
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
-        if name in ALWAYS:
+        if name in ALWAYS and not layer:
             raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
         try:
-            limits.append((name, float(limit)))
+            limits.append((layer, name, float(limit)))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{limit!r} in {part!r} is not a number") from None
     return limits

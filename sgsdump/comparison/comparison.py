@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.alignment import Given, Unpaired, align
+from sgsdump.comparison.alignment import Alignment, Given, Unpaired, align
 from sgsdump.comparison.dataflow import with_rises
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics.base import Settings
@@ -24,7 +25,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.tables import data_frame, html_table
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress, each
@@ -51,6 +52,7 @@ class Comparison:
     failed: tuple[Failed, ...]
     sample_notes: tuple[str, ...] = ()
     benchmark_notes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
 
     @property
     def suspects(self) -> tuple[Row, ...]:
@@ -84,6 +86,13 @@ class Comparison:
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         """True when something was compared, nothing failed to be, and every row (suspects too) is within."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
+
+    def check_layers(self, thresholds: Thresholds) -> None:
+        """Raises ConfigError where a layer that has limits of its own is not among those compared."""
+        names = [row.name for row in self.rows] + [failed.pair.benchmark.name for failed in self.failed]
+        for pattern, _, _ in thresholds.layers:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ConfigError(f"the limit on {pattern!r} is of no compared layer{hint(pattern, names)}")
 
     def __getitem__(self, name: str) -> Row:
         """The row of the benchmark's tensor of this name, the first one in file order when several bear it.
@@ -144,6 +153,7 @@ def compare(
     inputs: bool = False,
     name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
+    exclude: Sequence[str] = (),
     metrics: Sequence[str] = (),
     settings: Settings | None = None,
     compatible: str | None = None,
@@ -156,6 +166,7 @@ def compare(
     sample, benchmark  dumps, or paths of dumps of any format.
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
+    exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
     metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; ``settings`` are for these.
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
@@ -188,6 +199,7 @@ def compare(
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         alignment = align(sample, benchmark, inputs, given)
+        alignment, excluded = _without(alignment, exclude)
         stream: Iterable[Row | Failed] = pool.map(measures.result, alignment.pairs)
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         misnamed = find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
@@ -204,7 +216,32 @@ def compare(
         tuple(failed),
         sample.notes,
         benchmark.notes,
+        excluded,
     )
+
+
+def _without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:
+    """What is left without the names that fit a pattern, and these names. Raises ConfigError for one that fits none."""
+    if isinstance(patterns, str):
+        raise ConfigError(f"exclude is a list of patterns, not a string; write exclude={[patterns]}")
+    names: dict[str, None] = {}
+
+    def stays(*records: Record) -> bool:
+        fitting = [r.name for r in records if any(fnmatchcase(r.name, pattern) for pattern in patterns)]
+        names.update(dict.fromkeys(fitting[-1:]))
+        return not fitting
+
+    kept = Alignment(
+        tuple(pair for pair in alignment.pairs if stays(pair.sample, pair.benchmark)),
+        tuple(one for one in alignment.only_in_sample if stays(one.record)),
+        tuple(one for one in alignment.only_in_benchmark if stays(one.record)),
+    )
+    every = [r.name for pair in alignment.pairs for r in (pair.sample, pair.benchmark)]
+    every += [one.record.name for one in alignment.only_in_sample + alignment.only_in_benchmark]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in every):
+            raise ConfigError(f"nothing is named {pattern!r} among the compared tensors{hint(pattern, every)}")
+    return kept, tuple(names)
 
 
 def _opened(dump: Dump | str | Path) -> Dump:

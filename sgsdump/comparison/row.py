@@ -107,6 +107,7 @@ class Row:
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         if self.equal:
             return True
+        thresholds = thresholds.of_layer(self.name)
         if self.statistics:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)

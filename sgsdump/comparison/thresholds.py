@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from sgsdump.comparison.metrics import METRICS
@@ -17,12 +18,15 @@ class Thresholds:
     """Limits on a layer's metrics; None is no limit. A NaN metric is past every limit on it.
 
     further  names of further metrics with their limits: the least where higher is better, else the most.
+    layers   (pattern of layer names, metric, limit): what holds for these layers in place of the limits above; a later
+             one goes before an earlier one. ``*``, ``?`` and ``[ab]`` are as in the shell.
     """
 
     min_cos: float | None = None
     max_rmse: float | None = None
     max_mse: float | None = None
     further: tuple[tuple[str, float], ...] = ()
+    layers: tuple[tuple[str, str, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ConfigError for limits that nothing could ever be within, and for unknown metrics."""
@@ -36,15 +40,38 @@ class Thresholds:
         for name, limit in self.further:
             if not (METRICS[name].higher_is_better and limit <= 1) and not limit >= 0:
                 raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
+        for _, name, limit in self.layers:
+            Thresholds().limited(name, limit)
+
+    def limited(self, name: str, limit: float) -> Thresholds:
+        """With another limit on one metric. Raises ConfigError."""
+        if name == "cos":
+            return replace(self, min_cos=limit)
+        if name == "rmse":
+            return replace(self, max_rmse=limit)
+        if name == "mse":
+            return replace(self, max_mse=limit)
+        return replace(self, further=(*(one for one in self.further if one[0] != name), (name, limit)))
+
+    def of_layer(self, layer: str) -> Thresholds:
+        """The limits that hold for the layer of this name."""
+        if not self.layers:
+            return self
+        limits = replace(self, layers=())
+        for pattern, name, limit in self.layers:
+            if fnmatchcase(layer, pattern):
+                limits = limits.limited(name, limit)
+        return limits
 
     def __str__(self) -> str:
         limits = (("COS", "<", self.min_cos), ("RMSE", ">", self.max_rmse), ("MSE", ">", self.max_mse))
         texts = [f"{name} {sign} {limit:g}" for name, sign, limit in limits if limit is not None]
         texts += [f"{name} {'<' if METRICS[name].higher_is_better else '>'} {limit:g}" for name, limit in self.further]
+        texts += [f"{name} of {layer} past {limit:g}" for layer, name, limit in self.layers]
         return " or ".join(texts)
 
     def __bool__(self) -> bool:
-        return bool(self.further) or (self.min_cos, self.max_rmse, self.max_mse) != (None, None, None)
+        return bool(self.further or self.layers) or (self.min_cos, self.max_rmse, self.max_mse) != (None, None, None)
 
     def hold(self, cos: float, rmse: float, mse: float, further: Mapping[str, float] = _NONE) -> bool:
         """True when no limit is passed; two tensors of nothing but zeros (MSE 0, COS and RMSE NaN) are equal.

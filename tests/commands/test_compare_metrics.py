@@ -180,3 +180,28 @@ def test_all_close_within_a_millionth_where_no_th1_is_given(tmp_path, value, sta
     value = float(np.float32(value))
     assert (value <= 1e-6) is (status == 0)
     assert main(["compare", str(tmp_path / "a.bin"), str(tmp_path / "b.bin"), "--limit", "all_close=1"]) == status
+
+
+def layers(folder, name, **arrays):
+    path = folder / f"{name}.npz"
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_limits_of_layers_and_layers_left_out(tmp_path, capsys):
+    b = np.linspace(1, 2, 40, dtype=np.float32)
+    sample = layers(tmp_path, "a", conv1=b * 1.2, conv2=b * 1.01, bad=b * 5)
+    benchmark = layers(tmp_path, "b", conv1=b, conv2=b, bad=b)
+
+    def status(*options):
+        return main(["compare", sample, benchmark, *options])
+
+    assert status("--limit", "diff2=0.1") == 1
+    assert status("--limit", "diff2=0.1", "--exclude", "bad") == 1
+    assert status("--limit", "diff2=0.1,conv1:diff2=0.3", "--exclude", "b*") == 0
+    assert "Excluded: 1 (bad)." in capsys.readouterr().out
+    assert status("--limit", "conv*:rmse=0.3") == 0
+    assert status("--limit", "conv*:sqnr=30") == 1
+    assert status("--limit", "convv1:diff2=1") == 2
+    assert "did you mean 'conv1'" in capsys.readouterr().err
+    assert status("--exclude", "nothing") == 2

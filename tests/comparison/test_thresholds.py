@@ -99,3 +99,12 @@ def test_they_read_as_what_is_past_them(limits, text):
 def test_no_limit_is_none_given():
     assert not Thresholds() and Thresholds(min_cos=0.0) and Thresholds(max_mse=0.0)
     assert Thresholds(further=(("mae", 1.0),))
+
+
+def test_limits_of_single_layers_go_before_those_of_all():
+    limits = Thresholds(min_cos=0.9, further=(("diff2", 0.1),), layers=(("conv*", "diff2", 0.5), ("conv1", "cos", 0.5)))
+    assert limits.of_layer("relu") == Thresholds(min_cos=0.9, further=(("diff2", 0.1),))
+    assert limits.of_layer("conv2") == Thresholds(min_cos=0.9, further=(("diff2", 0.5),))
+    assert limits.of_layer("conv1") == Thresholds(min_cos=0.5, further=(("diff2", 0.5),))
+    with pytest.raises(ConfigError, match=r"unknown metric 'dif2'.*diff2"):
+        Thresholds(layers=(("conv1", "dif2", 0.5),))

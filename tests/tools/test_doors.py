@@ -249,6 +249,16 @@ def test_auto_dump_debug_keeps_the_older_report(work: Path) -> None:
     assert len(list(work.glob("Undefined_benchmark.bin_DumpDebug_out_backup_at_*"))) == 2
 
 
+def test_auto_dump_debug_prints_the_manuals_lines_when_asked(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sample.bin", "benchmark.bin"):
+        save_dump([Tensor.of("a", np.ones(4, np.float32), op_type="RELU")], work / name)
+    monkeypatch.setenv("SGS_OP_TYPE", "1")
+    shown = succeeds(work, "auto_dump_debug.sh", "SDK", "sample.bin", "benchmark.bin")
+    log = (work / "Undefined_benchmark.bin_DumpDebug_out/benchmark.bin_doAnalyzeRmse_run.log").read_text().splitlines()
+    assert log[1].split() == ["0.a.xx.output0", "OP_TYPE:RELU", "MSE:0.000000", "COS:1.000000", "RMSE:0.000000"]
+    assert log[1] in shown
+
+
 def test_auto_dump_debug_refuses(work: Path) -> None:
     save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")
     assert "end in .bin" in fails(work, "auto_dump_debug.sh", "SDK", "a.bin", "a.txt")

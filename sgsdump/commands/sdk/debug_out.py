@@ -37,10 +37,13 @@ def new_folder(name: str, category: str = "Undefined", inside: Path = Path()) ->
     return make_folder(folder)
 
 
-def write_log(comparison: Comparison, name: str, folder: Path) -> Path:
-    """Write ``NAME_doAnalyzeRmse_run.log`` into ``folder``: the line of a folder's name, then one line per layer."""
+def write_log(comparison: Comparison, name: str, folder: Path, lines: str = "sdk_lines") -> Path:
+    """Write ``NAME_doAnalyzeRmse_run.log`` into ``folder``: the line of a folder's name, then one line per layer.
+
+    lines  the report that gives these: ``sdk_lines`` as newer scripts print them, ``sdk_table`` as the manual shows.
+    """
     log = folder / f"{name}_doAnalyzeRmse_run.log"
     with replacing(log) as file:
-        text = f"{folder / 'genCompareLayer'}\n" + REPORTS["sdk_lines"](comparison, DOCUMENTED)
+        text = f"{folder / 'genCompareLayer'}\n" + REPORTS[lines](comparison, DOCUMENTED)
         file.write(text.encode("utf-8", "surrogateescape"))
     return log

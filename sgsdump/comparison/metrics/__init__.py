@@ -1,6 +1,7 @@
 """The metrics of a comparison, one file per formula; ``base.py`` is the contract.
 
-mse, cos and rmse are printed always. The next eight are those of the SDAA dump tools, the last ten those of msaccucmp.
+mse, cos and rmse are printed always. The next eight are those of the SDAA dump tools, ten more those of msaccucmp,
+the last six those that users know from Polygraphy and onnxruntime.
 Four formulas have two names each, under which either tool prints them: such aliases stand in one file.
 """
 
@@ -31,5 +32,11 @@ METRICS = Registry(
         "RootMeanSquareError": _HERE + "root_mean_square_error:ROOT_MEAN_SQUARE_ERROR",
         "MaxRelativeError": _HERE + "max_relative_error:MAX_RELATIVE_ERROR",
         "MeanRelativeError": _HERE + "mean_relative_error:MEAN_RELATIVE_ERROR",
+        "sqnr": _HERE + "sqnr:SQNR",
+        "psnr": _HERE + "psnr:PSNR",
+        "median_error": _HERE + "error_quantiles:MEDIAN_ERROR",
+        "error_p99": _HERE + "error_quantiles:ERROR_P99",
+        "top1": _HERE + "top_k:TOP1",
+        "top5": _HERE + "top_k:TOP5",
     },
 )

@@ -8,6 +8,7 @@ holds those that several metrics share).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -109,3 +110,8 @@ def ratio(numerator: float, denominator: float) -> float:
     if denominator:
         return numerator / denominator
     return float("nan") if not numerator or numerator != numerator else float("inf") * numerator
+
+
+def decibels(power: float) -> float:
+    """10 log10 of a ratio of powers; -Inf for 0."""
+    return 10 * math.log10(power) if power else -math.inf

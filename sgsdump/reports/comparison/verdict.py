@@ -13,6 +13,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import remark
 
 MOST_JUMPS = 3
+MOST_EXCLUDED = 5
 WIDTH = 110
 
 
@@ -23,6 +24,9 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
+    if comparison.excluded:
+        more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
+        yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."

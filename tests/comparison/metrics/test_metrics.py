@@ -212,7 +212,7 @@ def test_chunks_cover_transposed_views_in_order(shape):
 def test_every_metric_says_what_it_is():
     for name, metric in METRICS.items():
         assert metric.name.lower() == name.lower() and metric.formula
-        assert metric.ideal == (1.0 if metric.higher_is_better else 0.0)
+        assert metric.ideal in ((1.0, math.inf) if metric.higher_is_better else (0.0,))
     same = measured(np.arange(5.0), np.arange(5.0))
     assert same == pytest.approx({name: metric.ideal for name, metric in METRICS.items()})
 
@@ -237,3 +237,30 @@ def test_an_alias_is_the_same_formula_under_its_own_name(alias, name):
     one, other = METRICS[alias], METRICS[name]
     assert one.of is other.of and one.name == alias != other.name
     assert (one.ideal, one.higher_is_better) == (other.ideal, other.higher_is_better)
+
+
+def of(name, a, b):
+    return measured(np.asarray(a, np.float64), np.asarray(b, np.float64))[name]
+
+
+def test_the_metrics_of_polygraphy_and_onnxruntime():
+    rng = np.random.default_rng(3)
+    b = rng.standard_normal(70000)
+    a = b + rng.standard_normal(70000) * 0.01
+    errors = np.abs(a - b)
+    assert of("sqnr", a, b) == pytest.approx(20 * np.log10(np.linalg.norm(b) / np.linalg.norm(a - b)))
+    assert of("psnr", a, b) == pytest.approx(20 * np.log10(np.ptp(b) / np.sqrt(np.mean(errors**2))))
+    assert of("median_error", a, b) == pytest.approx(np.median(errors), rel=1e-6)
+    assert of("error_p99", a, b) == pytest.approx(np.quantile(errors, 0.99), rel=1e-6)
+    assert of("sqnr", b, b) == of("psnr", b, b) == np.inf
+
+
+def test_the_largest_values_places_across_chunks():
+    b = np.zeros(100_000)
+    b[[5, 40_000, 70_000, 99_999, 60]] = [9, 8, 7, 6, 5]
+    a = b.copy()
+    assert of("top1", a, b) == of("top5", a, b) == 1
+    a[60], a[61] = 0, 4
+    assert (of("top1", a, b), of("top5", a, b)) == (1, 0.8)
+    a[40_000] = 10
+    assert of("top1", a, b) == 0
