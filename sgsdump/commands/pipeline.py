@@ -103,6 +103,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
     sub.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
+    sub.add_argument("--provider", metavar="NAME", help="ort: execution provider, such as CUDAExecutionProvider (CPU)")
     sub.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor")
     sub.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
 

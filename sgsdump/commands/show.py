@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npy", help="write the values as .npy")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the values: .npy, or bare bytes to .bin"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,6 +61,8 @@ def _run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs
 
     check_outputs([args.csv, args.json, args.output], [args.dump])
+    if args.output and args.output.suffix not in (".npy", ".bin"):
+        raise ConfigError(f"-o {args.output}: values are written as .npy, or as bare bytes to .bin; name one of these")
     if args.name is None and (args.operations or args.output or args.stored or args.all):
         raise ConfigError("--operations, --output, --stored and --all belong to one tensor; give its NAME too")
     if args.part and args.operations:
@@ -113,7 +117,7 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
     if args.json:
         _write(args.json, tensor_values.json_document(part, record.name))
     if args.output:
-        _write_npy(args.output, part)
+        _write_array(args.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
     print(for_terminal(tensor_values.text(part, args.all)), end="")
     return 0
@@ -180,9 +184,14 @@ def _write(path: Path, text: str) -> None:
         file.write(text.encode("utf-8", "surrogateescape"))
 
 
-def _write_npy(path: Path, array: np.ndarray) -> None:
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """As .npy; to a .bin the elements alone, in C order and little-endian."""
     from sgsdump.dumps.formats.arrays.npy_file import write
     from sgsdump.files.atomic_write import replacing
 
     with replacing(path) as file:
-        write(file, array)
+        if path.suffix == ".bin":
+            own = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+            file.write(own.tobytes())
+        else:
+            write(file, array)

@@ -54,16 +54,17 @@ def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Recor
     dumps    label and dump; with ``prefix`` the label and a ``/`` go before every name, so that several runs of one
              model can stand in one dump.
 
-    Operators keep their indexes where no two dumps use one in the same place (parts of one dump), else those of each
-    dump follow those of the dump before. Raises ValuesError when an output or a constant of one name is in two dumps.
+    Operators keep their indexes where no two dumps use one in the same place (parts of one dump, in which a name may
+    stand twice), else those of each dump follow those of the dump before. Raises ValuesError when an output or a
+    constant of one name is then in two dumps.
     """
     if prefix:
         _check_labels([label for label, _ in dumps])
         dumps = [(label, Dump([_named(record, label) for record in dump.records])) for label, dump in dumps]
-    _check_names(dumps)
     places = Counter(place for _, dump in dumps for place in {_place(record) for record in dump.records})
     if all(count == 1 for count in places.values()):
         return [record for _, dump in dumps for record in dump.records]
+    _check_names(dumps)
     merged: list[Record] = []
     first = 0
     for _, dump in dumps:

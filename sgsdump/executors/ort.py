@@ -1,4 +1,4 @@
-"""onnxruntime, the whole model in one session, on the CPU.
+"""onnxruntime, the whole model in one session, on the CPU unless another execution provider is asked for.
 
 Optimisation is off unless asked for, so that every tensor is what the model says and a model cut anywhere gives the
 same values. Big weights are lent, not copied; external data are read by onnxruntime itself, at any size.
@@ -34,10 +34,15 @@ LEVELS = {
 }
 
 
+CPU = "CPUExecutionProvider"
+
+
 class OrtExecutor(Executor):
     name = "ort"
     init_options: ClassVar = {
         "optimisation": f"how far onnxruntime may rewrite and fuse the graph: {', '.join(LEVELS)}; none is the default",
+        "provider": "onnxruntime's execution provider, such as CUDAExecutionProvider (or CUDA); the default, CPU, "
+        "runs what another cannot",
         "threads": "threads within one operator; 0, the default, takes one per processor core",
     }
     _session: ort.InferenceSession | None = None
@@ -47,6 +52,7 @@ class OrtExecutor(Executor):
         level = configs.get("optimisation", "none")
         if level not in LEVELS:
             raise ConfigError(f"executor ort: unknown optimisation {level!r}{hint(str(level), LEVELS)}")
+        self._providers = _providers(str(configs.get("provider", CPU)))
         threads = str(configs.get("threads", 0))
         if not threads.isdecimal():
             raise ConfigError(f"executor ort: threads is a number of threads or 0, not {threads!r}")
@@ -67,7 +73,7 @@ class OrtExecutor(Executor):
         options.intra_op_num_threads = self._threads
         options.add_external_initializers(list(self._lent), list(self._lent.values()))
         data = sub_model(header(model), part, stubs, fed)
-        self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        self._session = ort.InferenceSession(data, options, providers=self._providers)
         self._kinds = {name: kind.tensor_type.elem_type for name, kind in fed.items()}
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
@@ -85,3 +91,14 @@ class OrtExecutor(Executor):
 
     def plain(self, error: Exception) -> str:
         return plain(error)
+
+
+def _providers(name: str) -> list[str]:
+    """The provider of this name, ``CUDA`` for short, and the CPU behind it. Raises ConfigError for one not there."""
+    there = ort.get_available_providers()
+    for each in there:
+        if name.lower() in (each.lower(), each.lower().removesuffix("executionprovider")):
+            return list(dict.fromkeys((each, CPU)))
+    raise ConfigError(
+        f"executor ort: the installed onnxruntime has no execution provider {name!r}; it has {', '.join(there)}"
+    )

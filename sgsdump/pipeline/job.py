@@ -27,7 +27,7 @@ class Job:
     begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
     output         the dump's folder, else ``./EXECUTOR_dump``.
     model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
-    option         of the executor, KEY=VALUE each; passed_path is its option ``passes``.
+    option         of the executor, KEY=VALUE each; passed_path is its option ``passes``, provider its ``provider``.
     depth          of the printed graph and the test case: only the last so many nodes.
     log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
     judge          a threshold that was given and does not hold makes the exit status 1.
@@ -41,6 +41,7 @@ class Job:
     model_type: str | None = None
     passed_path: Path | None = None
     option: Sequence[str] = ()
+    provider: str | None = None
     output: Path | None = None
     names: Sequence[str] = ()
     begin: str | None = None
@@ -87,7 +88,8 @@ class Job:
             if not (key and equals):
                 raise ConfigError(f"--option {word}: write KEY=VALUE")
             options[key] = value
-        return options | ({"passes": str(self.passed_path)} if self.passed_path else {})
+        named = {"passes": self.passed_path, "provider": self.provider}
+        return options | {key: str(value) for key, value in named.items() if value}
 
 
 def check(job: Job) -> None:

@@ -312,7 +312,14 @@ def test_an_empty_batch_is_dumped(folder: Path) -> None:
     assert open_dump("ort_dump")["sum"].info.shape == (0, 3)
 
 
+def test_the_provider_is_an_option(folder: Path) -> None:
+    pipeline("full", "-m", "net.onnx", "--provider", "CPU")
+    assert len(open_dump("ort_dump").outputs) == len(TENSORS)
+
+
 BAD = {
+    "unknown provider": (["full", "--provider", "Abacus"], "has no execution provider 'Abacus'"),
+    "provider of another executor": (["full", "-f", "reference", "--provider", "CPU"], "no option 'provider'"),
     "unknown tensor": (["once", "--name", "poool"], "no tensor 'poool'; did you mean 'pool'"),
     "unknown start": (["range", "-bs", "addd"], "no tensor 'addd'; did you mean 'add'"),
     "start after end": (["range", "-b", "prob", "-e", "c1"], "comes after the end"),

@@ -176,6 +176,16 @@ def test_device_layouts_are_undone_and_integers_dequantised(dump, capsys):
     assert "true scale" in capsys.readouterr().out
 
 
+def test_values_go_to_npy_or_as_bare_bytes_to_bin(tmp_path):
+    save_dump([Tensor.of("x", CUBE)], "in.npz", "npz")
+    run("in.npz", "x", "-o", "x.npy")
+    np.testing.assert_array_equal(np.load("x.npy"), CUBE)
+    run("in.npz", "x", "-o", "x.bin")
+    assert Path("x.bin").read_bytes() == CUBE.tobytes()
+    assert main(["show", "in.npz", "x", "-o", "x.txt"]) == 2
+    assert not Path("x.txt").exists()
+
+
 def test_a_large_tensor_is_abbreviated_unless_asked(capsys):
     save_dump([Tensor.of("big", np.arange(5000, dtype=np.int32))], "in.npz", "npz")
     run("in.npz", "big")

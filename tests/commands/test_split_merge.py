@@ -110,6 +110,13 @@ def test_names_in_two_dumps_are_told_not_lost(work_folder):
     assert values("out.npz") == found
 
 
+def test_a_name_that_stands_twice_in_a_dump_survives_split_and_merge(work_folder):
+    save_dump([record("conv", 1, 0), record("conv", 2, 1), record("other", 3, 2)], "in.npz", "npz")
+    assert run(split, "in.npz", "parts") == 0
+    assert run(merge, "parts", "out.npz") == 0
+    assert values("out.npz") == values("in.npz")
+
+
 def test_two_dumps_of_one_label_cannot_be_prefixed(work_folder):
     (work_folder / "a").mkdir()
     save_dump([record("conv", 1, 0)], "x.npz", "npz")

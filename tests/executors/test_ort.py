@@ -160,3 +160,16 @@ def test_sparse_weights() -> None:
     with open_executor("ort") as executor:
         executor.load_model(proto)
         np.testing.assert_array_equal(executor.execute(["y"], {"x": x})[0], x @ [[2, 0], [0, 0], [5, 0]])
+
+
+def test_the_execution_provider_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CPUExecutionProvider", "CPU", "cpu"):
+        with open_executor("ort", {"provider": name}) as executor:
+            executor.load_model(small_model())
+            assert executor._session.get_providers() == ["CPUExecutionProvider"]
+    there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    with pytest.raises(ConfigError, match=r"no execution provider 'CUDA'; it has .*CPUExecutionProvider"):
+        open_executor("ort", {"provider": "CUDA"})
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: there)
+    with open_executor("ort", {"provider": "cuda"}) as executor:
+        assert executor._providers == there

@@ -45,7 +45,7 @@ def kind_of(text: str) -> str:
     """``json``, ``yaml``, ``csv``, or ``rules`` (lines ``PATTERN -> REPLACEMENT``), by the first line that says
     something."""
     line = next((line.strip() for line in text.removeprefix("\ufeff").splitlines() if _says(line)), "")
-    if " -> " in line:
+    if " -> " in f"{line} ":  # the replacement may be empty
         return "rules"
     if line.startswith(("{", "[")) or not line:
         return "json"

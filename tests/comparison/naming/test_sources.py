@@ -130,6 +130,12 @@ def test_the_surest_source_goes_first(tmp_path: Path) -> None:
     ]
 
 
+def test_a_rules_file_may_begin_with_an_empty_replacement(tmp_path: Path) -> None:
+    (tmp_path / "rules.txt").write_text("# the other tool's prefix\n^npu_ ->\n")
+    names = read_name_sources([tmp_path / "rules.txt"])
+    assert [rule.text for rule in names.rules] == ["^npu_ ->"]
+
+
 def test_rules_say_what_they_made() -> None:
     names = read_name_sources(rules=["^npu_=", "/=."])
     pairs, ours, _ = compared(dump("npu_a", "npu_b/c", "npu_d", "e"), dump("a", "b.c", "e"), names)

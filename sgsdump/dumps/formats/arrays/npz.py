@@ -1,7 +1,8 @@
 """numpy's .npz: a zip archive of .npy files.
 
-Ours has ``sgsdump.json`` as its last member (``manifest.py``, whose ``values`` are names of members) and holds
-everything a dump can say; numpy.load reads it too. In any other archive every .npy member is an output tensor named by
+Ours has ``sgsdump.json`` (``manifest.py``, whose ``values`` are names of members) as its last member and holds
+everything a dump can say. The text is the bytes of an array of uint8, so that for numpy.load every member is an array;
+the first versions had it as it is. In any other archive every .npy member is an output tensor named by
 the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
 deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for.
 """
@@ -44,9 +45,13 @@ def read(path: Path) -> Dump:
     found = {member.name: member for member in members}
     if len(found) < len(members):
         notes.append(f"{len(members) - len(found)} members have the name of a later one, which is read")
-    own_manifest = found.pop(manifest.NAME, None)
+    own_manifest = found.pop(manifest.NAME, None) or found.pop(manifest.NAME + ENDING, None)
     if own_manifest is not None:
-        entries = manifest.parse(_content(data, own_manifest, path), f"{path}: {manifest.NAME}")
+        text = _content(data, own_manifest, path)
+        if own_manifest.name.endswith(ENDING):
+            header = _header(data, own_manifest, path)
+            text = text[header.offset : header.end]
+        entries = manifest.parse(text, f"{path}: {manifest.NAME}")
         records = [_record(data, found, path, *entry) for entry in entries]
     else:
         records = _foreign(data, found, path, notes)
@@ -107,6 +112,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
     Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
     """
     taken, entries = Taken(), []
+    manifest_name = taken.free(manifest.NAME, ENDING)
     with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for record in records:
             name = taken.free(label(record.name), ENDING)
@@ -116,7 +122,8 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
             del record
         if not entries:
             raise OutputError(f"cannot write {path}: there is no tensor to write")
-        archive.writestr(zipfile.ZipInfo(manifest.NAME), manifest.text_of(entries))
+        with archive.open(zipfile.ZipInfo(manifest_name), "w", force_zip64=True) as member:
+            npy_file.write(member, np.frombuffer(manifest.text_of(entries), np.uint8))  # type: ignore[arg-type]
 
 
 FORMAT = Format("npz", recognises, read, write, manifest.loses)

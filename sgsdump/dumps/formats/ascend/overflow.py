@@ -63,16 +63,24 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 
 
 def summary(status: dict[str, Any]) -> str:
-    """One line for people: ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``."""
+    """One line for people: ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``; ``no overflow on
+    AIC: …`` where every status word is 0."""
     if "acc_list" in status:
         units = {status["acc_list"]["acc_type"]: status["acc_list"]["data"]}
     else:
-        units = {unit: data for unit, data in status.items() if data["status"]} or status
+        units = {unit: data for unit, data in status.items() if _is_set(data)} or status
     parts = (
         f"{unit}: model {data['model_id']}, stream {data['stream_id']}, task {data['task_id']}, status {data['status']}"
         for unit, data in units.items()
     )
-    return "overflow on " + "; ".join(parts)
+    clean = not any(map(_is_set, units.values()))
+    return ("no overflow on " if clean else "overflow on ") + "; ".join(parts)
+
+
+def _is_set(data: dict[str, Any]) -> bool:
+    """Whether a unit's status, one number or four, says anything."""
+    status = data["status"]
+    return any(status) if isinstance(status, list) else bool(status)
 
 
 def _new(data: bytes, where: str) -> dict[str, Any]:

@@ -50,6 +50,22 @@ def test_numpy_reads_ours(tmp_path: Path) -> None:
     with np.load(tmp_path / "x.npz") as found:
         assert found.files == ["/conv1/Relu:0", "/conv1/Relu:0~2", "sgsdump.json"]
         np.testing.assert_array_equal(found["/conv1/Relu:0"], array)
+        shapes = {name: values.shape for name, values in found.items()}
+        assert shapes.pop("sgsdump.json") and shapes == dict.fromkeys(found.files[:2], (2, 3))
+
+
+def test_archives_of_the_first_versions_are_read(tmp_path: Path) -> None:
+    """They hold the manifest as raw JSON, and a tensor may have the name that it has now."""
+    records = [Record("out", 1, 5, "CONV", Tensor.of("sgsdump.json", np.float32([1, 2])))]
+    save_dump(records, tmp_path / "new.npz", "npz")
+    with zipfile.ZipFile(tmp_path / "new.npz") as new, zipfile.ZipFile(tmp_path / "old.npz", "w") as old:
+        tensor, listing = new.namelist()
+        text = np.load(io.BytesIO(new.read(listing))).tobytes().replace(tensor.encode(), b"sgsdump.json.npy")
+        old.writestr("sgsdump.json.npy", new.read(tensor))
+        old.writestr("sgsdump.json", text)
+    (record,) = open_dump(tmp_path / "old.npz").records
+    assert (record.slot, record.op_index, record.op_type) == (1, 5, "CONV")
+    np.testing.assert_array_equal(record.tensor.stored(), [1, 2])
 
 
 def test_hostile_names_come_back_and_lead_nobody_out(tmp_path: Path) -> None:

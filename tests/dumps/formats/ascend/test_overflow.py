@@ -36,3 +36,12 @@ def test_the_summary_of_the_old_form_names_the_units_that_overflowed() -> None:
     struct.pack_into("<Q", data, 768, 5)
     assert summary(parse(bytes(data), "x")) == "overflow on L2 Atomic Add: model 0, stream 0, task 0, status 5"
     assert summary(parse(bytes(2048), "x")).count("status 0") == 3
+
+
+def test_status_words_that_are_all_zero_are_no_overflow() -> None:
+    task = struct.pack("<10Q", *range(10))
+    head = struct.pack("<6I", 0x5A5A5A5A, 1, 1, 0, 0, 112)
+    clean, overflown = head + task + bytes(32), head + task + struct.pack("<4Q", 0, 0, 8, 0)
+    assert summary(parse(clean, "x")).startswith("no overflow on AIC: model 0, ")
+    assert summary(parse(overflown, "x")).startswith("overflow on AIC: ")
+    assert summary(parse(bytes(2048), "x")).startswith("no overflow on DHA Atomic Add: ")
