@@ -34,7 +34,7 @@ import numpy as np
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree"}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # Dates and times of the run stand in some results.
-DATED = re.compile(rb"\d{4}-\d\d-\d\d[ T_]\d\d[:-]\d\d[:-]\d\d(\.\d+)?|\d{8}-\d{6}|[\d.]+ s\b")
+DATED = re.compile(rb"\d{4}-\d\d-\d\d[ T_]\d\d[:-]\d\d[:-]\d\d(\.\d+)?|\d{8}-\d{6}|[\d.]+ s\b|\"runs\": \d+|\d+ runs")
 
 
 @dataclass(frozen=True)

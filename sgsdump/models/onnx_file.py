@@ -53,6 +53,7 @@ def _read(path: Path) -> Model:
     if not proto.graph.node:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
     _check_names(proto.graph, path)
+    _check_inputs(proto, path)
     return Model(proto, path, path.parent if _check_external(proto.graph, path) else None)
 
 
@@ -66,6 +67,25 @@ def _check_names(graph: onnx.GraphProto, path: Path) -> None:
     for node in graph.node:
         for body in bodies(node):
             _check_names(body, path)
+
+
+def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:
+    """Raises ModelError for a node of ONNX's own that lacks an input it cannot be without."""
+    import onnx
+
+    version = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    for node in proto.graph.node:
+        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+            continue
+        try:
+            needed = onnx.defs.get_schema(node.op_type, version, "").min_input
+        except onnx.defs.SchemaError:
+            continue
+        if len(node.input) < needed:
+            raise ModelError(
+                f"{path}: node {node.name or node.op_type!r} ({node.op_type}) has {len(node.input)} inputs and needs "
+                f"{needed}; is the file damaged? Export the model anew"
+            )
 
 
 def _check_external(graph: onnx.GraphProto, path: Path) -> bool:

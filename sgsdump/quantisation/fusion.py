@@ -76,7 +76,9 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
 
 def is_convolution(graph: Graph, node: NodeProto) -> bool:
     """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
-    return node.op_type in CONVOLUTIONS and node.input[0] not in graph.constants and node.input[1] in graph.constants
+    if node.op_type not in CONVOLUTIONS or len(node.input) < 2:
+        return False
+    return node.input[0] not in graph.constants and node.input[1] in graph.constants
 
 
 def is_depthwise(graph: Graph, node: NodeProto) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from small_nets import residual_net
 
 from sgsdump.errors import ModelError
 from sgsdump.models.model import graph_inputs, open_model
@@ -181,4 +182,13 @@ def test_names_that_are_no_text(tmp_path: Path, inside: bool) -> None:
     proto = helper.make_model(helper.make_graph(nodes, "net", [x, flag], [y]))
     (tmp_path / "net.onnx").write_bytes(proto.SerializeToString().replace(b"QQQQ", b"Q\xff\xfeQ"))
     with pytest.raises(ModelError, match="is not UTF-8 text"):
+        open_model(tmp_path / "net.onnx")
+
+
+def test_a_convolution_without_weights_is_one_line(tmp_path):
+    model = residual_net().proto
+    node = next(node for node in model.graph.node if node.op_type == "Conv")
+    del node.input[1:]
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(ModelError, match=r"\(Conv\) has 1 inputs and needs 2"):
         open_model(tmp_path / "net.onnx")

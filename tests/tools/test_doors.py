@@ -409,3 +409,11 @@ def test_a_checkout_that_is_not_installed_says_so(work: Path) -> None:
 @pytest.mark.parametrize("name", DOORS)
 def test_the_readme_names_every_door(name: str) -> None:
     assert f"`{name}`" in (TOOLS / "README.md").read_text(encoding="utf-8")
+
+
+def test_auto_dump_debug_runs_in_any_shell(work: Path) -> None:
+    save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")
+    command = ["sh", str(TOOLS / "auto_dump_debug.sh"), "SDK", "a.bin", "a.txt"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "end in .bin" in done.stderr and "ubstitution" not in done.stderr

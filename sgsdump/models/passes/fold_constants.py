@@ -102,7 +102,10 @@ def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
     """Shapes without unknown dimensions, by onnx's own inference (with data propagation through shape arithmetic)."""
     import onnx
 
-    inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:  # a damaged model makes it raise anything; what the model declares is then all there is
+        inferred = proto
     shapes = {}
     for info in [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]:
         dims = info.type.tensor_type.shape.dim

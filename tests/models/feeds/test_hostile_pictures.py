@@ -1,0 +1,45 @@
+"""What is given as a picture and is none that may be opened."""
+
+import os
+
+import pytest
+from PIL import Image
+
+from sgsdump.errors import InputError
+from sgsdump.models.feeds.image_list import expand
+from sgsdump.models.feeds.picture import FORMATS, decode
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_eps_is_not_handed_to_its_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("the program was started"))
+    (tmp_path / "x.png").write_bytes(EPS)
+    with pytest.raises(InputError, match="not a picture that can be read"):
+        decode(tmp_path / "x.png")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_formats_named_are_read(tmp_path, form):
+    Image.new("RGB", (8, 6), (10, 200, 30)).save(tmp_path / "x", form)
+    assert decode(tmp_path / "x").shape == (6, 8, 3)
+
+
+def test_a_pipe_is_no_picture(tmp_path):
+    os.mkfifo(tmp_path / "x.png")
+    with pytest.raises(InputError, match="device or a pipe"):
+        decode(tmp_path / "x.png")
+
+
+def test_a_list_of_a_folders_files_does_not_lead_out_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pictures", "lists"):
+        (tmp_path / folder).mkdir()
+    for name in ("secret.png", "pictures/x.png", "lists/beside.png"):
+        Image.new("L", (2, 2)).save(tmp_path / name)
+    (tmp_path / "lists" / "fine.txt").write_text("x.png\nbeside.png\n")
+    assert [file for (file,) in expand("pictures:lists/fine.txt")] == ["pictures/x.png", "lists/beside.png"]
+    for name in ("../secret.png", str(tmp_path / "secret.png")):
+        (tmp_path / "lists" / "out.txt").write_text(name)
+        with pytest.raises(InputError, match="leads out of the folder"):
+            expand("pictures:lists/out.txt")
