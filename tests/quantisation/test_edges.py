@@ -280,3 +280,9 @@ def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
 def test_what_holds_arrays_or_models_is_compared_by_identity(make):
     one = make()
     assert one == one and one != make() and len({one, make()}) == 2
+
+
+def test_a_node_that_puts_out_nothing_is_an_operator_of_its_own():
+    net = small_net()
+    net.proto.graph.node.append(onnx.helper.make_node("Relu", ["c"], [], name="nothing"))
+    assert [op.outputs for op in operators(Graph(net.proto), True)] == [("c",), ()]
