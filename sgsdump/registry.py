@@ -27,8 +27,8 @@ class Registry(Mapping[str, Any]):
         if name not in self._members:
             raise ConfigError(f"unknown {self.kind} {name!r}{hint(name, self._members)}")
         module, _, attribute = self._members[name].partition(":")
-        found = importlib.import_module(module)
-        return getattr(found, attribute) if attribute else found
+        imported = importlib.import_module(module)
+        return getattr(imported, attribute) if attribute else imported
 
     def __contains__(self, name: object) -> bool:
         return name in self._members

@@ -92,16 +92,16 @@ def run(args: argparse.Namespace) -> int:
     if args.image and not all(conv.reads_picture for conv in convolutions):
         trial = SensitivityAnalysis(model, ranges, config, per_channel=args.quant_level != "L1")
         measurement = _measure(trial, args, model, config)
-    found = advice.advise(convolutions, signs, measurement, limits)
-    names = advice.tensor_arrays(found, convolutions)
+    verdicts = advice.advise(convolutions, signs, measurement, limits)
+    names = advice.tensor_arrays(verdicts, convolutions)
     if measurement and names:
         tried = trial.try_plan(names, _feeds(args, model, config))
     if args.json:
         with replacing(args.json) as file:
-            file.write(advice_json.render(found, names, measurement, tried).encode("utf-8", "surrogateescape"))
-    print(advice_table.render(found))
+            file.write(advice_json.render(verdicts, names, measurement, tried).encode("utf-8", "surrogateescape"))
+    print(advice_table.render(verdicts))
     rows = comparison.rows if comparison else ()
-    print(advice_verdict.render(found, names, limits, measurement, tried, rows), end="")
+    print(advice_verdict.render(verdicts, names, limits, measurement, tried, rows), end="")
     if config.conv_format or config.tensor_arrays:
         print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
     return 0
@@ -126,11 +126,11 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     from sgsdump.comparison.comparison import compare
     from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 
-    found = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))
-    if not found.rows:
-        why = f": {found.failed[0].reason}" if found.failed else "; are they dumps of one model?"
+    comparison = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))
+    if not comparison.rows:
+        why = f": {comparison.failed[0].reason}" if comparison.failed else "; are they dumps of one model?"
         raise ValuesError(f"no layer of {fixed.path} could be held against {float_dump.path}{why}")
-    return found
+    return comparison
 
 
 def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:

@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
     with replacing_folder(args.output) as folder:
-        found = distributions(dump, by_layer)
-        for result in each(TERMINAL, found, "histogram", "layer", len(names)):
+        results = distributions(dump, by_layer)
+        for result in each(TERMINAL, results, "histogram", "layer", len(names)):
             if isinstance(result, Undrawn):
                 undrawn.append(result)
                 continue

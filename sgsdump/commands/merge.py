@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     check_outputs([args.output], args.dumps)
     check_not_around(args.output, args.dumps)
-    dumps = [found for path in args.dumps for found in _dumps(path)]
+    dumps = [opened for path in args.dumps for opened in _dumps(path)]
     check_outputs([args.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:

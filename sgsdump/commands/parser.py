@@ -33,9 +33,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         args = list(self._our_spelling(sys.argv[1:] if args is None else args))
-        found, left = super().parse_known_args(args, namespace)
+        parsed, left = super().parse_known_args(args, namespace)
         if not left or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
-            return found, left
+            return parsed, left
         self._again = True
         try:
             return self.parse_known_intermixed_args(args, namespace)

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     asides: list[Path] = []
     with replacing_folder(args.output, asides.append) as folder:
         level = RANGES_OF.get(args.quant_level, args.quant_level)
-        found = calibrate(model, feeds, config, level, progress=TERMINAL)
+        calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
         labels = [label for label, _, _ in pictures]
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
-        repair = Repair(model, found.ranges, config, pictures, limits, folder, TERMINAL)
+        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL)
         rounds, texts = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, best.tensor_arrays)
         (folder / "input_config.ini").write_bytes(ini)
-        write_log(make_folder(folder / "log"), model, found, best.run.plan, weights=level != "L1")
+        write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
     print("\n" + "\n".join(tail))
     for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")

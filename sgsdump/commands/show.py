@@ -141,17 +141,17 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
     from sgsdump.errors import ConfigError
     from sgsdump.registry import hint
 
-    found = [record for record in dump.records if record.name == name]
-    if not found and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
+    matches = [record for record in dump.records if record.name == name]
+    if not matches and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
         return dump.records[int(name[1:10])], ""
-    if not found:
+    if not matches:
         raise ConfigError(f"no tensor {name!r} in {dump.path}{hint(name, [record.name for record in dump.records])}")
-    found.sort(key=lambda record: (record.io != "out", record.constant))
-    outputs = [record for record in found if record.io == found[0].io]
+    matches.sort(key=lambda record: (record.io != "out", record.constant))
+    outputs = [record for record in matches if record.io == matches[0].io]
     if len(outputs) == 1:
-        return found[0], ""
+        return matches[0], ""
     numbers = [f"#{number}" for number, record in enumerate(dump.records) if record.name == name]
-    return found[0], f"; {len(numbers)} tensors have this name: {', '.join(numbers[:8])}"
+    return matches[0], f"; {len(numbers)} tensors have this name: {', '.join(numbers[:8])}"
 
 
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:

@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
             refused = {id(record) for record in unwritable(part.records, target)}
             refused_lines += losses([record for record in part.records if id(record) in refused], *target)
             records = [record for record in part.records if id(record) not in refused]
-            found = list(readable(records, left_out)) if len(records) == 1 else records
-            if found:
-                write(found, folder / part.file, target)
+            kept = list(readable(records, left_out)) if len(records) == 1 else records
+            if kept:
+                write(kept, folder / part.file, target)
                 written += 1
         if not written:
             raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")

@@ -114,14 +114,14 @@ def run(args: argparse.Namespace) -> int:
         if setup.pool.resumed:
             print(f"{folder / 'progress.json'}: going on, {setup.pool.resumed} plans are known")
         try:
-            found = (
+            plans_found = (
                 search.search_target(setup.pool, setup.sizes, target, left)
                 if target
                 else search.search_rates(setup.pool, setup.sizes, rates, left)
             )
         finally:
             setup.pool.close()
-    result = pareto(found, setup.pool, setup.sizes, setup.trial, metric is not None)
+    result = pareto(plans_found, setup.pool, setup.sizes, setup.trial, metric is not None)
     with together():
         if args.json:
             with replacing(args.json) as file:
@@ -210,13 +210,13 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)
     judges = PictureFeeds(args.evaluate, args.preprocess, specs, config) if args.evaluate else pictures
-    found = calibrate(
+    calibration = calibrate(
         model, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=Terminal("stderr")
     )
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
-    return model, found.ranges, pairs
+    return model, calibration.ranges, pairs
 
 
 @contextmanager

@@ -108,13 +108,13 @@ class Undrawn:
 def layers(dump: Dump) -> list[Record]:
     """The network's inputs and every output, in file order; constants and repeated inputs are left out."""
     seen: set[str] = set()
-    found = []
+    records = []
     for record in dump.records:
         if record.constant or (record.io == "in" and (record.name in dump.outputs or record.name in seen)):
             continue
         seen.add(record.name)
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, str]:

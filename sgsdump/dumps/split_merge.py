@@ -37,14 +37,14 @@ def split(dump: Dump, patterns: Sequence[str], ending: str) -> list[Part]:
         digits = max(5, len(str(len(dump.records))))
         names = (f"{number:0{digits}}_{file_stem(record.name)}" for number, record in enumerate(dump.records))
         return [Part(taken.free(name, ending), (record,)) for name, record in zip(names, dump.records)]
-    found: dict[str | None, list[Record]] = {pattern: [] for pattern in patterns}
+    groups: dict[str | None, list[Record]] = {pattern: [] for pattern in patterns}
     for record in dump.records:
         fitting = next((pattern for pattern in patterns if fnmatchcase(record.name, pattern)), None)
-        found.setdefault(fitting, []).append(record)
+        groups.setdefault(fitting, []).append(record)
     for pattern in patterns:
-        if not found[pattern]:
+        if not groups[pattern]:
             raise ConfigError(f"no tensor is left for {pattern!r}; patterns are tried in the order given")
-    stems = [(REST if pattern is None else file_stem(pattern), records) for pattern, records in found.items()]
+    stems = [(REST if pattern is None else file_stem(pattern), records) for pattern, records in groups.items()]
     return [Part(taken.free(stem, ending), tuple(records)) for stem, records in stems]
 
 

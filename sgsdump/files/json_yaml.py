@@ -23,12 +23,12 @@ def json_of(text: str, path: Path, what: str = "") -> Any:
     hint = f"; {what}" if what else ""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         for name, value in pairs:
-            if name in found:
+            if name in document:
                 raise FormatError(f"{path}: {quoted(name)} stands twice in one object{hint}")
-            found[name] = value
-        return found
+            document[name] = value
+        return document
 
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=unique)
@@ -68,15 +68,15 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
             return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            found: dict[str, Any] = {}
+            document: dict[str, Any] = {}
             for key, value in node.value:
                 line = key.start_mark.line + 1
                 if not isinstance(key, yaml.ScalarNode):
                     raise FormatError(f"{path}:{line}: a key is no text{hint}")
-                if key.value in found:
+                if key.value in document:
                     raise FormatError(f"{path}:{line}: {quoted(key.value)} stands twice in one mapping{hint}")
-                found[key.value] = self.construct_object(value, deep=True)
-            return found
+                document[key.value] = self.construct_object(value, deep=True)
+            return document
 
     if len(text) > YAML_BYTES:
         raise FormatError(f"{path} has more than {YAML_BYTES >> 20} MiB of YAML, so it is not the file meant here")

@@ -113,8 +113,8 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
 
 def _identity(file: IO[bytes]) -> tuple[int, ...]:
     """What tells that an opened file is the one it was."""
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) -> None:

@@ -34,10 +34,10 @@ class Taken:
         """``name + ending``, shortened when too long; ``~2``, ``~3`` … before the ending when it was given before."""
         while True:
             number = self._asked[name, ending] = self._asked.get((name, ending), 0) + 1
-            found = fitting(name, ending if number == 1 else f"~{number}{ending}")
-            if found not in self._names:
-                self._names.add(found)
-                return found
+            candidate = fitting(name, ending if number == 1 else f"~{number}{ending}")
+            if candidate not in self._names:
+                self._names.add(candidate)
+                return candidate
 
 
 def normalised(name: str) -> str:

@@ -73,8 +73,8 @@ class Lineage:
         known  tensors whose values are at hand; graph inputs among them.
         whole  nodes that must stay in the model, counted from ``asks`` outwards.
         """
-        found, met = self._back(asks, known, whole)
-        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in found and n not in self.weights))
+        reads, met = self._back(asks, known, whole)
+        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in reads and n not in self.weights))
 
     def _back(self, names: Collection[str], known: Collection[str], whole: int) -> tuple[set[int], set[str]]:
         """The nodes met on the way back, ring by ring, and every tensor they need."""

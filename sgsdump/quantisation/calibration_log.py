@@ -45,9 +45,9 @@ def write_log(
     path = folder / ("tensor_min_max.json" if form == "json" else "tensor_min_max.txt")
     write_ranges(ranges, path, form)
     statistics = calibration.statistics
-    channels = {name: Range(found.low, found.high) for name, found in statistics.channels.items()}
+    channels = {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()}
     tensor_chn.write(channels, folder / "tensor_chn.txt")
-    below = {name: Range.of(float(found.low), float(found.high)) for name, found in statistics.below.items()}
+    below = {name: Range.of(float(extremes.low), float(extremes.high)) for name, extremes in statistics.below.items()}
     if below:
         write_ranges(below, folder / "softmax_lut_range.txt")
     if weights:
@@ -62,7 +62,10 @@ def used_ranges(graph: Graph, ranges: Mapping[str, Range], plan: QuantPlan) -> d
     """The ranges for the types that a plan stores the tensors with."""
     types = {graph.producer[name].input[1]: quant.dtype for name, quant in plan.weights.items()}
     types |= {name: quant.dtype for name, quant in plan.tensors.items()}
-    return {name: found if (dtype := types.get(name)) is None else found.at(dtype) for name, found in ranges.items()}
+    return {
+        name: measured if (dtype := types.get(name)) is None else measured.at(dtype)
+        for name, measured in ranges.items()
+    }
 
 
 def _weights(
@@ -81,7 +84,7 @@ def _weights(
             data = rows.reshape(rows.shape[0], 1, 1, -1)
         types = (str(plan.tensors[source].dtype).upper(), str(plan.weights[node.output[0]].dtype).upper())
         allowed = (8,) if source in graph.inputs else (8, 16)
-        found = ranges.get(name) or Range(rows.min(axis=1), rows.max(axis=1))
+        weights = ranges.get(name) or Range(rows.min(axis=1), rows.max(axis=1))
         yield tensor_weight.ConvolutionWeights(
-            source, name, sdk_name(graph, node), data, found, types, allowed, name in changed
+            source, name, sdk_name(graph, node), data, weights, types, allowed, name in changed
         )

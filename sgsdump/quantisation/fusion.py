@@ -62,7 +62,7 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
     """
     order = {id(node): index for index, node in enumerate(graph.nodes)}
     taken: set[int] = set()
-    found = []
+    operators = []
     for node in graph.nodes:
         if id(node) in taken:
             continue
@@ -70,8 +70,8 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
         while fuse is not None and (following := _follower(graph, chain, order, fuse)) is not None:
             chain.append(following)
         taken.update(id(member) for member in chain)
-        found.append(_operator(graph, chain))
-    return sorted(found, key=lambda operator: order[id(operator.last)])
+        operators.append(_operator(graph, chain))
+    return sorted(operators, key=lambda operator: order[id(operator.last)])
 
 
 def is_convolution(graph: Graph, node: NodeProto) -> bool:

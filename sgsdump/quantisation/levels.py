@@ -101,7 +101,7 @@ def calibrate(
     statistics = gather(model, feeds, wanted(analysis, does), workers, progress)
     ranges = plain_ranges(model, statistics, fuse)
     fits: tuple[RangeFit, ...] = ()
-    found: tuple[Sensitivity, ...] = ()
+    measured: tuple[Sensitivity, ...] = ()
     if does.weights:
         ranges |= _fitted_weights(analysis, statistics, ranges)
         ranges = _with_zero(analysis, ranges, config)
@@ -115,10 +115,10 @@ def calibrate(
                 known, fits = fit_ranges(trials, statistics)
                 ranges |= known
             if does.bits:
-                found = sensitivities(trials.with_ranges(known), threshold)
-                raised = tuple(s.domain.name for s in found if s.raised)
+                measured = sensitivities(trials.with_ranges(known), threshold)
+                raised = tuple(s.domain.name for s in measured if s.raised)
                 config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
-    return Calibration(ranges, config, statistics, fits, found)
+    return Calibration(ranges, config, statistics, fits, measured)
 
 
 def level_named(name: str) -> Level:
@@ -148,12 +148,12 @@ def _channel_axis(op_type: str) -> int:
 
 def _fitted_weights(analysis: Analysis, statistics: Statistics, ranges: Mapping[str, Range]) -> dict[str, Range]:
     """Weights that several convolutions read keep one choice: the first reader's."""
-    found: dict[str, Range] = {}
+    fitted: dict[str, Range] = {}
     for name, nodes in analysis.first_inputs.items():
         for node in nodes:
-            if name in ranges and node.input[1] not in found:
-                found[node.input[1]] = fit_weight(analysis.graph, node, statistics.moments.get(name))
-    return found
+            if name in ranges and node.input[1] not in fitted:
+                fitted[node.input[1]] = fit_weight(analysis.graph, node, statistics.moments.get(name))
+    return fitted
 
 
 def _with_zero(analysis: Analysis, ranges: Mapping[str, Range], config: InputConfig) -> dict[str, Range]:
@@ -161,6 +161,6 @@ def _with_zero(analysis: Analysis, ranges: Mapping[str, Range], config: InputCon
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays)
     narrow = {name for name, quant in decide(analysis, ranges, choice).tensors.items() if quant.dtype == UINT8}
     return {
-        name: Range.of(min(found.low, 0.0), max(found.high, 0.0)) if name in narrow else found
-        for name, found in ranges.items()
+        name: Range.of(min(measured.low, 0.0), max(measured.high, 0.0)) if name in narrow else measured
+        for name, measured in ranges.items()
     }

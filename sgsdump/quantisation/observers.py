@@ -118,12 +118,12 @@ class Collector:
 
 def _both(mine: dict, other: dict) -> dict:
     result = dict(mine)
-    for name, found in other.items():
+    for name, statistics in other.items():
         if name not in result:
-            result[name] = found
+            result[name] = statistics
             continue
         try:
-            result[name] = result[name].merged(found)
+            result[name] = result[name].merged(statistics)
         except ValueError as error:
             raise InputError(f"tensor {name!r} has another number of channels on another picture: {error}") from error
     return result

@@ -116,11 +116,11 @@ class Trials:
         """The outputs of each picture."""
         names = tuple(raised)
         self.trial.ranges = self.ranges
-        found = []
+        outputs = []
         for feed in self._feeds:
-            found.append(self.trial.run(names, feed, self.outputs))
+            outputs.append(self.trial.run(names, feed, self.outputs))
             self.work.step()
-        return found
+        return outputs
 
     def error(self, raised: Iterable[str], against: Sequence[Mapping[str, np.ndarray]] | None = None) -> float:
         """Mean error of the outputs with the ``raised`` domains at INT16; against the float model's by default."""
@@ -135,11 +135,11 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     every = [domain.name for domain in domains]
     trials.work.expect(trials.pictures * (1 + len(domains)))
     wide = trials.run(every)
-    found = []
+    measured = []
     for domain in domains:
         effect = trials.error([name for name in every if name != domain.name], wide)
-        found.append(Sensitivity(domain, effect, effect > threshold))
-    return tuple(sorted(found, key=lambda s: -s.effect))
+        measured.append(Sensitivity(domain, effect, effect > threshold))
+    return tuple(sorted(measured, key=lambda s: -s.effect))
 
 
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
@@ -209,7 +209,7 @@ def _proposals(tensors: tuple[str, ...], statistics: Statistics, ranges: Mapping
     return proposals(whole, low, high)
 
 
-def _clipped(found: Range, proposal: Proposal) -> Range:
+def _clipped(measured: Range, proposal: Proposal) -> Range:
     """A tensor's own range within the proposal; INT16 keeps all of it."""
-    fitted = Range.of(max(found.low, proposal.low), min(found.high, proposal.high))
-    return replace(fitted, wide=found)
+    fitted = Range.of(max(measured.low, proposal.low), min(measured.high, proposal.high))
+    return replace(fitted, wide=measured)

@@ -132,17 +132,17 @@ def _channels(graph: Graph, analysis: Analysis) -> dict[str, int]:
         inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
     except Exception:  # a model over 2 GB, or an operator it does not know: fewer tensors can be checked
         inferred = graph.proto.graph
-    found: dict[str, int] = {}
+    channels: dict[str, int] = {}
     for info in (*inferred.input, *inferred.value_info, *inferred.output):
         dims = info.type.tensor_type.shape.dim
         if len(dims) >= 2 and dims[1].HasField("dim_value"):
-            found[info.name] = dims[1].dim_value
+            channels[info.name] = dims[1].dim_value
     for name, tensor in {**graph.constants, **analysis.graph.constants}.items():
-        found[name] = int(np.prod(tensor.dims))
+        channels[name] = int(np.prod(tensor.dims))
     for nodes in analysis.first_inputs.values():
         for node in nodes:
-            found[node.input[1]] = analysis.graph.constants[node.input[1]].dims[output_axis(analysis.graph, node)]
-    return found
+            channels[node.input[1]] = analysis.graph.constants[node.input[1]].dims[output_axis(analysis.graph, node)]
+    return channels
 
 
 def _check_channels(param: QuantParam, channels: Mapping[str, int], what: str) -> None:

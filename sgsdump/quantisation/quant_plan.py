@@ -145,19 +145,19 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     return QuantPlan(analysis.operators, tensors, weights)
 
 
-def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, found: Range | None, per_channel: bool) -> Quant:
+def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
     """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
 
     Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it.
     """
     limit = np.iinfo(dtype).max
-    found = found.at(dtype) if found is not None else None
+    calibrated = calibrated.at(dtype) if calibrated is not None else None
     axis = output_axis(graph, node)
     channels = graph.constants[node.input[1]].dims[axis]
-    if found is not None and found.min.size == channels and (per_channel or channels > 1):
-        top = np.maximum(np.abs(found.min), np.abs(found.max))
-    elif found is not None and not per_channel:
-        top = np.array([max(abs(found.low), abs(found.high))])
+    if calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1):
+        top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max))
+    elif calibrated is not None and not per_channel:
+        top = np.array([max(abs(calibrated.low), abs(calibrated.high))])
     else:
         weight = np.abs(graph.value(node.input[1]).astype(np.float64))
         other = tuple(i for i in range(weight.ndim) if i != axis)
@@ -240,8 +240,8 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
     for name in analysis.stored:
         if name in given or name not in ranges:
             continue
-        found = ranges[name].at(INT16 if domain[name] in wide else UINT8)
-        lo, hi = found.low, found.high
+        measured = ranges[name].at(INT16 if domain[name] in wide else UINT8)
+        lo, hi = measured.low, measured.high
         low, high = bounds.get(domain[name], (lo, hi))
         bounds[domain[name]] = (min(lo, low), max(hi, high))
     for op in ops:

@@ -52,7 +52,7 @@ def proposals(histogram: ValueHistogram, low: float, high: float) -> list[Propos
     tails = [proposal(PERCENTILE, ends) for ends in _percentiles(values, counts, histogram.zeros, low, high)]
     return [
         proposal(MIN_MAX, (low, high)),
-        min(tails, key=lambda found: found.error),
+        min(tails, key=lambda candidate: candidate.error),
         proposal(ENTROPY, _least_divergent(histogram, low, high)),
         proposal(MSE, _least_error(values, counts, low, high)),
     ]
@@ -87,14 +87,14 @@ def _least_error(values: np.ndarray, counts: np.ndarray, low: float, high: float
     def best(ends: list[tuple[float, float]]) -> tuple[float, float]:
         return min(ends, key=lambda e: squared_error(values, counts, *e))
 
-    found = best([(low * part, high * part) for part in GRID])
+    least = best([(low * part, high * part) for part in GRID])
     for _ in range(2):
-        before = found
-        found = best([found, *((low * part, found[1]) for part in GRID)]) if low else found
-        found = best([found, *((found[0], high * part) for part in GRID)]) if high else found
-        if found == before:
+        before = least
+        least = best([least, *((low * part, least[1]) for part in GRID)]) if low else least
+        least = best([least, *((least[0], high * part) for part in GRID)]) if high else least
+        if least == before:
             break
-    return found
+    return least
 
 
 def _least_divergent(histogram: ValueHistogram, low: float, high: float) -> tuple[float, float]:

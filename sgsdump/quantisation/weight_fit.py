@@ -35,9 +35,9 @@ def fit_weight(graph: Graph, node: NodeProto, moments: Moments | None) -> Range:
     best, errors = top, _errors(rows, top, mean, spread)
     enough = WORTH * errors
     for part in GRID[1:]:
-        found = _errors(rows, top * part, mean, spread)
-        better = (found <= enough) & (found < errors)
-        best, errors = np.where(better, top * part, best), np.where(better, found, errors)
+        trial = _errors(rows, top * part, mean, spread)
+        better = (trial <= enough) & (trial < errors)
+        best, errors = np.where(better, top * part, best), np.where(better, trial, errors)
     plain = Range(low, high)
     if (best == top).all():
         return plain

@@ -69,11 +69,11 @@ def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
     return entries
 
 
-def check_range(name: str, found: Range, where: str) -> None:
+def check_range(name: str, given: Range, where: str) -> None:
     """Raises FormatError for NaN, infinity, and a min above its max."""
-    if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
+    if not (np.isfinite(given.min).all() and np.isfinite(given.max).all()):
         raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
-    if (found.min > found.max).any():
+    if (given.min > given.max).any():
         raise FormatError(f"{where}: the range of {quoted(name)} has its min above its max")
 
 
@@ -97,10 +97,10 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
         low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
         if low.size != high.size:
             raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
-        found = Range(low, high, bit) if low.size else None
-        if found is not None:
-            check_range(name, found, f"{path}: {where}")
-        params.append(QuantParam(name, found, bit, None if data is None else data.array))
+        given = Range(low, high, bit) if low.size else None
+        if given is not None:
+            check_range(name, given, f"{path}: {where}")
+        params.append(QuantParam(name, given, bit, None if data is None else data.array))
     return params
 
 

@@ -18,8 +18,8 @@ from sgsdump.tensors.value_range import Range
 def write(channels: Mapping[str, Range], path: Path) -> None:
     """``channels``: tensor name -> Range of C values. Raises OutputError."""
     with replacing(path) as file:
-        for name, found in channels.items():
-            lines = f"Name:{name}, {found.min.size}\nmin_chn: {_text(found.min)}, max_chn: {_text(found.max)};\n"
+        for name, bounds in channels.items():
+            lines = f"Name:{name}, {bounds.min.size}\nmin_chn: {_text(bounds.min)}, max_chn: {_text(bounds.max)};\n"
             file.write(lines.encode("utf-8", "surrogateescape"))
 
 

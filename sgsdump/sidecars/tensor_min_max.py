@@ -66,10 +66,10 @@ def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "tex
     Raises ValuesError for NaN or infinity and for a name with a line end in the text form, OutputError when the file
     cannot be written.
     """
-    for name, found in ranges.items():
-        if not (np.isfinite(found.min).all() and np.isfinite(found.max).all()):
+    for name, bounds in ranges.items():
+        if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
             raise ValuesError(
-                f"the range of {quoted(name)} is {found.low} to {found.high}; the model computes NaN or Inf"
+                f"the range of {quoted(name)} is {bounds.low} to {bounds.high}; the model computes NaN or Inf"
             )
     text = _to_json(ranges) if form == "json" else _to_text(ranges)
     with replacing(Path(path)) as file:
@@ -100,14 +100,14 @@ def _to_text(ranges: Mapping[str, Range]) -> str:
     for name in ranges:
         if "\n" in name or "\r" in name:
             raise ValuesError(f"the name {quoted(name)} has a line end, which the text form cannot hold; write JSON")
-    return "".join(f"Name:{name}, min: {found.low:f}, max: {found.high:f};\n" for name, found in ranges.items())
+    return "".join(f"Name:{name}, min: {bounds.low:f}, max: {bounds.high:f};\n" for name, bounds in ranges.items())
 
 
 def _to_json(ranges: Mapping[str, Range]) -> str:
     entries = []
-    for name, found in ranges.items():
-        entry: dict[str, Any] = {"name": name, "min": found.min.tolist(), "max": found.max.tolist()}
-        entries.append(entry if found.bit is None else {**entry, "bit": found.bit})
+    for name, bounds in ranges.items():
+        entry: dict[str, Any] = {"name": name, "min": bounds.min.tolist(), "max": bounds.max.tolist()}
+        entries.append(entry if bounds.bit is None else {**entry, "bit": bounds.bit})
     return json.dumps(entries, indent=4) + "\n"
 
 
@@ -119,8 +119,8 @@ def _from_params(params: Iterable[QuantParam], path: Path) -> dict[str, Range]:
     return ranges
 
 
-def _add(ranges: dict[str, Range], name: str, found: Range, where: str) -> None:
-    if name in ranges and not ranges[name].same(found):
+def _add(ranges: dict[str, Range], name: str, bounds: Range, where: str) -> None:
+    if name in ranges and not ranges[name].same(bounds):
         raise FormatError(f"{where}: the tensor {quoted(name)} stands in the file twice, with different ranges")
-    check_range(name, found, where)
-    ranges[name] = found
+    check_range(name, bounds, where)
+    ranges[name] = bounds

@@ -127,12 +127,12 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
     base = _base(layout)
     if base in ("NHWX", NHWC):
         return _unpadded(values, base, origin.shape)
-    found = _original(base, values.shape, origin)
-    if found is None:
+    original = _original(base, values.shape, origin)
+    if original is None:
         raise ValuesError(f"{layout} {list(values.shape)} does not fit the original shape {list(origin.shape)}")
-    if found.groups > 1:
-        return _ungrouped(values, found)
-    return _gathered(_blocks(values, base, found), _AXES[base], found).reshape(origin.shape)
+    if original.groups > 1:
+        return _ungrouped(values, original)
+    return _gathered(_blocks(values, base, original), _AXES[base], original).reshape(origin.shape)
 
 
 def to_device(array: np.ndarray, of: str, layout: str, c0: int = 16, n0: int = 16, groups: int = 1) -> np.ndarray:
@@ -169,15 +169,15 @@ def _checked(info: Placed, origin: Origin) -> str | None:
         return NHWC
     if base not in _AXES:
         raise ValuesError(f"tensor {info.name!r} is in the layout {info.layout}, which is not known how to undo")
-    found = _original(base, info.shape or (), origin)
-    if found is None:
+    original = _original(base, info.shape or (), origin)
+    if original is None:
         raise ValuesError(
             f"tensor {info.name!r} is {info.layout} {list(info.shape or ())}, which does not fit its original shape "
             f"{list(origin.shape)}"
         )
     if base == "FRACTAL_NZ":
         return origin.layout if origin.layout and len(origin.layout) == len(origin.shape) else None
-    return found.letters if len(found.letters) > 3 else None
+    return original.letters if len(original.letters) > 3 else None
 
 
 def _fits(info: Placed, origin: Origin, letters: str) -> bool:
@@ -188,9 +188,9 @@ def _original(base: str, stored: tuple[int, ...], origin: Origin) -> Original | 
     """The first reading of the original shape that fits the stored one; the layout it names goes first."""
     named = [origin.layout] if origin.layout in _FROM[base] else []
     for letters in [*named, *_FROM[base]]:
-        found = _of_letters(base, stored, origin, letters or "")
-        if found is not None:
-            return found
+        original = _of_letters(base, stored, origin, letters or "")
+        if original is not None:
+            return original
     return None
 
 
@@ -198,8 +198,8 @@ def _of_letters(base: str, stored: tuple[int, ...], origin: Origin, letters: str
     shape = _matrix_shape(origin.shape) if base == "FRACTAL_NZ" else origin.shape
     if len(shape) != len(letters):
         return None
-    found = Original(letters, shape, max(origin.groups, 1) if base == "FRACTAL_Z" else 1)
-    return found if _expected(base, stored, found) == _merged(base, stored) else None
+    original = Original(letters, shape, max(origin.groups, 1) if base == "FRACTAL_Z" else 1)
+    return original if _expected(base, stored, original) == _merged(base, stored) else None
 
 
 def _merged(base: str, stored: tuple[int, ...]) -> tuple[int, ...]:
@@ -306,10 +306,10 @@ def _ungrouped(values: np.ndarray, of: Original) -> np.ndarray:
     whole = Original(of.letters, _block_shape(of, groups), 1)
     blocks = values.reshape(groups.blocks, -1, *values.shape[1:])
     dense = [_gathered(_blocks(block, "FRACTAL_Z", whole), _AXES["FRACTAL_Z"], whole) for block in blocks]
-    found = np.empty(of.shape, values.dtype)
+    joined = np.empty(of.shape, values.dtype)
     for block, inside, outside in _places(of, groups):
-        found[outside] = dense[block][inside]
-    return found
+        joined[outside] = dense[block][inside]
+    return joined
 
 
 def _grouped(array: np.ndarray, of: Original, c0: int, n0: int) -> np.ndarray:

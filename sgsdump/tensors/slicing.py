@@ -54,9 +54,9 @@ def _index(item: str, text: str) -> int | slice | EllipsisType:
     if len(parts) == 1 and _NUMBER.fullmatch(item):
         return int(item)
     if 2 <= len(parts) <= 3 and all(not part or _NUMBER.fullmatch(part) for part in parts):
-        found = slice(*(int(part) if part else None for part in parts))
-        if found.step != 0:
-            return found
+        span = slice(*(int(part) if part else None for part in parts))
+        if span.step != 0:
+            return span
     raise ConfigError(f"cannot read {item[:40]!r} in {text[:60]!r}; {_HOW}")
 
 

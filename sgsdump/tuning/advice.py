@@ -67,18 +67,18 @@ def advise(
     by_name = {name: sensitivity for sensitivity in measured_layers for name in sensitivity.own}
     total = output_error(measurement.all_8) if measurement else 0.0
     good = measurement is not None and holds(measurement.all_8, limits)
-    found = []
+    advice = []
     for conv in convolutions:
         seen = signs[conv.name]
         if conv.reads_picture:
-            found.append(Advice(conv, NO, "reads the picture, which is always 8 bits", seen))
+            advice.append(Advice(conv, NO, "reads the picture, which is always 8 bits", seen))
         elif seen.limits is None:
-            found.append(Advice(conv, NO, f"not judged: {conv.input} has no range", seen))
+            advice.append(Advice(conv, NO, f"not judged: {conv.input} has no range", seen))
         elif conv.name in by_name:
-            found.append(_by_measure(conv, seen, measured(by_name[conv.name], conv.name, total), good))
+            advice.append(_by_measure(conv, seen, measured(by_name[conv.name], conv.name, total), good))
         else:
-            found.append(_by_rule(conv, seen))
-    return tuple(sorted(_raised_together(found), key=_rank))
+            advice.append(_by_rule(conv, seen))
+    return tuple(sorted(_raised_together(advice), key=_rank))
 
 
 def measured(sensitivity: LayerSensitivity, name: str, total: float) -> Measured:
@@ -104,23 +104,23 @@ def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tup
     return tuple(first.values())
 
 
-def _by_measure(conv: Convolution, seen: Signs, found: Measured, good: bool) -> Advice:
-    share = f"alone at 8 bits it brings {_percent(found.brings_share)} of the output error"
+def _by_measure(conv: Convolution, seen: Signs, measured: Measured, good: bool) -> Advice:
+    share = f"alone at 8 bits it brings {_percent(measured.brings_share)} of the output error"
     rules = rules_text(seen)
-    if found.brings_share >= MUCH and not good:
-        reason = [f"{share}; raised alone, {_percent(found.removes_share)} of it goes away"]
+    if measured.brings_share >= MUCH and not good:
+        reason = [f"{share}; raised alone, {_percent(measured.removes_share)} of it goes away"]
         reason.append(rules or "no rule of thumb sees it")
-        return Advice(conv, YES, "; ".join(reason), seen, found)
-    if found.brings_share >= MUCH:
+        return Advice(conv, YES, "; ".join(reason), seen, measured)
+    if measured.brings_share >= MUCH:
         reason = [f"{share}, but with all at 8 bits the outputs are within limits", rules]
-        return Advice(conv, MAYBE, "; ".join(filter(None, reason)), seen, found)
-    if found.brings_share >= SOME and not good:
-        return Advice(conv, MAYBE, "; ".join(filter(None, [share, rules])), seen, found)
+        return Advice(conv, MAYBE, "; ".join(filter(None, reason)), seen, measured)
+    if measured.brings_share >= SOME and not good:
+        return Advice(conv, MAYBE, "; ".join(filter(None, [share, rules])), seen, measured)
     if rules:
-        return Advice(conv, NO, f"{rules}, but measured: {share}", seen, found)
-    if found.inherited > DOCUMENTED.max_rmse and found.inherited > 2 * found.own:  # type: ignore[operator]
-        return Advice(conv, NO, f"its error comes from the layers before it; {share}", seen, found)
-    return Advice(conv, NO, share, seen, found)
+        return Advice(conv, NO, f"{rules}, but measured: {share}", seen, measured)
+    if measured.inherited > DOCUMENTED.max_rmse and measured.inherited > 2 * measured.own:  # type: ignore[operator]
+        return Advice(conv, NO, f"its error comes from the layers before it; {share}", seen, measured)
+    return Advice(conv, NO, share, seen, measured)
 
 
 def _by_rule(conv: Convolution, seen: Signs) -> Advice:
@@ -163,14 +163,14 @@ def _compared(seen: Signs) -> str:
     return f", RMSE {seen.row.rmse:.3f}" if seen.row is not None and seen.row.finite else ""
 
 
-def _raised_together(found: list[Advice]) -> list[Advice]:
+def _raised_together(advice: list[Advice]) -> list[Advice]:
     """One verdict for each domain: the strongest of its convolutions."""
     strongest: dict[str, Advice] = {}
-    for entry in found:
+    for entry in advice:
         best = strongest.setdefault(entry.convolution.domain, entry)
         if VERDICTS.index(entry.verdict) < VERDICTS.index(best.verdict):
             strongest[entry.convolution.domain] = entry
-    return [_with_domain(entry, strongest[entry.convolution.domain]) for entry in found]
+    return [_with_domain(entry, strongest[entry.convolution.domain]) for entry in advice]
 
 
 def _with_domain(entry: Advice, best: Advice) -> Advice:

@@ -103,18 +103,18 @@ class DumpTrial:
         for number, (_, feed, raw) in enumerate(self._pictures):
             if fixed:
                 feed = {name: raw[name] if name in self._raw else feed[name] for name in feed}
-            found: dict[str, np.ndarray] = {}
+            values: dict[str, np.ndarray] = {}
             with self._progress.bar(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as advance:
-                records = _watched(simulate(model, feed, advance=advance).records, self.judged, found)
+                records = _watched(simulate(model, feed, advance=advance).records, self.judged, values)
                 if number == 0:
                     save_dump(records, path, "sigmastar_bin", on_loss="ignore")
                 else:
                     for _ in records:
                         pass
-            missing = next((name for name in self.judged if name not in found), None)
+            missing = next((name for name in self.judged if name not in values), None)
             if missing is not None:
                 raise ValuesError(f"output {missing!r} cannot be dumped, so no error can be measured on it")
-            yield found
+            yield values
 
     def _score(self, values: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> Score:
         for name in self.judged:
@@ -134,9 +134,9 @@ class DumpTrial:
         return stored, 2 * sum(sizes.values())
 
 
-def _watched(records: Iterable[Record], names: Collection[str], found: dict[str, np.ndarray]) -> Iterator[Record]:
+def _watched(records: Iterable[Record], names: Collection[str], values: dict[str, np.ndarray]) -> Iterator[Record]:
     """The records unchanged; the real values of the named outputs are kept in ``found`` on the way."""
     for record in records:
         if record.io == "out" and record.name in names:
-            found[record.name] = record.tensor.real()
+            values[record.name] = record.tensor.real()
         yield record

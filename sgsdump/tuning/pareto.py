@@ -62,10 +62,10 @@ class Pareto:
     unsearched: tuple[str, ...] = ()
 
 
-def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
+def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool."""
     macs = macs_of(trial)
-    low, high = (pool.error(end.plan) for end in found.ends)
+    low, high = (pool.error(end.plan) for end in search.ends)
 
     def row(label: str, asked: float | None, proposed: Proposed) -> Row:
         plan = proposed.plan
@@ -87,10 +87,10 @@ def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_
             metric=score.mean_metric if with_metric else None,
         )
 
-    plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in found.plans]
-    known = next((r for each, r in zip(found.plans, plans) if each.plan == found.smallest.plan), None)
-    smallest = [] if known else [row("smallest", None, found.smallest)]
-    rows = (row("INT8", None, found.ends[0]), *smallest, *plans, row("INT16", None, found.ends[1]))
+    plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in search.plans]
+    known = next((r for each, r in zip(search.plans, plans) if each.plan == search.smallest.plan), None)
+    smallest = [] if known else [row("smallest", None, search.smallest)]
+    rows = (row("INT8", None, search.ends[0]), *smallest, *plans, row("INT16", None, search.ends[1]))
     return Pareto(
         rows=rows,
         cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
@@ -100,9 +100,9 @@ def pareto(found: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_
         pictures=len(pool.pictures),
         plans_tried=len(pool.scores),
         runs=pool.runs,
-        exhaustive=found.exhaustive,
-        complete=found.complete,
-        unsearched=found.unsearched,
+        exhaustive=search.exhaustive,
+        complete=search.complete,
+        unsearched=search.unsearched,
     )
 
 
@@ -110,7 +110,7 @@ def macs_of(trial: PlanTrial) -> dict[str, int]:
     """Multiplications of each convolution by its output's name; convolutions of unknown shape are missing."""
     graph = trial.analysis.graph
     shapes = _shapes(graph.proto)
-    found = {}
+    macs = {}
     for nodes in trial.analysis.first_inputs.values():
         for node in nodes:
             dims = list(graph.constants[node.input[1]].dims)
@@ -120,8 +120,8 @@ def macs_of(trial: PlanTrial) -> dict[str, int]:
             if not shape:
                 continue
             channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
-            found[node.output[0]] = int(np.prod(dims)) * int(np.prod(shape)) // max(channels, 1)
-    return found
+            macs[node.output[0]] = int(np.prod(dims)) * int(np.prod(shape)) // max(channels, 1)
+    return macs
 
 
 def _shapes(proto: ModelProto) -> dict[str, list[int]]:

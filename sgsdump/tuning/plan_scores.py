@@ -79,8 +79,8 @@ class PlanScores:
         new = [plan for plan in dict.fromkeys(plans) if plan not in self.scores]
         if not new:
             return
-        found = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
-        self.scores |= {plan: total(scores[plan] for scores in found) for plan in new}
+        by_picture = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
+        self.scores |= {plan: total(scores[plan] for scores in by_picture) for plan in new}
         self.save(SAVE_SECONDS)
 
     def surrogate(self, left: Callable[[], float] = lambda: float("inf")) -> Surrogate:
@@ -119,11 +119,11 @@ class PlanScores:
             "fingerprint": self._fingerprint,
             "domains": self.domains,
             "best": self.best,
-            "plans": {self._key(plan): _plain(found) for plan, found in self.scores.items()},
+            "plans": {self._key(plan): _plain(score) for plan, score in self.scores.items()},
             "sensitivities": {
                 index: {
                     "gram": np.asarray(part.gram).tolist(),
-                    "plans": {self._key(plan): _plain(found) for plan, found in part.scores.items()},
+                    "plans": {self._key(plan): _plain(score) for plan, score in part.scores.items()},
                 }
                 for index, part in self._sensitivities.items()
             },
@@ -180,9 +180,9 @@ class PlanScores:
         document = _read(self._file) if self._file else {}
         if document.get("fingerprint") != self._fingerprint or document.get("domains") != self.domains:
             return
-        self.scores = {self._plan(key): _score(found) for key, found in document["plans"].items()}
+        self.scores = {self._plan(key): _score(score) for key, score in document["plans"].items()}
         for index, part in document["sensitivities"].items():
-            scores = {self._plan(key): _score(found) for key, found in part["plans"].items()}
+            scores = {self._plan(key): _score(score) for key, score in part["plans"].items()}
             self._sensitivities[int(index)] = Judged(int(index), scores, np.array(part["gram"]))
         self.resumed = len(self.scores)
 
@@ -190,14 +190,14 @@ class PlanScores:
 def _read(file: Path) -> dict[str, Any]:
     """A progress file; {} for one that is absent or damaged, whose work is then done again."""
     try:
-        found = json.loads(file.read_bytes())
+        document = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _plain(found: Score) -> dict[str, Any]:
-    return {**asdict(found), "sums": {name: list(asdict(sums).values()) for name, sums in found.sums.items()}}
+def _plain(score: Score) -> dict[str, Any]:
+    return {**asdict(score), "sums": {name: list(asdict(sums).values()) for name, sums in score.sums.items()}}
 
 
 def _score(plain: Mapping[str, Any]) -> Score:

@@ -63,14 +63,14 @@ def neighbours(plan: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarra
     room = limit - weights[plan].sum()
     added = free[weights[free] <= room]
     out, into = np.nonzero(weights[free][None] - weights[raised][:, None] <= room)
-    found = np.tile(plan, (len(raised) + len(added) + len(out), 1))
-    rows = np.arange(len(found))
+    plans = np.tile(plan, (len(raised) + len(added) + len(out), 1))
+    rows = np.arange(len(plans))
     drops, adds, swaps = np.split(rows, [len(raised), len(raised) + len(added)])
-    found[drops, raised] = False
-    found[adds, added] = True
-    found[swaps, raised[out]] = False
-    found[swaps, free[into]] = True
-    return found
+    plans[drops, raised] = False
+    plans[adds, added] = True
+    plans[swaps, raised[out]] = False
+    plans[swaps, free[into]] = True
+    return plans
 
 
 def proposals(model: Surrogate, weights: np.ndarray, limit: float) -> list[np.ndarray]:

@@ -98,11 +98,11 @@ def _cuts(trial: PlanTrial) -> list[int]:
     """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
     domain = trial.analysis.domain
     owner: dict[str, str] = {}
-    for found in trial.domains:
-        root = domain[found.name]
+    for chosen in trial.domains:
+        root = domain[chosen.name]
         members = [name for name in trial.analysis.stored if domain[name] == root]
-        owner |= {parameter(n, what): found.name for n in members for what in (LOW, HIGH, SCALE, ZERO_POINT)}
-        owner |= {parameter(name, WEIGHT): found.name for name in found.convolutions}
+        owner |= {parameter(n, what): chosen.name for n in members for what in (LOW, HIGH, SCALE, ZERO_POINT)}
+        owner |= {parameter(name, WEIGHT): chosen.name for name in chosen.convolutions}
     first: dict[str, int] = {}
     for index, node in enumerate(trial.every_plan.graph.node):
         for name in node.input:

@@ -88,7 +88,7 @@ class Repair:
         progress: Progress = SILENT,
     ):
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
-        self._ranges = {name: found for name, found in ranges.items() if name not in float_inputs}
+        self._ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress = folder, progress
         self._analysis = analyse(deployed(model), pictures_of(model, config, self._ranges))
@@ -160,16 +160,16 @@ class Repair:
             return ()
         signs = read_signs(self._analysis, left, self._ranges, self._dumps.float_dump, self.best.run.layers)
         measured = replace(self.measured, all_8=self.best.run.outputs)
-        found: dict[str, Advice] = {}
+        advice: dict[str, Advice] = {}
         for entry in advise(left, signs, measured, self._limits):
             if entry.measured and entry.signs.limits:
-                found.setdefault(entry.convolution.domain, entry)
+                advice.setdefault(entry.convolution.domain, entry)
         for verdict in (YES, MAYBE):
-            chosen = [entry for entry in found.values() if entry.verdict == verdict]
+            chosen = [entry for entry in advice.values() if entry.verdict == verdict]
             if chosen:
                 return self._changes(chosen)
         rest = sorted(
-            (entry for entry in found.values() if entry.verdict == NO),
+            (entry for entry in advice.values() if entry.verdict == NO),
             key=lambda entry: -entry.measured.brings,  # type: ignore[union-attr]
         )
         return self._changes(rest[: -(-len(rest) // 2)]) if holds(self.measured.all_16, self._limits) else ()

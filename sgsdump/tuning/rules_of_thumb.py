@@ -110,12 +110,12 @@ def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> d
             f"{source} names no layer of this model (it has {_first(ranges)}; the model has {_first(names)}); "
             f"was it calibrated on another one?"
         )
-    return {name: ranges[found] for name, found in pairs.items()}
+    return {name: ranges[listed] for name, listed in pairs.items()}
 
 
 def read_signs(
     analysis: Analysis,
-    found: list[Convolution],
+    convolutions: list[Convolution],
     ranges: Mapping[str, Range],
     float_dump: Dump | None = None,
     comparison: Comparison | None = None,
@@ -126,15 +126,15 @@ def read_signs(
 
     Raises ConfigError when the float dump holds no convolution's input.
     """
-    spread = _spread(found, ranges, float_dump) if float_dump is not None else {}
-    raised = _int16(found, fixed_dump) if fixed_dump is not None else frozenset()
+    spread = _spread(convolutions, ranges, float_dump) if float_dump is not None else {}
+    raised = _int16(convolutions, fixed_dump) if fixed_dump is not None else frozenset()
     rows = {normalised(row.name): row for row in comparison.alike} if comparison else {}
     after = _worst_after(analysis.graph, rows) if rows else {}
     of_domain: dict[str, Range] = {}
     for name, limits in ranges.items():
         of_domain.setdefault(analysis.domain[name], limits)
     signs = {}
-    for conv in found:
+    for conv in convolutions:
         own = ranges.get(conv.input) or of_domain.get(conv.domain)
         values = spread.get(conv.input)
         signs[conv.name] = Signs(
@@ -148,14 +148,14 @@ def read_signs(
     return signs
 
 
-def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -> dict[str, Distribution]:
+def _spread(convolutions: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -> dict[str, Distribution]:
     """How the float values of the convolutions' inputs lie in their ranges, by the model's names."""
     names = {record.name: record for record in layers(dump)}
-    pairs = pair_ranges(dict.fromkeys(conv.input for conv in found), dict.fromkeys(names))  # type: ignore[arg-type]
+    pairs = pair_ranges(dict.fromkeys(conv.input for conv in convolutions), dict.fromkeys(names))  # type: ignore[arg-type]
     if not pairs:
         raise ConfigError(
             f"{dump.path or 'the dump'} holds no convolution's input of this model (it has {_first(names)}; the model "
-            f"reads {_first([conv.input for conv in found])}); is it a dump of another one?"
+            f"reads {_first([conv.input for conv in convolutions])}); is it a dump of another one?"
         )
     own_names = {dumped: name for name, dumped in pairs.items()}
     few = Dump([names[name] for name in own_names], path=dump.path)
@@ -165,9 +165,9 @@ def _spread(found: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -
     }
 
 
-def _int16(found: list[Convolution], dump: Dump) -> frozenset[str]:
+def _int16(convolutions: list[Convolution], dump: Dump) -> frozenset[str]:
     """Inputs of convolutions that the dump of a fixed model holds as INT16."""
-    inputs = dict.fromkeys(conv.input for conv in found)
+    inputs = dict.fromkeys(conv.input for conv in convolutions)
     pairs = pair_ranges(inputs, dict.fromkeys(dump.outputs))  # type: ignore[arg-type]
     quants = {name: dump.outputs[dumped].info.quant for name, dumped in pairs.items()}
     return frozenset(name for name, quant in quants.items() if quant is not None and quant.dtype == np.int16)

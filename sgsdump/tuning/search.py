@@ -75,11 +75,11 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
         if not unsearched and not _shrink(pool, sizes, model, target, left):
             unsearched.append("smaller plans that are as good as *")
     plans = [_best(pool, sizes, sizes.limit(rate)) for rate in rates]
-    found = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
+    best = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
     smallest = _reaching(pool, sizes, target)[0]
     smallest_row = _proposed(sizes, model, sizes.rate(smallest), smallest)
     complete = not unsearched
-    return Found(found, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
+    return Found(best, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
@@ -96,8 +96,8 @@ def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = l
     if not reaching:
         raise ConfigError(_unreached(pool, target, small and complete))
     plan = reaching[0]
-    found = (_proposed(sizes, model, sizes.rate(plan), plan),)
-    return Found(found, found[0], _ends(sizes, model), small and complete, complete)
+    proposed = (_proposed(sizes, model, sizes.rate(plan), plan),)
+    return Found(proposed, proposed[0], _ends(sizes, model), small and complete, complete)
 
 
 def _half(left: Left) -> Left:
@@ -197,16 +197,16 @@ def _best(pool: PlanScores, sizes: Sizes, limit: float) -> Plan:
 
 def _reaching(pool: PlanScores, sizes: Sizes, target: Target) -> list[Plan]:
     """Plans of the pool that reach the target, the fewest weights first, then the smallest error."""
-    plans = [plan for plan, found in pool.scores.items() if target.reached(found, pool.outputs, pool.watched)]
+    plans = [plan for plan, score in pool.scores.items() if target.reached(score, pool.outputs, pool.watched)]
     return sorted(plans, key=lambda plan: (sizes.wide(plan), pool.error(plan), sorted(plan)))
 
 
 def _unreached(pool: PlanScores, target: Target, exhaustive: bool) -> str:
-    found = [target.of(score, pool.outputs, pool.watched) for score in pool.scores.values()]
-    best = max(found) if target.at_least else min(found)
+    values = [target.of(score, pool.outputs, pool.watched) for score in pool.scores.values()]
+    best = max(values) if target.at_least else min(values)
     which = "none of all" if exhaustive else "none of the"
     return (
-        f"--target {target}: {which} {len(found)} plans tried reaches it, the best gives {best:.6g}; set it lower"
+        f"--target {target}: {which} {len(values)} plans tried reaches it, the best gives {best:.6g}; set it lower"
         + ("" if target.at_least else " demands, that is a higher number")
     )
 

@@ -43,6 +43,6 @@ class Surrogate:
         of both, scaled so that all domains together lead from one end to the other."""
         above = np.diag(self.gram)[1:] + 2 * self.gram[0, 1:]
         below = self.low - self.raised
-        shares = [found / found.sum() for found in (above, below) if found.sum() > 0]
+        shares = [gains / gains.sum() for gains in (above, below) if gains.sum() > 0]
         mean = (self.low - self.high) * np.mean(shares, axis=0) if shares else (above + below) / 2
         return above, below, mean

@@ -30,8 +30,8 @@ class Target:
         return score.error(watched) if self.name == "error" else score.mean_metric
 
     def reached(self, score: Score, outputs: Sequence[str], watched: Sequence[str]) -> bool:
-        found = self.of(score, outputs, watched)
-        return found >= self.value if self.at_least else found <= self.value
+        value = self.of(score, outputs, watched)
+        return value >= self.value if self.at_least else value <= self.value
 
     def __str__(self) -> str:
         return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
@@ -39,14 +39,14 @@ class Target:
 
 def parse_target(text: str) -> Target:
     """Raises ConfigError for anything but NAME>=NUMBER or NAME<=NUMBER, in the direction that is better."""
-    found = re.fullmatch(r"\s*([a-z-]+)\s*(>=|<=)\s*(\S+)\s*", text)
+    match = re.fullmatch(r"\s*([a-z-]+)\s*(>=|<=)\s*(\S+)\s*", text)
     try:
-        value = float(found[3]) if found else math.nan
+        value = float(match[3]) if match else math.nan
     except ValueError:
         value = math.nan
-    if not found or not math.isfinite(value) or found[1] not in NAMES:
+    if not match or not math.isfinite(value) or match[1] not in NAMES:
         raise ConfigError(f"--target {text!r} is not NAME>=NUMBER or NAME<=NUMBER; names are {', '.join(NAMES)}")
-    at_least = found[1] in ("output-cos", "metric")
-    if at_least != (found[2] == ">="):
-        raise ConfigError(f"--target {text!r}: {found[1]} is better when {'higher' if at_least else 'lower'}")
-    return Target(found[1], at_least, value)
+    at_least = match[1] in ("output-cos", "metric")
+    if at_least != (match[2] == ">="):
+        raise ConfigError(f"--target {text!r}: {match[1]} is better when {'higher' if at_least else 'lower'}")
+    return Target(match[1], at_least, value)

@@ -79,8 +79,8 @@ def set_up(
     runner = SegmentRunner(model, keep_sessions=True)
     pictures = []
     digest = hashlib.sha256(trial.every_plan.SerializeToString(deterministic=True) + metric_text)
-    for name, found in sorted(ranges.items()):
-        digest.update(repr((name, found.min.tolist(), found.max.tolist())).encode())
+    for name, bounds in sorted(ranges.items()):
+        digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
     for feed, raw in feeds:
         floats = {layer.name: layer.array.copy() for layer in runner.run(feed, only=set(names))}
         pictures.append(Picture(raw, floats))

@@ -33,13 +33,13 @@ def load_metric(text: str) -> UserMetric:
 
     def metric(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> float:
         with blaming(file, "metric"):
-            found = function(dict(outputs), dict(floats))
+            result = function(dict(outputs), dict(floats))
         try:
-            value = float(found)
+            value = float(result)
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{file}: {name} gave {str(found)[:60]!r}, which is no finite number")
+            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is no finite number")
         return value
 
     return metric

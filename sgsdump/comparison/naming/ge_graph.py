@@ -105,12 +105,12 @@ def _origin(output: Mapping[str, Any], path: Path) -> tuple[str, Any]:
 
 
 def _attributes(of: Mapping[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
-    found = {}
+    attributes = {}
     for attribute in _objects(of.get("attr"), path):
         value = attribute.get("value")
         if isinstance(attribute.get("key"), str) and isinstance(value, Mapping):
-            found[attribute["key"]] = value
-    return found
+            attributes[attribute["key"]] = value
+    return attributes
 
 
 def _objects(items: Any, path: Path) -> list[Mapping[str, Any]]:

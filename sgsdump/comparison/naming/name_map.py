@@ -54,12 +54,12 @@ def kind_of(text: str) -> str:
     return "csv" if any(mark in line for mark in ",;\t") else "json"
 
 
-def names_of(found: Any, path: Path) -> dict[str, str]:
+def names_of(document: Any, path: Path) -> dict[str, str]:
     """Benchmark name -> sample name of a parsed document. Raises FormatError for any other, and for names twice."""
-    if not isinstance(found, dict):
-        raise FormatError(f"{path}: {FORM}, not a {type(found).__name__}")
+    if not isinstance(document, dict):
+        raise FormatError(f"{path}: {FORM}, not a {type(document).__name__}")
     owners: dict[str, str] = {}
-    for benchmark, sample in found.items():
+    for benchmark, sample in document.items():
         if not isinstance(sample, str):
             raise FormatError(f"{path}: {quoted(benchmark)} must map to one name of the sample; {FORM}")
         if sample in owners:
@@ -67,7 +67,7 @@ def names_of(found: Any, path: Path) -> dict[str, str]:
                 f"{path}: the sample's {quoted(sample)} is given to {quoted(owners[sample])} and to {quoted(benchmark)}"
             )
         owners[sample] = benchmark
-    return found
+    return document
 
 
 def write(names: Mapping[str, str], path: Path | str) -> None:
@@ -96,15 +96,15 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
         rows = rows[1:]
     else:
         order = list(_SIDES)
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for number, row in rows:
         if len(row) != 2 or not all(row):
             raise FormatError(f"{path}:{number}: a row of a name map has two names, not {len([c for c in row if c])}")
         pair = dict(zip(order, row))
-        if pair["benchmark"] in found:
+        if pair["benchmark"] in names:
             raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} stands in it twice")
-        found[pair["benchmark"]] = pair["sample"]
-    return found
+        names[pair["benchmark"]] = pair["sample"]
+    return names
 
 
 def _rows(lines: Iterable[str], mark: str) -> Iterable[tuple[int, list[str]]]:

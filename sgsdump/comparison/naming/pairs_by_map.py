@@ -178,7 +178,7 @@ _Operators = Callable[[Output], list[Record]]
 
 def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
     """A way to the output records of an operator. In a pipeline's folder op_type is the node's name."""
-    found: defaultdict[Key, dict[int, Record]] = defaultdict(dict)
+    outputs: defaultdict[Key, dict[int, Record]] = defaultdict(dict)
     for record in records:
         if record.io == "in":
             continue
@@ -186,12 +186,12 @@ def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
         if is_pipeline and record.op_type:
             keys |= operator_keys(record.op_type, record.slot)
         for key in keys:
-            found[key][id(record)] = record
+            outputs[key][id(record)] = record
 
     def of(output: Output) -> list[Record]:
         records: dict[int, Record] = {}
         for key in output.keys():  # noqa: SIM118 (no mapping)
-            records |= found.get(key, {})
+            records |= outputs.get(key, {})
         return [*records.values()]
 
     return of
@@ -232,21 +232,21 @@ def _by_rules(state: _State, rules: Sequence[Rule]) -> None:
 
 
 def _by_io_and_name(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    found: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        found[record.io, record.name].append(record)
-    return dict(found)
+        groups[record.io, record.name].append(record)
+    return dict(groups)
 
 
 def _by_name(records: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = defaultdict(list)
+    groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        found[record.name].append(record)
-    return found
+        groups[record.name].append(record)
+    return groups
 
 
-def _missing(found: list[Record], side: str) -> str:
-    return f"of which the {side} has fewer" if found else f"which the {side} does not have"
+def _missing(records: list[Record], side: str) -> str:
+    return f"of which the {side} has fewer" if records else f"which the {side} does not have"
 
 
 def _list(names: list[str]) -> str:

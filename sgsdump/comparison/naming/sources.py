@@ -41,12 +41,12 @@ def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = (
     mindie: dict[Path, Any] = {}
     links: list[Link] = []
     layers: Layers | None = None
-    found: list[Rule] = []
+    read_rules: list[Rule] = []
     for file in files:
         path = Path(file)
         text = decode(read_bytes(path, ge_graph.MOST_BYTES), path)
         if name_map.kind_of(text) == "rules":
-            found += name_rules.rules_of(text, path)
+            read_rules += name_rules.rules_of(text, path)
             continue
         document = name_map.document_of(text, path)
         if ge_graph.recognises(document):
@@ -61,8 +61,8 @@ def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = (
             _add(names, name_map.names_of(document, path), path)
     if mindie:
         links += mindie_map.links_of(mindie)
-    found += [name_rules.rule_of(rule) for rule in rules]
-    return NameSources(names, tuple(links), layers, tuple(found))
+    read_rules += [name_rules.rule_of(rule) for rule in rules]
+    return NameSources(names, tuple(links), layers, tuple(read_rules))
 
 
 def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:

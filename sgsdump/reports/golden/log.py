@@ -70,5 +70,5 @@ def _word(passes: bool) -> str:
 
 def _set(names: Iterable[str]) -> str:
     """As Python prints a set, but in order."""
-    found = sorted(set(names))
-    return "{" + ", ".join(map(repr, found)) + "}" if found else "set()"
+    ordered = sorted(set(names))
+    return "{" + ", ".join(map(repr, ordered)) + "}" if ordered else "set()"

@@ -40,14 +40,14 @@ def _cells(entry: Advice, measured: bool) -> list[str]:
     return [*cells, _readable(entry.reason)]
 
 
-def _numbers(found: Measured | None) -> list[str]:
-    if found is None:
+def _numbers(measured: Measured | None) -> list[str]:
+    if measured is None:
         return ["-"] * 4
     return [
-        f"{found.own:.4f}",
-        f"{found.inherited:.4f}",
-        f"{found.brings:.4f}",
-        f"{round(100 * found.removes_share)} %",
+        f"{measured.own:.4f}",
+        f"{measured.inherited:.4f}",
+        f"{measured.brings:.4f}",
+        f"{round(100 * measured.removes_share)} %",
     ]
 
 

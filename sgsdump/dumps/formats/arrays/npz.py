@@ -42,19 +42,19 @@ def read(path: Path) -> Dump:
     """A dump whose values are read when asked for. Raises FormatError for damage and for decompression bombs."""
     data, notes = map_file(path), list[str]()
     members = zip_member.members(data, path)
-    found = {member.name: member for member in members}
-    if len(found) < len(members):
-        notes.append(f"{len(members) - len(found)} members have the name of a later one, which is read")
-    own_manifest = found.pop(manifest.NAME, None) or found.pop(manifest.NAME + ENDING, None)
+    by_name = {member.name: member for member in members}
+    if len(by_name) < len(members):
+        notes.append(f"{len(members) - len(by_name)} members have the name of a later one, which is read")
+    own_manifest = by_name.pop(manifest.NAME, None) or by_name.pop(manifest.NAME + ENDING, None)
     if own_manifest is not None:
         text = _content(data, own_manifest, path)
         if own_manifest.name.endswith(ENDING):
             header = _header(data, own_manifest, path)
             text = text[header.offset : header.end]
         entries = manifest.parse(text, f"{path}: {manifest.NAME}")
-        records = [_record(data, found, path, *entry) for entry in entries]
+        records = [_record(data, by_name, path, *entry) for entry in entries]
     else:
-        records = _foreign(data, found, path, notes)
+        records = _foreign(data, by_name, path, notes)
     return Dump(records, FORMAT.name, None, path, notes)
 
 
@@ -64,19 +64,19 @@ def _content(data: mmap, member: Member, path: Path) -> bytes:
     return zip_member.unpack(data, member).tobytes() if member.deflated else data[member.offset :][: member.size]
 
 
-def _record(data: mmap, found: dict[str, Member], path: Path, record: Record, values: str) -> Record:
+def _record(data: mmap, members: dict[str, Member], path: Path, record: Record, values: str) -> Record:
     where = f"{path}: member {values[:80]!r}"
-    if values not in found:
+    if values not in members:
         raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
-    header, info = _header(data, found[values], path), record.tensor.info
+    header, info = _header(data, members[values], path), record.tensor.info
     npy_file.check_type(header, info.dtype, where)
     manifest.check_count(record, header.elements, where)
-    return replace(record, tensor=Tensor(info, partial(_load, data, found[values], header, info.dtype, path)))
+    return replace(record, tensor=Tensor(info, partial(_load, data, members[values], header, info.dtype, path)))
 
 
-def _foreign(data: mmap, found: dict[str, Member], path: Path, notes: list[str]) -> list[Record]:
+def _foreign(data: mmap, members: dict[str, Member], path: Path, notes: list[str]) -> list[Record]:
     records: list[Record] = []
-    for name, member in found.items():
+    for name, member in members.items():
         try:
             header = _header(data, member, path)
             npy_file.check_plain(header, f"{path}: member {name[:80]!r}")

@@ -140,8 +140,8 @@ def _record(data: mmap, places: dict[str, Place], path: Path, record: Record, va
         raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
     expected = _kept(info.dtype)
     if place.dtype != expected or (info.dtype.kind == "c" and place.shape[-1:] != (2,)):
-        found = "an unknown type" if place.dtype is None else name_of(place.dtype)
-        raise FormatError(f"{where} holds {found}, not the {name_of(info.dtype)} it should")
+        type_name = "an unknown type" if place.dtype is None else name_of(place.dtype)
+        raise FormatError(f"{where} holds {type_name}, not the {name_of(info.dtype)} it should")
     manifest.check_count(record, place.elements * expected.itemsize // info.dtype.itemsize, where)
     return replace(record, tensor=Tensor(info, partial(_load_ours, data, place, info.dtype)))
 

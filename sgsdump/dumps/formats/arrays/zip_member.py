@@ -78,7 +78,7 @@ def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
 
 def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
     """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
-    found, filled = np.empty(member.size, np.uint8), 0
+    unpacked, filled = np.empty(member.size, np.uint8), 0
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     crc, place, end = 0, member.offset, member.offset + member.packed
     pending = b""
@@ -91,10 +91,10 @@ def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
             pending = inflate.unconsumed_tail
             if filled + len(part) > member.size:
                 raise FormatError(f"member {member.name[:80]!r} unpacks to more than the {member.size} bytes it says")
-            found[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
+            unpacked[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
             crc, filled = zlib.crc32(part, crc), filled + len(part)
     except zlib.error as error:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
     if filled != member.size or crc != member.crc:
         raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum or size is another")
-    return found
+    return unpacked

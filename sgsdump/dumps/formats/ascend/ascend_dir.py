@@ -82,8 +82,8 @@ def _one_folder(path: Path, notes: list[str]) -> Path:
 
 def _folders(path: Path, notes: list[str]) -> set[str]:
     """The folders below that hold files named as operator dumps."""
-    found = (name.rpartition("/") for name in files_below(path, "", notes))
-    return {folder for folder, _, name in found if folder and parse(name.removesuffix(ENDING))}
+    folders = (name.rpartition("/") for name in files_below(path, "", notes))
+    return {folder for folder, _, name in folders if folder and parse(name.removesuffix(ENDING))}
 
 
 def _sources(folder: Path, notes: list[str]) -> list[Source]:
@@ -97,13 +97,13 @@ def _sources(folder: Path, notes: list[str]) -> list[Source]:
     missing = sorted(set(original) - set(names))
     if missing:
         notes.append(f"{len(missing)} files of {MAPPING} are missing: {', '.join(missing[:SHOWN])}")
-    found: list[Source] = []
+    sources: list[Source] = []
     for name in names:
         known = original.get(name, original.get(name.removesuffix(ENDING), name)).removesuffix(ENDING)
         called = parse(known)
         if called is not None:
-            found.append(Source(folder / name, called, name.endswith(ENDING)))
-    return found
+            sources.append(Source(folder / name, called, name.endswith(ENDING)))
+    return sources
 
 
 def _newest(sources: Iterable[Source], notes: list[str]) -> list[Source]:

@@ -83,17 +83,17 @@ def _codings() -> dict[str, Coding]:
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 bfloat16 "
         "complex32 float8_e5m2 float8_e4m3fn float8_e8m0fnu float6_e3m2fn float6_e2m3fn"
     ).split()
-    found = {name: Coding(KNOWN[name], KNOWN[name].itemsize * 8) for name in plain if name in KNOWN}
+    codings = {name: Coding(KNOWN[name], KNOWN[name].itemsize * 8) for name in plain if name in KNOWN}
     for name in ("int4", "float4_e2m1fn"):
         if name in KNOWN:
-            found[name] = Coding(KNOWN[name], 4, partial(_packed, KNOWN[name]))
+            codings[name] = Coding(KNOWN[name], 4, partial(_packed, KNOWN[name]))
     bit = KNOWN.get("uint1", np.dtype(np.uint8))
-    found["uint1"] = Coding(bit, 1, partial(_bits, bit))
-    found["hifloat8"] = Coding(np.dtype(np.float32), 8, partial(_looked_up, hifloat8.VALUES))
+    codings["uint1"] = Coding(bit, 1, partial(_bits, bit))
+    codings["hifloat8"] = Coding(np.dtype(np.float32), 8, partial(_looked_up, hifloat8.VALUES))
     quarters = np.arange(8, dtype=np.float32) / 4
-    found["float4_e1m2"] = Coding(quarters.dtype, 4, partial(_nibbles, np.concatenate([quarters, -quarters])))
-    found.setdefault("complex32", Coding(np.dtype(np.complex64), 32, _halves))
-    return found
+    codings["float4_e1m2"] = Coding(quarters.dtype, 4, partial(_nibbles, np.concatenate([quarters, -quarters])))
+    codings.setdefault("complex32", Coding(np.dtype(np.complex64), 32, _halves))
+    return codings
 
 
 RAW = Coding(np.dtype(np.uint8), 8)

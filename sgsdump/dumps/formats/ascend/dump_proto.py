@@ -54,8 +54,8 @@ def messages() -> dict[str, Any]:
             message.field.append(_field(line))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = pool.FindFileByName(file.name).message_types_by_name
-    return {name: message_factory.GetMessageClass(found[name]) for name in _MESSAGES}
+    types = pool.FindFileByName(file.name).message_types_by_name
+    return {name: message_factory.GetMessageClass(types[name]) for name in _MESSAGES}
 
 
 def parse(data: bytes) -> Any:

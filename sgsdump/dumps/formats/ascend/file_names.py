@@ -51,10 +51,10 @@ class FileName(NamedTuple):
 
 def parse(name: str) -> FileName | None:
     """The parts of a dump file's name; None when it is not one."""
-    found = _NAME.fullmatch(name) if len(name) <= 4096 else None
-    if found is None:
+    match = _NAME.fullmatch(name) if len(name) <= 4096 else None
+    if match is None:
         return None
-    op_type, op_name, task, stream, time, context, thread = found.groups()
+    op_type, op_name, task, stream, time, context, thread = match.groups()
     of_slice = "" if context is None else f"{int(context)}.{int(thread)}"
     return FileName(op_type, op_name, int(task), None if stream is None else int(stream), int(time), of_slice)
 

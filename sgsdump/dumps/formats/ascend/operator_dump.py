@@ -52,13 +52,13 @@ def read_operator(path: Path, called: FileName | None) -> OperatorDump:
         if nano_header.recognises(header):
             read_header = nano_header.slots_of
         name, slots = read_header(header, notes)
-        found = tuple(placed(slots, LENGTH.size + len(header), size, notes))
+        placed_slots = tuple(placed(slots, LENGTH.size + len(header), size, notes))
     except FormatError as error:
         raise FormatError(f"cannot read {path}: {error}") from None
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     name = name or (called.op_name if called else path.name)
-    return OperatorDump(path, called.op_type if called else "", name, found, tuple(notes))
+    return OperatorDump(path, called.op_type if called else "", name, placed_slots, tuple(notes))
 
 
 def open_operator(path: Path, format: str) -> Dump:

@@ -45,17 +45,17 @@ _LOW_WORD = frozenset(map(np.dtype, (np.float64, np.uint64, np.complex64, np.com
 
 def records_of(path: Path, called: FileName | None, op_index: int, name: str, notes: list[str]) -> list[Record]:
     """The records of a file, of tensors without values. Raises FormatError."""
-    op_type, found = called.op_type if called else "", {}  # type: str, dict[tuple[str, int], Record]
+    op_type, by_slot = called.op_type if called else "", {}  # type: str, dict[tuple[str, int], Record]
     again = 0
     for row in _rows(_text(path), path, notes):
         record = _record(row, path, op_type, op_index, name, notes)
-        again += (record.io, record.slot) in found
-        found[record.io, record.slot] = record
+        again += (record.io, record.slot) in by_slot
+        by_slot[record.io, record.slot] = record
     if again:
         notes.append(f"{path.name}: {again} tensors have several rows; the last of each is taken")
-    if not found:
+    if not by_slot:
         raise FormatError(f"{path} has no row of statistics")
-    return sorted(found.values(), key=lambda record: (record.io, record.slot))
+    return sorted(by_slot.values(), key=lambda record: (record.io, record.slot))
 
 
 def _text(path: Path) -> str:

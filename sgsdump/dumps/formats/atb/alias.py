@@ -19,10 +19,10 @@ Targets = Mapping[tuple[Run, tuple[int, ...], str, int], Sequence[str]]
 
 def targets_of(chosen: Mapping[Place, str]) -> Targets:
     """The paths that an alias of each run may mean, by ids, io and slot."""
-    found: defaultdict[tuple[Run, tuple[int, ...], str, int], list[str]] = defaultdict(list)
+    targets: defaultdict[tuple[Run, tuple[int, ...], str, int], list[str]] = defaultdict(list)
     for place, path in chosen.items():
-        found[place.run, place.ids, place.io, place.slot].append(path)
-    return found
+        targets[place.run, place.ids, place.io, place.slot].append(path)
+    return targets
 
 
 def followed(
@@ -51,8 +51,8 @@ def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Pla
     named = alias_of(alias)
     if named is None:
         return "", f"{alias[:60]!r} is no alias"
-    found = targets.get((place.run, named.ids, named.io, named.slot), ())
-    same = [path for path in found if places[path].operators[:1] == place.operators[:1]] or list(found)
+    candidates = targets.get((place.run, named.ids, named.io, named.slot), ())
+    same = [path for path in candidates if places[path].operators[:1] == place.operators[:1]] or list(candidates)
     if len(same) > 1:
         same = [path for path in same if places[path].label == named.label] or same
     if not same:

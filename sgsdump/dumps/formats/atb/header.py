@@ -181,7 +181,7 @@ def _counted(value: str, text: str, number: int) -> int:
 
 
 def _slice(value: str, text: str, number: int) -> tuple[int, int]:
-    found = _SLICE.fullmatch(value)
-    if not found:
+    match = _SLICE.fullmatch(value)
+    if not match:
         raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not OFFSET,LENGTH")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -94,10 +94,10 @@ def place_of(path: str) -> Place:
     stem = file.removesuffix(ENDING)
     when = folders.pop() if folders and folders[-1] in ("before", "after") else ""
     run, operators = split(folders)
-    found = _TENSOR.fullmatch(stem)
-    if not found:
+    match = _TENSOR.fullmatch(stem)
+    if not match:
         return Place(run, operators, "out", 0, "", when, stem)
-    return Place(run, operators, "in" if found[1] == "in" else "out", int(found[2]), found[3], when)
+    return Place(run, operators, "in" if match[1] == "in" else "out", int(match[2]), match[3], when)
 
 
 def split(folders: Sequence[str]) -> tuple[Run, tuple[str, ...]]:
@@ -121,7 +121,7 @@ def labels(runs: Iterable[Run]) -> dict[Run, str]:
     """What stands in front of the names of each run's tensors."""
     runs = set(runs)
     roots, devices, executions = ({run[i] for run in runs} for i in range(3))
-    numbers = {device: found[1] if (found := _DEVICE.fullmatch(device)) else device for device in devices}
+    numbers = {device: match[1] if (match := _DEVICE.fullmatch(device)) else device for device in devices}
     if len(set(numbers.values())) < len(devices):
         numbers = {device: device for device in devices}
 
@@ -143,20 +143,20 @@ class Alias(NamedTuple):
 
 def alias_of(text: str) -> Alias | None:
     """The target that an alias names; None for any other text."""
-    found = _ALIAS.fullmatch(text) if len(text) <= 1000 else None
-    if found is None:
+    match = _ALIAS.fullmatch(text) if len(text) <= 1000 else None
+    if match is None:
         return None
-    ids = tuple(map(int, filter(None, found[1].split("_"))))
-    return Alias(ids, found[2], int(found[3]), found[4])
+    ids = tuple(map(int, filter(None, match[1].split("_"))))
+    return Alias(ids, match[2], int(match[3]), match[4])
 
 
 def path_of(name: str, io: str) -> str | None:
     """The path below ``{device}_{pid}/{execution}`` of a tensor whose name is one that ``Place.name`` gives without
     anything in front; None for any other name. Only letters, digits, ``_``, ``-`` and ``.`` are in it."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[2] != io:
+    match = _NAME.fullmatch(name)
+    if match is None or match[2] != io:
         return None
-    return f"{found[1]}{_folder(io)}/{io}tensor{found[3]}{found[4]}{ENDING}"
+    return f"{match[1]}{_folder(io)}/{io}tensor{match[3]}{match[4]}{ENDING}"
 
 
 def made_path(operator: str, io: str, slot: int) -> str:
@@ -169,10 +169,10 @@ def _folder(io: str) -> str:
 
 
 def _id(operator: str) -> tuple[int, str]:
-    found = _ID.fullmatch(operator)
-    return (int(found[1]), found[2]) if found else (_NO_ID, operator)
+    match = _ID.fullmatch(operator)
+    return (int(match[1]), match[2]) if match else (_NO_ID, operator)
 
 
 def _natural(part: str) -> tuple[int, str]:
-    found = re.match(r"[0-9]{1,18}", part)
-    return (int(found[0]) if found else -1, part)
+    match = re.match(r"[0-9]{1,18}", part)
+    return (int(match[0]) if match else -1, part)

@@ -72,8 +72,8 @@ def read(path: Path) -> tuple[list[Row], int]:
     if not lines or lines[0] != HEADER:
         raise FormatError(f"{path} has not the columns of a {NAME}")
     rows = [_row(line) for line in lines if line and line != HEADER]
-    found = [row for row in rows if row is not None]
-    return found, len(rows) - len(found)
+    known = [row for row in rows if row is not None]
+    return known, len(rows) - len(known)
 
 
 def _row(line: str) -> Row | None:

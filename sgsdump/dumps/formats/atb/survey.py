@@ -19,12 +19,12 @@ _DAMAGED_SHOWN = 20
 
 def examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Content]:
     """The files that can be read, by path; odd and damaged ones are noted."""
-    found: dict[str, Content] = {}
+    contents: dict[str, Content] = {}
     odd: defaultdict[str, list[str]] = defaultdict(list)
     damaged: list[str] = []
     for name in files:
         try:
-            content = found[name] = tensor.examine(root / name)
+            content = contents[name] = tensor.examine(root / name)
         except FormatError as error:
             damaged.append(f"left out: {error}")
             continue
@@ -34,32 +34,32 @@ def examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Co
     if len(damaged) > _DAMAGED_SHOWN:
         notes.append(f"left out: {len(damaged) - _DAMAGED_SHOWN} more files that cannot be read")
     notes.extend(summed(odd))
-    return found
+    return contents
 
 
 def chosen(places: Mapping[str, Place], notes: list[str]) -> dict[Place, str]:
     """The path of each tensor, of its copies the one that counts."""
-    found: dict[tuple, tuple[Place, str]] = {}
+    paths: dict[tuple, tuple[Place, str]] = {}
     copies = 0
     for path, place in places.items():
-        other = found.get(place.key)
+        other = paths.get(place.key)
         copies += other is not None
         if other is None or place.meant:
-            found[place.key] = place, path
+            paths[place.key] = place, path
     if copies:
         notes.append(
             f"{copies} tensors were dumped before and after their operator ran: "
             f"inputs are taken as they were before, outputs as they are after"
         )
-    early = [path for place, path in found.values() if place.io == "out" and place.when == "before"]
+    early = [path for place, path in paths.values() if place.io == "out" and place.when == "before"]
     if early:
         notes.append(f"{some(early, 'output')} dumped only before the operator ran: what it computed is not in them")
-    return dict(found.values())
+    return dict(paths.values())
 
 
 def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row]:
     """The rows of every statistic.csv, by the place they speak of."""
-    found: dict[Place, Row] = {}
+    by_place: dict[Place, Row] = {}
     for name in tables:
         try:
             rows, bad = statistic.read(root / name)
@@ -72,8 +72,8 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row
         for row in rows:
             when = "before" if row.io == "in" else "after"
             place = Place(run, above + row.operators, row.io, row.slot, row.label, when)
-            found.setdefault(place, row)
-    return found
+            by_place.setdefault(place, row)
+    return by_place
 
 
 def say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:

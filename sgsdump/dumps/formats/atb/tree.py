@@ -66,9 +66,9 @@ def read(path: Path) -> Dump:
     if not path.is_dir():
         records, variant = _theirs(path.parent, [], [path.name], notes)
         return Dump(records, FORMAT.name, variant, path, notes)
-    found = sorted(files_below(path, (ENDING, statistic.NAME), notes))
-    files = [name for name in found if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
-    tables = [name for name in found if not name.endswith(ENDING)]
+    names = sorted(files_below(path, (ENDING, statistic.NAME), notes))
+    files = [name for name in names if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
+    tables = [name for name in names if not name.endswith(ENDING)]
     if (path / manifest.NAME).is_file():
         records, variant = _ours(path, files, notes)
     else:
@@ -175,8 +175,8 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 
 def _path_by_name(record: Record) -> str | None:
     """The path of a record whose name is one that a tree gives."""
-    found = atb_place.path_of(record.name, record.io)
-    return None if found is None else f"{_RUN}/{found}"
+    place = atb_place.path_of(record.name, record.io)
+    return None if place is None else f"{_RUN}/{place}"
 
 
 def _own_path(record: Record, names: Taken) -> str:

@@ -123,9 +123,9 @@ def _documents(folder: Path) -> list[Path]:
     """The JSON files directly in a folder, else those one or two folders below (``step0/rank0/``)."""
     folders = [folder]
     for _ in range(LEVELS):
-        found = [inner / name for inner in folders for name in NAMES if _is_one(inner / name, folder)]
-        if found:
-            return found
+        documents = [inner / name for inner in folders for name in NAMES if _is_one(inner / name, folder)]
+        if documents:
+            return documents
         folders = [below for inner in folders for below in _folders(inner)]
     return []
 
@@ -134,18 +134,20 @@ def _folders(folder: Path) -> list[Path]:
     """The folders directly in one; none where there are too many for the steps and ranks of a run."""
     try:
         with os.scandir(folder) as entries:
-            found = list(islice((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), MOST_FOLDERS))
+            folders = list(
+                islice((entry.path for entry in entries if entry.is_dir(follow_symlinks=False)), MOST_FOLDERS)
+            )
     except OSError:
         return []
-    return [Path(path) for path in sorted(found)] if len(found) < MOST_FOLDERS else []
+    return [Path(path) for path in sorted(folders)] if len(folders) < MOST_FOLDERS else []
 
 
 def _one_document(path: Path) -> Path:
-    found = _documents(path)
-    folders = sorted({str(document.parent.relative_to(path)) for document in found})
+    documents = _documents(path)
+    folders = sorted({str(document.parent.relative_to(path)) for document in documents})
     if len(folders) > 1:
         raise FormatError(f"{path} holds {len(folders)} dumps ({', '.join(folders[:SHOWN])} …); name the folder of one")
-    document = min(found, key=lambda document: NAMES.index(document.name), default=path / NAMES[0])
+    document = min(documents, key=lambda document: NAMES.index(document.name), default=path / NAMES[0])
     return inside(document.parent, document.name)
 
 

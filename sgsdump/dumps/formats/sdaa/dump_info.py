@@ -128,9 +128,9 @@ def named(file: str) -> tuple[int | None, str]:
 
     A name that was cut comes back cut; the JSON has it whole.
     """
-    found = _INDEXED.fullmatch(file)
-    if found:
-        return int(found[1]), unquote(found[2])
+    match = _INDEXED.fullmatch(file)
+    if match:
+        return int(match[1]), unquote(match[2])
     return None, unquote(file.removesuffix(".npy"))
 
 

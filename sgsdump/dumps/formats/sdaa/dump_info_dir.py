@@ -62,11 +62,11 @@ def read(path: Path) -> Dump:
 
 def _by_name(files: Iterable[str]) -> dict[tuple[str, str], list[str]]:
     """File names by folder and by the tensor name they stand for, those with an index first."""
-    found: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for file in sorted(files, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
         folder, _, name = file.partition("/")
-        found.setdefault((folder, dump_info.named(name)[1]), []).append(file)
-    return found
+        groups.setdefault((folder, dump_info.named(name)[1]), []).append(file)
+    return groups
 
 
 def _inputs(
@@ -100,11 +100,11 @@ def _file(
     by_name: dict[tuple[str, str], list[str]],
 ) -> str:
     """The file of an entry, taken from those that are left. Raises FormatError when there is none."""
-    found = file if file is not None else next((name for name in by_name.get(key, []) if name in left), None)
-    if found is None or found not in left:
+    chosen = file if file is not None else next((name for name in by_name.get(key, []) if name in left), None)
+    if chosen is None or chosen not in left:
         raise FormatError(f"{path}: the file of {key[1]!r} in {key[0]}/ is missing; was the folder copied whole?")
-    del left[found]
-    return found
+    del left[chosen]
+    return chosen
 
 
 def _tensor(

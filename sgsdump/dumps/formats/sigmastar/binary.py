@@ -159,9 +159,9 @@ def _variant(data: Buffer, places: list[Place], records: list[Record], is_float:
     shaped = any(place.header.shape is not None for place in places)
     groups = [(record.io, record.op_index) for record in records]
     grouped = [_ending(place.size, group == after) for place, group, after in zip(places, groups, [*groups[1:], None])]
-    found = [place.ending for place in places]
-    choices = {name: grouped if name == "group" else [ending] * len(found) for name, ending in ENDINGS.items()}
-    best = min(choices, key=lambda name: sum(map(ne, found, choices[name])))
+    endings = [place.ending for place in places]
+    choices = {name: grouped if name == "group" else [ending] * len(endings) for name, ending in ENDINGS.items()}
+    best = min(choices, key=lambda name: sum(map(ne, endings, choices[name])))
     odd = {}
     for number, (place, record, ending) in enumerate(zip(places, records, choices[best])):
         if place.header.plain and place.ending == ending:

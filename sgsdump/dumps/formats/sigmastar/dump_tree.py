@@ -60,15 +60,15 @@ def read_tree(folder: Path) -> Dump:
 
     Raises FormatError when the folder holds no such tree, or a file in it is damaged.
     """
-    found = []
+    read = []
     for file in folder.rglob("*"):
         place = _PLACE.fullmatch(str(file.relative_to(folder)))
         if place and file.is_file():
             op_index, is_input, in_slot, out_slot = place.groups()
-            found.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
-    if not found:
+            read.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
+    if not read:
         raise FormatError(f"{folder} holds no split dump (folders like 3.conv1.xx.output0); was it made by splite_*?")
-    parts = [(_read_one(Path(file)), op_index) for op_index, _, _, file in sorted(found)]
+    parts = [(_read_one(Path(file)), op_index) for op_index, _, _, file in sorted(read)]
     records = [replace(record, op_index=op_index) for (record, _, _), op_index in parts]
     _, is_float, shaped = parts[0][0]
     return Dump(records, "sigmastar_bin", BinVariant(is_float, shaped), folder)

@@ -53,7 +53,7 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
     A range is used only for a tensor that has the same element type in both: of two conversions of one network the
     ranges differ by less than the header's six decimals show.
     """
-    found, refused = true_scales(dump, _ranges(dump, net))
+    quants, refused = true_scales(dump, _ranges(dump, net))
     for record in dump.records:
         facts = _listed(record, net)
         if record.name not in refused:
@@ -67,7 +67,7 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
                 f"{net.path.name} has it as {facts.type_name}, the dump as {record.tensor.info.dtype}: "
                 f"they are of different conversions"
             )
-    return found, refused
+    return quants, refused
 
 
 def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
@@ -85,10 +85,10 @@ def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | No
         dump = without_blocks(dump)
         return dump if ranges is None else with_scales(dump, ranges)
     dump = unpadded(dump, net)
-    found, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
+    quants, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
     net_found, net_refused = scales_of(dump, net)
-    found = found | net_found
-    return rescaled(dump, found, {n: why for n, why in (refused | net_refused).items() if n not in found})
+    quants = quants | net_found
+    return rescaled(dump, quants, {n: why for n, why in (refused | net_refused).items() if n not in quants})
 
 
 def without_blocks(dump: Dump) -> Dump:
@@ -132,8 +132,8 @@ def _listed(record: Record, net: ParseNet) -> NetTensor | None:
     """What parse_net says of a record; of a name that the dump cut, what begins so when it is only one."""
     if not record.cut:
         return net.tensors.get(record.name)
-    found = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
-    return found[0] if len(found) == 1 else None
+    tensors = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
+    return tensors[0] if len(tensors) == 1 else None
 
 
 def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padded) -> Tensor:

@@ -163,8 +163,8 @@ def holds_text(data: Buffer) -> bool:
     """
     head = HEAD.match(data)
     start = head.end() if head else 0
-    while (found := parse_header(data, start)) is not None:
-        _, size, end = found
+    while (header := parse_header(data, start)) is not None:
+        _, size, end = header
         if size is None:
             return starts_rows(data, end)
         ending = binary_ending(data, end + size, size) if 0 <= size <= len(data) - end else None

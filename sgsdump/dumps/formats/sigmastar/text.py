@@ -117,13 +117,13 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
     head = HEAD.match(data)
     offset, number = head.end() if head else 0, 0
     while offset < len(data) or not number:
-        found = parse_header(data, offset)
-        if found is None or (found[0].cut and not starts_rows(data, found[2])):
+        parsed = parse_header(data, offset)
+        if parsed is None or (parsed[0].cut and not starts_rows(data, parsed[2])):
             raise FormatError(
                 f"{path}: record {number} at byte {offset} has no whole header; "
                 f"the file is cut off or damaged, dump it again"
             )
-        header, size, start = found
+        header, size, start = parsed
         end = data.find(b"}", start)
         mark = data[end : end + 3] if end >= 0 else b""
         if mark != b"};\n" and mark[:2] != b"}\n":

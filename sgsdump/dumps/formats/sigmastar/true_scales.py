@@ -39,7 +39,7 @@ def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str,
     Constants and tensors of exact scale are left out of both.
     """
     headers = {r.name: r.tensor.info.quant for r in dump.records if not r.constant and _coarse(r)}
-    found: dict[str, Quant] = {}
+    quants: dict[str, Quant] = {}
     refused: dict[str, str] = {}
     for members in _domains(dump, headers):
         for name in members:
@@ -48,7 +48,7 @@ def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str,
             tried = list(_candidates(dump, members, ranges, header))
             fitting = [quant for quant in tried if _prints_as(quant, header)]
             if fitting:
-                found[name] = fitting[0]
+                quants[name] = fitting[0]
             elif tried:
                 refused[name] = (
                     f"the ranges give scale {tried[0].scale:.6f} and zero point {tried[0].zero_point}, the dump's "
@@ -56,7 +56,7 @@ def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str,
                 )
             else:
                 refused[name] = "the ranges file has no range for it, nor for what shares its domain"
-    return found, refused
+    return quants, refused
 
 
 def with_scales(dump: Dump, ranges: Ranges) -> Dump:
