@@ -268,7 +268,7 @@ def test_a_run_that_breaks_leaves_the_older_folder(digits, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sgsdump.tuning.repair.Repair, "_measure", broken)
-    assert main(REPAIR) == 2
+    assert main(REPAIR) == 130
     assert [path.name for path in Path("out").iterdir()] == ["mine.txt"]
     assert not [path.name for path in digits.iterdir() if path.name.startswith((".", "out_"))]
 

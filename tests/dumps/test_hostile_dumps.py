@@ -149,6 +149,11 @@ def test_loops_dangling_links_and_folders_in_the_place_of_files(name, number, tm
         harmless(path, 10**5)
 
 
+def _refused(file, folder):
+    if str(file).startswith(str(folder)):
+        raise PermissionError(13, "Permission denied", str(file))
+
+
 @pytest.mark.parametrize("name, number", DUMP_FOLDERS)
 def test_entries_that_cannot_be_read(name, number, tmp_path, monkeypatch):
     """As another user's files are; tests may run as one who can read all."""
@@ -159,12 +164,13 @@ def test_entries_that_cannot_be_read(name, number, tmp_path, monkeypatch):
     opened = builtins.open
 
     def refusing(file, *args, **more):
-        if str(file).startswith(str(path)):
-            raise PermissionError(13, "Permission denied", str(file))
+        _refused(file, path)
         return opened(file, *args, **more)
 
     monkeypatch.setattr(builtins, "open", refusing)
     monkeypatch.setattr(io, "open", refusing)
+    opened_by_number = os.open
+    monkeypatch.setattr(os, "open", lambda file, *args, **more: _refused(file, path) or opened_by_number(file, *args, **more))
     with pytest.raises(SgsdumpError) as caught:
         open_dump(path)
     assert str(path) in str(caught.value) and len(str(caught.value).splitlines()) == 1

@@ -403,7 +403,7 @@ def test_a_checkout_that_is_not_installed_says_so(work: Path) -> None:
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "is not installed; install what sgsdump needs: pip install" in done.stderr
+    assert "is not installed; install what sgsdump needs: " in done.stderr and "-m pip install" in done.stderr
 
 
 @pytest.mark.parametrize("name", DOORS)

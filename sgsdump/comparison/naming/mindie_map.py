@@ -84,9 +84,9 @@ def _link(operator: str, node: str) -> Link:
     node = node.strip()
     value, scope = _VALUE.match(node), _SCOPE.search(node)
     module = scope[1].rpartition("/")[2].removeprefix(_MODULE) if scope else ""
-    if node.startswith("/"):
-        *modules, _ = path = [part for part in node.split("/") if part]
-        module = ".".join(modules) or ".".join(path)
+    path = [part for part in node.split("/") if part]
+    if node.startswith("/") and path:
+        module = ".".join(path[:-1] or path)
     names = dict.fromkeys(filter(None, (module, value[1] if value else "")))
     return Link(Output((operator,)), Output(tuple(names) or (node,)), RULE)
 
