@@ -149,10 +149,16 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 def one_run(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray | None] | None:
     """Every node output of one session with all of them marked; None for a value that is no plain array.
 
-    None instead of a dict when onnxruntime does not run the model as it stands.
+    None instead of a dict when onnxruntime does not run the model.
     """
-    marked = onnx.ModelProto()
-    marked.CopyFrom(proto)
+    from sgsdump.errors import ModelError
+    from sgsdump.executors.onnx_runtime.versions import header
+
+    try:
+        marked = header(proto)  # newer models run under the versions that onnxruntime takes
+    except ModelError:
+        return None
+    marked.graph.CopyFrom(proto.graph)
     ends = {info.name for info in marked.graph.output}
     made = [name for node in marked.graph.node for name in node.output if name and name not in ends]
     marked.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)

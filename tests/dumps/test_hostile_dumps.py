@@ -170,7 +170,9 @@ def test_entries_that_cannot_be_read(name, number, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "open", refusing)
     monkeypatch.setattr(io, "open", refusing)
     opened_by_number = os.open
-    monkeypatch.setattr(os, "open", lambda file, *args, **more: _refused(file, path) or opened_by_number(file, *args, **more))
+    monkeypatch.setattr(
+        os, "open", lambda file, *args, **more: _refused(file, path) or opened_by_number(file, *args, **more)
+    )
     with pytest.raises(SgsdumpError) as caught:
         open_dump(path)
     assert str(path) in str(caught.value) and len(str(caught.value).splitlines()) == 1
