@@ -199,6 +199,12 @@ def test_each_pair_with_what_is_easily_lost(a: Form, b: Form, tmp_path: Path) ->
     there_and_back(a, b, hard_records(), tmp_path)
 
 
+def test_a_negative_int4_of_an_unknown_type_keeps_its_value_as_a_byte(tmp_path: Path) -> None:
+    array, quant = np.array([-3, -1, 2]).astype(KNOWN["int4"]), Quant(None, 0.5, 1, type_name="WEIRD")
+    record = Record("in", 0, 0, "CONV_2D", Tensor.of("x", array, quant=quant))
+    there_and_back(FORMS["bin integers"], FORMS["bin newer"], [record], tmp_path)
+
+
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_what_is_said_to_be_refused_is(form: Form, tmp_path: Path) -> None:
     for record in hard_records():

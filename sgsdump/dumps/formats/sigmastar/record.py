@@ -14,7 +14,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.dtypes import is_complex, is_integer, is_number, name_of
+from sgsdump.tensors.dtypes import carried, is_complex, is_integer, is_number, name_of
 from sgsdump.tensors.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
@@ -100,7 +100,8 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
                 f"tensor {info.name!r} is stored as {info.dtype}, not as the {info.quant.dtype} it is quantised to; "
                 f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
             )
-        array = tensor.stored() if transposed else tensor.raw()
+        # 4 bits as the byte of their value: a negative one's byte in memory is undefined above its nibble
+        array = carried(tensor.stored() if transposed else tensor.raw())
     elif is_integer(info.dtype) and info.quant is not None and not record.constant:
         array = tensor.real()
     elif is_complex(info.dtype) or not is_number(info.dtype):
