@@ -183,9 +183,9 @@ def age(result: Path, older: Path, newer: Path, kept: str) -> str:
 
 
 def digest(path: Path, kept: str = "") -> str:
-    """Of a file, or of a folder's names and files but ``kept``; dates do not count."""
+    """Of a file, or of a folder's names and files but ``kept`` and its partials; dates do not count."""
     if path.is_dir():
-        parts = sorted(p for p in path.rglob("*") if p.is_file() and p.name != kept)
+        parts = sorted(p for p in path.rglob("*") if p.is_file() and not (kept and kept in p.name))
         return hashlib.sha256("".join(f"{p.relative_to(path)}:{digest(p)}\n" for p in parts).encode()).hexdigest()
     return hashlib.sha256(DATED.sub(b"", path.read_bytes())).hexdigest() if path.exists() else "absent"
 
