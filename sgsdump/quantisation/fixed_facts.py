@@ -6,10 +6,11 @@ It is kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
      "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
      "convolutions": {OUTPUT NAME: STORED NAME},
+     "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
      "inputs": [the fields of ModelInput], "ranges": {NAME: [[min …], [max …]]}}
 
-Models of earlier versions lack ``convolutions`` or ``ranges``. Models are untrusted input: every type is checked.
+Models of earlier versions lack ``convolutions``, ``biases`` or ``ranges``. Models are untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class StoredTensor:
     """A tensor that the hardware keeps as integers.
 
     dtype   uint8 or int16.
-    stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean.
+    stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean, where it is there.
     picture  a picture input, which takes raw bytes.
     """
 
@@ -52,7 +53,7 @@ class StoredTensor:
     scale: float
     zero_point: int
     stored: str
-    real: str
+    real: str | None
     picture: bool = False
 
     @property
@@ -106,13 +107,15 @@ class Origin:
 
 @dataclass(frozen=True)
 class FixedFacts:
-    """``weights`` by stored name; ``convolutions``: name of a convolution's output -> stored name of its weights."""
+    """``weights`` by stored name; ``convolutions``: name of a convolution's output -> stored name of its weights;
+    ``biases``: stored name of bias and multiplier rows -> name of the bias."""
 
     tensors: Mapping[str, StoredTensor]
     weights: Mapping[str, StoredWeights]
     convolutions: Mapping[str, str]
     operators: tuple[DumpedOperator, ...]
     origin: Origin | None = None
+    biases: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_fixed(model: Model) -> bool:
@@ -127,6 +130,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         "tensors": {name: {**vars(tensor), "dtype": str(tensor.dtype)} for name, tensor in facts.tensors.items()},
         "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
         "convolutions": facts.convolutions,
+        "biases": facts.biases,
         "operators": [
             {
                 "in": op.in_type,
@@ -177,15 +181,17 @@ def _facts(document: Any) -> FixedFacts:
         convolutions=_each(_name, document.get("convolutions", {})),
         operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
         origin=Origin(inputs, _each(_range, document.get("ranges", {}))),
+        biases=_each(_name, document.get("biases", {})),
     )
 
 
 def _tensor(entry: Any) -> StoredTensor:
     dtype = _dtype(entry["dtype"], TENSOR_TYPES)
+    real = None if entry["real"] is None else _name(entry["real"])
     zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
     if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
         raise ValueError(f"zero point {zero_point} of type {dtype}")
-    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), _name(entry["real"]), picture)
+    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture)
 
 
 def _weights(entry: Any) -> StoredWeights:

@@ -8,7 +8,7 @@ fixed = make_fixed(model, ranges, config)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,8 @@ from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.qdq_writer import Picture, quantise
+from sgsdump.quantisation.integer.writer import write_integers
+from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
@@ -52,6 +53,7 @@ class FixedModel:
     proto: ModelProto
     plan: QuantPlan
     clipped: tuple[ClippedRange, ...] = ()
+    approximate: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_fixed(
@@ -60,6 +62,7 @@ def make_fixed(
     config: InputConfig | None = None,
     fuse: bool = True,
     per_channel: bool = False,
+    channels: Mapping[str, Range] | None = None,
 ) -> FixedModel:
     """The fixed model of a simplified float model.
 
@@ -80,7 +83,8 @@ def make_fixed(
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)))
-    return FixedModel(quantise(proto, decided, pictures, integer, origin), decided, clipped_ranges(decided, ranges))
+    written = write_integers(proto, decided, ranges, channels or {}, pictures, integer, origin)
+    return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
 
 
 def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:

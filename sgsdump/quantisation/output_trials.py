@@ -22,8 +22,8 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.measured_ranges import Feed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.observers import Statistics
+from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
-from sgsdump.quantisation.qdq_writer import Picture
 from sgsdump.quantisation.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.value_histogram import ValueHistogram
 from sgsdump.sidecars.input_config import InputConfig

@@ -13,7 +13,6 @@ the rest is the thirty lines below.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from sgsdump.quantisation.fixed_facts import (
     write_facts,
 )
 from sgsdump.quantisation.fusion import Operator, sdk_name
+from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.tensors.tensor import Quant
 
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 CONTRIB = "com.microsoft"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """How a picture input was normalised for the float model: real = (byte - mean) / std, per channel."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 def quantise(

@@ -117,6 +117,7 @@ class _FixedView:
         self.operators = facts.operators
         self.tensors = facts.tensors
         self.weights = facts.weights
+        self.biases = facts.biases
         self.dequantise = dequantise
         self.strip = strip
         self.orders = buffer_orders(facts)
@@ -125,23 +126,34 @@ class _FixedView:
         tensor = self.tensors.get(name)
         if tensor is None:
             return name
-        return tensor.real if self.dequantise else tensor.stored
+        return tensor.real if self.dequantise and tensor.real is not None else tensor.stored
 
     def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
         array = to_nhwc(array)
         stored = self.tensors.get(name)
         if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
-        if self.dequantise or self.strip:
+        if self.dequantise:
+            return _tensor(name, op_type, _real(array, stored.quant), stored.quant)
+        if self.strip:
             return _tensor(name, op_type, array, stored.quant)
         padded = _PADDED[self.orders[name] if array.ndim == 4 else "NHWC"](array)
         return Tensor(_info(name, op_type, array, stored.quant), lambda: padded)
 
     def constant(self, name: str, op_type: str) -> Tensor:
+        if name in self.biases:
+            return _lazy(self.graph, name, self.biases[name], op_type, np.dtype(np.int16), Quant(np.dtype(np.int16)))
         weights = self.weights.get(name)
         if weights is None:
             return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
         return _lazy(self.graph, name, weights.name, op_type, weights.dtype, weights.quant)
+
+
+def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
+    """The float32 values of stored integers; what is float already is that."""
+    if array.dtype.kind == "f":
+        return array
+    return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
 _PADDED = {"RGB": pad_picture, "NHWC": pad_channels, "NHWX": pad_blocks}

@@ -1,0 +1,56 @@
+"""A function of one tensor as a table: the output for every integer that the input can hold.
+
+What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid and
+TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6 (61 to
+75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
+Source: docs/formats/fixed_arithmetic.md#sigmoid-tanh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.integer.emitter import Emitter, Integers
+from sgsdump.quantisation.integer.rounding import half_up, limits, step
+from sgsdump.tensors.tensor import Quant
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+# Element by element, of one tensor and constants of one element.
+FUNCTIONS = frozenset(
+    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sigmoid "
+    "Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu".split()
+)
+
+
+def look_up(
+    emit: Emitter, value: Integers, output: Quant, function: Callable[[np.ndarray], np.ndarray], name: str
+) -> Integers:
+    """The stored output of ``function`` (float32 -> float32, element by element) under ``name``."""
+    assert value.quant.dtype is not None and output.dtype is not None
+    low, high = (int(end) for end in (np.iinfo(value.quant.dtype).min, np.iinfo(value.quant.dtype).max))
+    every = (np.arange(low, high + 1) - value.quant.zero_point).astype(np.float32) * np.float32(step(value.quant))
+    stored = half_up(function(every).astype(np.float64) / step(output)) + output.zero_point
+    values = np.clip(np.nan_to_num(stored), *limits(output)).astype(output.dtype)
+    index = emit.cast(value.name, np.dtype(np.int32))
+    if low:
+        index = emit.add("Sub", [index, emit.constant(np.int32(low))])
+    return Integers(emit.add("Gather", [emit.constant(values), index], name, axis=0), output.dtype, output)
+
+
+def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndarray]:
+    """What a node does to its first input, computed by onnxruntime."""
+    from onnx import TensorProto, helper
+
+    kind, opset = TensorProto.FLOAT, list(graph.proto.opset_import)
+    ends = [helper.make_tensor_value_info(name, kind, None) for name in (node.input[0], node.output[0])]
+    constants = [graph.constants[name] for name in node.input[1:] if name]
+    single = helper.make_graph([node], "function", ends[:1], ends[1:], constants)
+    session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8).SerializeToString(), 1)
+    return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]]
