@@ -8,9 +8,10 @@ It is kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "convolutions": {OUTPUT NAME: STORED NAME},
      "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
-     "inputs": [the fields of ModelInput], "ranges": {NAME: [[min …], [max …]]}}
+     "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]}}
 
-Models of earlier versions lack ``convolutions``, ``biases`` or ``ranges``. Models are untrusted input: every type is checked.
+Models of earlier versions lack ``convolutions``, ``biases``, ``ranges`` or ``channels``.
+Models are untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -99,10 +100,11 @@ class DumpedOperator:
 @dataclass(frozen=True)
 class Origin:
     """What the fixed model was made from: the inputs of input_config.ini, and the range of every stored tensor and
-    weight (empty in models of earlier versions)."""
+    weight, and of convolutions' output channels (empty in models of earlier versions)."""
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    channels: Mapping[str, Range] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
     }
     if facts.origin is not None:
         document["inputs"] = [asdict(entry) for entry in facts.origin.inputs]
-        document["ranges"] = {name: (r.min.tolist(), r.max.tolist()) for name, r in facts.origin.ranges.items()}
+        for key, ranges in (("ranges", facts.origin.ranges), ("channels", facts.origin.channels)):
+            document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
 
@@ -180,7 +183,7 @@ def _facts(document: Any) -> FixedFacts:
         weights=_each(_weights, document["weights"]),
         convolutions=_each(_name, document.get("convolutions", {})),
         operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
-        origin=Origin(inputs, _each(_range, document.get("ranges", {}))),
+        origin=Origin(inputs, *(_each(_range, document.get(key, {})) for key in ("ranges", "channels"))),
         biases=_each(_name, document.get("biases", {})),
     )
 

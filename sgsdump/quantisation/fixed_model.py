@@ -1,4 +1,5 @@
-"""The fixed model of a float model: decide the quant plan from ranges and input_config.ini, then write it as QDQ ONNX.
+"""The fixed model of a float model: decide the quant plan from ranges and input_config.ini, then write it as
+the hardware's integer arithmetic.
 
 model = open_float_model("float.onnx", None, config)
 ranges = measure_ranges(model, feeds)
@@ -20,7 +21,8 @@ from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.writer import write_integers
 from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.quant_plan import INT16, Choice, QuantPlan, plan
+from sgsdump.quantisation.side_ranges import SideRanges, with_softmax
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 
@@ -47,8 +49,8 @@ class ClippedRange:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """``proto`` is QDQ ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
-    given ranges it does not hold."""
+    """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
+    given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does."""
 
     proto: ModelProto
     plan: QuantPlan
@@ -62,13 +64,14 @@ def make_fixed(
     config: InputConfig | None = None,
     fuse: bool = True,
     per_channel: bool = False,
-    channels: Mapping[str, Range] | None = None,
+    side: SideRanges = SideRanges(),
 ) -> FixedModel:
     """The fixed model of a simplified float model.
 
     config       input_config.ini: which inputs are pictures, which convolutions are INT16, which outputs stay integer.
     fuse         False with disableDomainFuseOps: every layer stays visible but a convolution before its activation.
     per_channel  one weight scale per output channel (levels above L1).
+    side         ranges of channels and of softmaxes' inputs; without them the tensors' own ranges stand in.
     Raises ConfigError when the config or the ranges name nothing of this model.
     """
     config = config or InputConfig(())
@@ -76,14 +79,15 @@ def make_fixed(
     proto = deployed(model, fuse)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
     ranges = {name: each for name, each in ranges.items() if name not in float_inputs}
+    ranges = with_softmax(ranges, side.softmax)
     if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
     pictures = pictures_of(model, config, ranges)
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
-    origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)))
-    written = write_integers(proto, decided, ranges, channels or {}, pictures, integer, origin)
+    origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
+    written = write_integers(proto, decided, ranges, side.channels, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
 
 
@@ -110,7 +114,9 @@ def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict
     """The ranges that the plan was made from, so that it can be made again."""
     weights = {graph.producer[name].input[1]: quant for name, quant in decided.weights.items()}
     quants = {**weights, **decided.tensors}
-    return {name: ranges[name].at(quant.dtype) for name, quant in quants.items() if name in ranges and quant.dtype}
+    used = {name: ranges[name].at(quant.dtype) for name, quant in quants.items() if name in ranges and quant.dtype}
+    inner = [name for op in decided.operators for node in op.nodes for name in (*node.input, *node.output)]
+    return {**{name: ranges[name].at(INT16) for name in inner if name in ranges}, **used}
 
 
 def _check_names(model: Model, config: InputConfig) -> None:

@@ -12,6 +12,7 @@ from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.split_batchnorm import split_batchnorm
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
@@ -46,7 +47,9 @@ def simplify(model: Model) -> Model:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    return replace(model, proto=fold_constants(ordered), folder=None)
+    folded = fold_constants(ordered)
+    # The SDK folds no BatchNorm of a Caffe model: it stays a factor and an offset in the convolution's own domain.
+    return replace(model, proto=folded if model.blobs is None else split_batchnorm(folded), folder=None)
 
 
 def deployed(model: Model, fuse: bool = True) -> ModelProto:

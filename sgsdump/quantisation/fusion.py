@@ -1,7 +1,7 @@
 """Operators of the fixed model: which ONNX nodes the hardware computes as one, with one requantisation at the end.
 
-A Relu-like activation or an Add behind a convolution joins its quantisation domain, so the tensors between them are
-never stored. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its convolution, as in the
+An activation, an Add or a Mul behind a convolution joins its quantisation domain, so the tensors between them are never
+stored. A fully connected operator takes none: the SDK makes it a convolution between two reshapes. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its convolution, as in the
 SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
 checked against the SDK's own dumps.
 """
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+POOLS = ("MaxPool", "AveragePool")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
+FUNCTIONS = ("Sigmoid", "Tanh")
+ARITHMETIC = ("Add", "Mul")
 
 SDK_NAMES = {
     "Conv": "CONV_2D",
@@ -96,18 +99,27 @@ def sdk_name(graph: Graph, node: NodeProto) -> str:
 
 
 def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
-    last = chain[-1]
+    """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
+    head, last = chain[0].op_type, chain[-1]
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 else None
     if following is None or len(following.output) != 1:
         return None
-    if following.op_type in ACTIVATIONS and following.input[0] == last.output[0]:
-        before = (*CONVOLUTIONS, "Add", "BatchNormalization") if fuse else CONVOLUTIONS
-        return following if last.op_type in before and not graph.variables(following)[1:] else None
-    if fuse and following.op_type == "Add" and is_convolution(graph, last):
-        others = [name for name in graph.variables(following) if name != last.output[0]]
-        ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
-        return following if ready else None
-    return None
+    others = [name for name in graph.variables(following) if name != last.output[0]]
+    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+    return following if ready and _joins(head, last.op_type, following.op_type, bool(others), fuse) else None
+
+
+def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bool:
+    """``others``: whether ``following`` reads a second variable."""
+    spatial = ("Conv", "ConvTranspose")
+    if not fuse:
+        return following in ACTIVATIONS and last in spatial and not others
+    if following in ACTIVATIONS:
+        return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
+    if following in FUNCTIONS or others:
+        return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
+    # Caffe's Scale, a factor and an offset per channel, joins a pool as well.
+    return following in ARITHMETIC and head in (*spatial, *POOLS, "Mul")
 
 
 def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:

@@ -26,6 +26,7 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.fusion import Operator, is_convolution, is_depthwise, operators
+from sgsdump.quantisation.groups import joined
 from sgsdump.registry import hint
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
@@ -44,6 +45,8 @@ UINT8 = np.dtype(np.uint8)
 INT8 = np.dtype(np.int8)
 INT16 = np.dtype(np.int16)
 SOFTMAX_INPUT_MIN = -10.0
+# Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
+WIDEST_RATIO = 1024
 # Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
 TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
@@ -136,7 +139,7 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     _apply_fixed_scales(analysis, bounds, tensors)
     weights = {
         node.output[0]: weight_quant(
-            graph, node, INT16 if tensors[name].dtype == INT16 else INT8, ranges.get(node.input[1]), choice.per_channel
+            graph, node, INT16 if tensors[name].dtype == INT16 else INT8, weight_range(node, ranges), choice.per_channel
         )
         for name, nodes in analysis.first_inputs.items()
         if name in tensors
@@ -148,25 +151,40 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
     """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
 
-    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it.
+    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. A convolution
+    of groups has one scale for each of them: the SDK's converter makes it as many convolutions.
     """
     limit = np.iinfo(dtype).max
     calibrated = calibrated.at(dtype) if calibrated is not None else None
     axis = output_axis(graph, node)
     channels = graph.constants[node.input[1]].dims[axis]
+    groups = 1 if is_depthwise(graph, node) or axis else attribute(node, "group", 1)
     if calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1):
         top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max))
-    elif calibrated is not None and not per_channel:
+    elif calibrated is not None and not per_channel and groups == 1:
         top = np.array([max(abs(calibrated.low), abs(calibrated.high))])
     else:
         weight = np.abs(graph.value(node.input[1]).astype(np.float64))
         other = tuple(i for i in range(weight.ndim) if i != axis)
-        top = weight.max(axis=other) if per_channel else weight.max().reshape(1)
-    scale = top / limit
+        top = weight.max(axis=other) if per_channel or groups > 1 else weight.max().reshape(1)
+    if groups > 1 and not per_channel:
+        top = np.repeat(top.reshape(groups, -1).max(axis=1), channels // groups)
+    scale = top.astype(np.float32).astype(np.float64) / limit
     scale = np.where(scale >= TINIEST_SCALE, scale, 1.0)
-    if scale.size == 1 and not per_channel:
+    if scale.size > 1 and top.any() and scale.max() > WIDEST_RATIO * scale[top > 0].min():
+        scale = scale.max().reshape(1)
+    if scale.size == 1:
         return Quant(dtype, float(scale[0]), 0, exact=True)
-    return Quant(dtype, scale.astype(np.float32), 0, axis, exact=True)
+    return Quant(dtype, scale, 0, axis, exact=True)
+
+
+def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
+    """The calibrated range of a convolution's weights; of groups, those of the convolutions the SDK makes of them, one
+    value per output channel."""
+    name = node.output[0]
+    if f"{name}_conv#0_filter#0" not in ranges or attribute(node, "group", 1) == 1:
+        return ranges.get(node.input[1])
+    return joined(ranges, f"{name}_conv#{{0}}_filter#{{0}}", attribute(node, "group"), 1)
 
 
 def output_axis(graph: Graph, node: NodeProto) -> int:
@@ -193,7 +211,7 @@ class _Domains(dict):
 def _domains(ops: Iterable[Operator]) -> _Domains:
     domain = _Domains()
     for op in ops:
-        if op.head.op_type == "Concat":
+        if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
             domain.join([*op.outputs, *op.inputs])
         elif moves_values(op):
             # Second outputs are indices or masks, but a Split's are further pieces.
@@ -226,6 +244,7 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
             raised.add(domain[name])
+    raised |= {domain[op.outputs[0]] for op in analysis.operators if op.last.op_type == "Sigmoid" and op.outputs}
     raised -= analysis.picture_domains
     narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
     every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
@@ -257,7 +276,7 @@ def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
 
 def uint8_quant(lo: float, hi: float) -> Quant:
     """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
-    lo, hi = min(lo, 0.0), max(hi, 0.0)
+    lo, hi = min(_single(lo), 0.0), max(_single(hi), 0.0)
     scale = (hi - lo) / 255
     if scale < TINIEST_SCALE:
         return Quant(UINT8, 1.0, 0, exact=True)
@@ -266,8 +285,13 @@ def uint8_quant(lo: float, hi: float) -> Quant:
 
 def int16_quant(lo: float, hi: float) -> Quant:
     """Symmetric: scale = max(|lo|, |hi|) / 32767."""
-    scale = max(abs(lo), abs(hi)) / 32767
+    scale = max(abs(_single(lo)), abs(_single(hi))) / 32767
     return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
+
+
+def _single(value: float) -> float:
+    """A range's end as the SDK reads it: float32. What is computed from it is double."""
+    return float(np.float32(value))
 
 
 def _apply_fixed_scales(
@@ -289,7 +313,7 @@ def _apply_fixed_scales(
             continue
         lo, hi = bounds[domain[name]]
         unit = max(abs(lo), abs(hi)) <= 1.0
-        if op.last.op_type == "Sigmoid" and unit:
+        if op.last.op_type == "Sigmoid" and unit and len(op.nodes) == 1:
             give_domain(name, 1 / 32767)
         elif op.last.op_type == "Softmax" and unit:
             give_domain(name, 1 / 32768)

@@ -19,6 +19,7 @@ import numpy as np
 from sgsdump.models.graph import Graph, attribute, drop_unused_constants, needs
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights, write_facts
 from sgsdump.quantisation.fusion import Operator, is_convolution
+from sgsdump.quantisation.groups import joined
 from sgsdump.quantisation.integer.convolution import convolve
 from sgsdump.quantisation.integer.dumped import dumped
 from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
@@ -202,8 +203,9 @@ class _Walk:
         if len(self.graph.consumers[node.input[1]]) > 1:
             kernel = replace(kernel, name=f"{kernel.name}:{name}")
         sums = kernel.sums()
-        bounds = self.channels.get(name) or self.ranges.get(name) or _reach(quant)
         groups = 1 if kernel.depthwise else kernel.group
+        bounds = self.channels.get(name) or joined(self.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
+        bounds = bounds or self.ranges.get(name) or _reach(quant)
         numbers = requantisation(sums, self._bias(node, sums.size), bounds, value.quant, scale, quant, groups)
         self._keep_weights(node, kernel, scale)
         rows = self.emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#bias")

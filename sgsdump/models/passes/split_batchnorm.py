@@ -1,0 +1,74 @@
+"""BatchNormalization as a Mul and an Add, the way the SDK's Caffe converter writes BatchNorm and Scale layers.
+
+    y = x * gain + offset,   gain = gamma / sqrt(var + epsilon),   offset = beta - mean * gain
+
+A Scale behind its BatchNorm joins it. The product is called after what it multiplies, the constants after the first
+layer: ``a_MUL = a * bn_scale``, ``bs = a_MUL + bn_offset``. Source: the SDK's float dumps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import Graph, attribute, drop_unused_constants
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+def split_batchnorm(proto: ModelProto) -> ModelProto:
+    """A copy of the model without BatchNormalization of constant statistics; nodes stay in order."""
+    from onnx import ModelProto, helper, numpy_helper
+
+    graph = Graph(proto)
+    result = ModelProto()
+    result.CopyFrom(proto)
+    nodes: list[NodeProto] = []
+    done: set[int] = set()
+    names = {*graph.producer, *graph.constants, *graph.inputs}
+    for node in graph.nodes:
+        if id(node) in done:
+            continue
+        if not _constant(graph, node):
+            nodes.append(node)
+            continue
+        run = [node]
+        while (following := graph.sole_consumer(run[-1].output[0])) is not None and _constant(graph, following):
+            run.append(following)
+        done.update(map(id, run))
+        gain, offset = _combined(graph, run)
+        first, last = node.output[0], run[-1].output[0]
+        product, scale, shift = (_free(n, names) for n in (f"{node.input[0]}_MUL", f"{first}_scale", f"{first}_offset"))
+        result.graph.initializer.append(numpy_helper.from_array(gain, scale))
+        result.graph.initializer.append(numpy_helper.from_array(offset, shift))
+        nodes.append(helper.make_node("Mul", [node.input[0], scale], [product], name=product))
+        nodes.append(helper.make_node("Add", [product, shift], [last], name=last))
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    drop_unused_constants(result)
+    return result
+
+
+def _constant(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node is a BatchNormalization that only scales: one output, statistics known."""
+    known = node.op_type == "BatchNormalization" and not any(node.output[1:])
+    return known and all(name in graph.constants for name in node.input[1:])
+
+
+def _combined(graph: Graph, run: list[NodeProto]) -> tuple[np.ndarray, np.ndarray]:
+    """Gain and offset of all together, float32 (C, 1, 1): channels are the second axis of what they act on."""
+    gain, offset = np.ones(1), np.zeros(1)
+    for node in run:
+        gamma, beta, mean, var = (graph.value(name).astype(np.float64) for name in node.input[1:5])
+        own = gamma / np.sqrt(var + attribute(node, "epsilon", 1e-5))
+        gain, offset = gain * own, offset * own + beta - mean * own
+    return tuple(values.astype(np.float32).reshape(-1, 1, 1) for values in (gain, offset))  # type: ignore[return-value]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

@@ -1,0 +1,35 @@
+"""What calibration sees besides each tensor's range, and the integer rules need: tensor_chn.txt, softmax_lut_range.txt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sgsdump.quantisation.observers import Statistics
+from sgsdump.tensors.value_range import Range
+
+
+@dataclass(frozen=True, eq=False)
+class SideRanges:
+    """channels  a convolution's output, before its activation -> the range of each of its channels.
+    softmax   a softmax's input -> how far its values lie below their maximum (high is 0).
+    """
+
+    channels: Mapping[str, Range] = field(default_factory=dict)
+    softmax: Mapping[str, Range] = field(default_factory=dict)
+
+
+def side_ranges(statistics: Statistics) -> SideRanges:
+    """Of the calibration's own pictures."""
+    return SideRanges(
+        {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()},
+        {name: Range.of(float(seen.low), float(seen.high)) for name, seen in statistics.below.items()},
+    )
+
+
+def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
+    """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
+    return {
+        name: Range.of(min(each.low, softmax[name].low), max(each.high, softmax[name].high)) if name in softmax else each
+        for name, each in ranges.items()
+    }
