@@ -11,8 +11,10 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
 * an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
   input's range includes -10;
-* average pooling that stays INT16 keeps its input's scale, and so does what is moved from it alone (a Flatten); a
-  Concat that it goes into, and what else shares that domain, keeps the domain's own.
+* average pooling keeps its input's scale, and so does what is moved from it alone (a Flatten); a Concat that it goes
+  into, and what else shares that domain, keeps the domain's own;
+* what a sigmoid puts out, and what a global pool reads and puts out, is INT16 whoever reads it: a convolution that does
+  is INT16 itself, a mover on the way to a convolution goes on as UINT8.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ MOVERS = (
 # They copy values where mode is "nearest" (the default), and compute new ones where it is not.
 UPSAMPLERS = ("Resize", "Upsample")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
+GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool")
 UINT8 = np.dtype(np.uint8)
 INT8 = np.dtype(np.int8)
 INT16 = np.dtype(np.int16)
@@ -85,6 +88,7 @@ class Analysis:
     domain        tensor name -> its domain's representative.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
     pictures      graph inputs that are pictures (always UINT8).
+    forced        tensors that are INT16 whoever reads them.
     """
 
     graph: Graph
@@ -92,6 +96,7 @@ class Analysis:
     domain: Mapping[str, str]
     first_inputs: Mapping[str, tuple[NodeProto, ...]]
     pictures: frozenset[str]
+    forced: frozenset[str] = frozenset()
 
     @property
     def stored(self) -> list[str]:
@@ -111,7 +116,8 @@ def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) 
     for node in graph.nodes:
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
-    return Analysis(graph, ops, _domains(ops), first_inputs, frozenset(pictures))
+    forced = _always_int16(ops)
+    return Analysis(graph, ops, _domains(ops, forced), first_inputs, frozenset(pictures), forced)
 
 
 def plan(
@@ -136,7 +142,7 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     wide = _int16_domains(analysis, choice)
     bounds = _domain_bounds(analysis, ranges, wide)
     tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
-    _apply_fixed_scales(analysis, bounds, tensors)
+    _apply_fixed_scales(analysis, ranges, bounds, tensors)
     weights = {
         node.output[0]: weight_quant(
             graph, node, INT16 if tensors[name].dtype == INT16 else INT8, weight_range(node, ranges), choice.per_channel
@@ -208,12 +214,25 @@ class _Domains(dict):
                 self[name] = root
 
 
-def _domains(ops: Iterable[Operator]) -> _Domains:
+def _always_int16(ops: Iterable[Operator]) -> frozenset[str]:
+    """What a sigmoid puts out, and what global pools read and put out."""
+    names: set[str] = set()
+    for op in ops:
+        if op.last.op_type == "Sigmoid":
+            names.update(op.outputs[:1])
+        elif op.head.op_type in GLOBAL_POOLS:
+            names.update([*op.inputs[:1], *op.outputs[:1]])
+    return frozenset(names)
+
+
+def _domains(ops: Iterable[Operator], forced: frozenset[str]) -> _Domains:
+    """A mover of a tensor that is always INT16 begins a domain of its own: its values are requantised where they go on
+    to a convolution (the SDK's converter inserts a MUL there)."""
     domain = _Domains()
     for op in ops:
         if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
             domain.join([*op.outputs, *op.inputs])
-        elif moves_values(op):
+        elif moves_values(op) and (op.inputs[0] not in forced or op.head.op_type in GLOBAL_POOLS):
             # Second outputs are indices or masks, but a Split's are further pieces.
             domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
     return domain
@@ -222,7 +241,7 @@ def _domains(ops: Iterable[Operator]) -> _Domains:
 def moves_values(op: Operator) -> bool:
     """Whether an operator other than Concat only moves its first input's values."""
     nearest = op.head.op_type in UPSAMPLERS and attribute(op.head, "mode", b"nearest") == b"nearest"
-    return (op.head.op_type in MOVERS or nearest) and op.inputs[:1] == tuple(op.head.input[:1])
+    return (op.head.op_type in MOVERS or nearest) and len(op.nodes) == 1 and op.inputs[:1] == tuple(op.head.input[:1])
 
 
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
@@ -244,7 +263,7 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
             raised.add(domain[name])
-    raised |= {domain[op.outputs[0]] for op in analysis.operators if op.last.op_type == "Sigmoid" and op.outputs}
+    raised |= {domain[name] for name in analysis.forced}
     raised -= analysis.picture_domains
     narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
     every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
@@ -295,32 +314,45 @@ def _single(value: float) -> float:
 
 
 def _apply_fixed_scales(
-    analysis: Analysis, bounds: Mapping[str, tuple[float, float]], tensors: dict[str, Quant]
+    analysis: Analysis,
+    ranges: Mapping[str, Range],
+    bounds: Mapping[str, tuple[float, float]],
+    tensors: dict[str, Quant],
 ) -> None:
-    """Operators whose INT16 scale does not come from the range, in execution order (average pools inherit)."""
+    """Operators whose scale does not come from their own range, in execution order (average pools inherit)."""
     domain = analysis.domain
 
-    def give(names: Iterable[str], scale: float) -> None:
-        for name in names:
-            tensors[name] = Quant(INT16, scale, 0, exact=True)
-
-    def give_domain(name: str, scale: float) -> None:
-        give([member for member in tensors if domain[member] == domain[name]], scale)
+    def give(names: Iterable[str], quant: Quant) -> None:
+        tensors.update((name, quant) for name in names if name in tensors)
 
     for op in analysis.operators:
         name = op.outputs[0] if op.outputs else ""
-        if name not in tensors or tensors[name].dtype != INT16:
+        if name not in tensors:
             continue
         lo, hi = bounds[domain[name]]
-        unit = max(abs(lo), abs(hi)) <= 1.0
-        if op.last.op_type == "Sigmoid" and unit and len(op.nodes) == 1:
-            give_domain(name, 1 / 32767)
-        elif op.last.op_type == "Softmax" and unit:
-            give_domain(name, 1 / 32768)
-        elif op.last.op_type in AVERAGE_POOLS and op.inputs and op.inputs[0] in tensors:
-            source = tensors[op.inputs[0]]
-            if source.dtype == INT16:
-                give(_moved_from(analysis, name), float(source.scale))
+        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16 and len(op.nodes) == 1
+        if op.last.op_type in ("Sigmoid", "Softmax") and unit:
+            steps = 32767 if op.last.op_type == "Sigmoid" else 32768
+            members = [member for member in tensors if domain[member] == domain[name]]
+            give(members, Quant(INT16, 1 / steps, 0, exact=True))
+        elif op.last.op_type in AVERAGE_POOLS or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
+            inherited = _inherited(op, tensors, ranges)
+            if inherited is not None:
+                give(_moved_from(analysis, name), inherited)
+
+
+def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
+    """The scale of what an operator only averages or moves: its input's, or of its input's range where that is INT16
+    and goes on as UINT8."""
+    source, quant = tensors.get(op.inputs[0]), tensors[op.outputs[0]]
+    if source is None:
+        return None
+    if source.dtype == quant.dtype:
+        return source
+    if source.dtype != INT16 or op.inputs[0] not in ranges:
+        return None
+    measured = ranges[op.inputs[0]].at(UINT8)
+    return uint8_quant(measured.low, measured.high)
 
 
 def _moved_from(analysis: Analysis, name: str) -> list[str]:

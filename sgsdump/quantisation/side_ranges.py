@@ -30,6 +30,8 @@ def side_ranges(statistics: Statistics) -> SideRanges:
 def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
     return {
-        name: Range.of(min(each.low, softmax[name].low), max(each.high, softmax[name].high)) if name in softmax else each
+        name: Range.of(min(each.low, softmax[name].low), max(each.high, softmax[name].high))
+        if name in softmax
+        else each
         for name, each in ranges.items()
     }

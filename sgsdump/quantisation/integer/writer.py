@@ -183,10 +183,15 @@ class _Walk:
                 self.approximate[name] = f"{node.op_type}: {NEARLY[node.op_type]}"
             bounds = self.ranges.get(name) or _reach(quant)
             return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds))
+        if node.op_type == "MaxPool":
+            return max_pool(self.emit, operands[0], node)
         if node.op_type == "GlobalAveragePool":
             return global_average_pool(self.emit, operands[0])
-        if node.op_type == "AveragePool" and (pooled := average_pool(self.emit, operands[0], node)) is not None:
-            return pooled
+        if node.op_type == "AveragePool":
+            # What goes on as UINT8 is brought there first.
+            value = operands[0] if quant.dtype == INT16 else self._rescaled(operands[0], quant)
+            if (pooled := average_pool(self.emit, value, node)) is not None:
+                return pooled
         if node.op_type in FUNCTIONS and len(self.graph.variables(node)) == 1:
             self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
             return look_up(self.emit, operands[0], quant, function_of(node, self.graph), STORED.format(name))
