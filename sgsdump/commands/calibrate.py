@@ -100,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.sdk_log import read_log
+    from sgsdump.quantisation.side_ranges import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
     debug = debug_config.read() or debug_config.DebugConfig()
@@ -114,14 +116,16 @@ def run(args: argparse.Namespace) -> int:
     # Opened first: a long calibration must not end with "no such folder".
     asides: list[Path] = []
     with together(), replacing(target) as file, replacing_folder(Path("log"), asides.append) as folder:
-        given = Imported(model, config)
+        given, side = Imported(model, config), SideRanges()
         if params is not None:
-            given = import_params(model, params, config, fuse, args.quant_file, one_per_tensor=level == "L1")
+            beside, side = read_log(Path(args.quant_file), model, weights=level != "L1")
+            given = import_params(model, [*params, *beside], config, fuse, args.quant_file, level == "L1")
         workers = Workers(args.num_process, args.scheduler)
         options = (level, fuse, workers, args.sensitivity_threshold)
         calibration = calibrate(given.model, feeds, given.config, *options, Terminal("stderr"))
         calibration = replace(calibration, ranges={**calibration.ranges, **given.ranges})
-        fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse)
+        side = updated(side_ranges(calibration.statistics), side)
+        fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse, side=side)
         file.write(serialise(fixed.proto))
         form = "json" if args.json else "text"
         weights = level != "L1" or bool(given.changed)

@@ -20,6 +20,7 @@ from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Analysis, analyse, output_axis
+from sgsdump.quantisation.sdk_log import with_model_names
 from sgsdump.registry import hint
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
@@ -69,6 +70,8 @@ def import_params(
     or 8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of
     another shape or for a tensor that is not a convolution's weights, and two different entries of one name.
     """
+    own = Graph(model.proto)
+    params = with_model_names(params, {*own.inputs, *own.producer, *own.constants})
     model = _with_data(model, params, fuse, where)
     graph = Graph(deployed(model, fuse))
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)

@@ -27,6 +27,11 @@ def side_ranges(statistics: Statistics) -> SideRanges:
     )
 
 
+def updated(side: SideRanges, other: SideRanges) -> SideRanges:
+    """The ranges of both, those of ``other`` where they name the same tensor."""
+    return SideRanges({**side.channels, **other.channels}, {**side.softmax, **other.softmax})
+
+
 def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
     return {

@@ -6,13 +6,49 @@ min_chn: -2.913756, ..., max_chn: 2.414397, ...;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.text_file import quoted, read_bytes
 from sgsdump.tensors.value_range import Range
+
+LIMIT = 64 << 20
+_NAME = re.compile(r"Name:(.*), (\d+)")
+_ENDS = re.compile(r"min_chn: ([^;]*?),? ?max_chn: ([^;]*);")
+
+
+def read(path: Path) -> dict[str, Range]:
+    """Tensor name -> Range of C values. Raises FormatError, naming the line, for a file of another form or numbers that
+    are no range; ConfigError when it cannot be read."""
+    lines = read_bytes(path, LIMIT).decode("utf-8", "surrogateescape").split("\n")
+    lines = lines[: len(lines) - (not lines[-1])]
+    channels = {}
+    for index in range(0, len(lines), 2):
+        name = _NAME.fullmatch(lines[index].rstrip())
+        ends = _ENDS.fullmatch(lines[index + 1].strip()) if index + 1 < len(lines) else None
+        if name is None or ends is None:
+            raise FormatError(
+                f"{path}:{index + 1}: {quoted(lines[index])} and the line behind it are no tensor's ranges"
+            )
+        channels[name[1]] = numbers_range(ends[1], ends[2], f"{path}:{index + 2}", int(name[2]))
+    return channels
+
+
+def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:
+    """The Range of two lists of numbers, ``count`` each. Raises FormatError, beginning with ``where``."""
+    try:
+        ends = [np.array([float(word) for word in text.split(",") if word.strip()]) for text in (low, high)]
+    except ValueError as error:
+        raise FormatError(f"{where}: {error}") from None
+    sizes = {end.size for end in ends} | ({count} if count is not None else set())
+    if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
+        raise FormatError(f"{where}: the minima and maxima are no ranges of as many channels")
+    return Range(*ends)
 
 
 def write(channels: Mapping[str, Range], path: Path) -> None:

@@ -16,6 +16,7 @@ lies in that order. The second file has one min and max for each output channel 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,16 @@ from typing import IO
 
 import numpy as np
 
+from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import open_file
+from sgsdump.sidecars.tensor_chn import numbers_range
 from sgsdump.tensors.value_range import Range
 
 CHUNK = 1 << 16
+LINE = 1 << 20
+_HEAD = re.compile(r"Name:\[(.*)\],\s*")
+_FIELD = re.compile(r"\s+(BitWidth|min|max):\[(.*)\],\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +48,39 @@ class ConvolutionWeights:
     types: tuple[str, str]
     allowed_bits: tuple[int, ...]
     changed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class WeightRange:
+    """What tensor_weight_calibration.txt says of a convolution's weights, their values apart: ``names`` of its input
+    and its weights as they stand in the file (either may hold a comma), one range per output channel, and the types of
+    both, e.g. ("UINT8", "INT8")."""
+
+    names: str
+    range: Range
+    types: tuple[str, ...]
+
+
+def read(path: Path) -> list[WeightRange]:
+    """The convolutions of a tensor_weight_calibration.txt in the file's order, those of a tensor_weight.txt left out
+    (it holds no ranges). Raises FormatError for numbers that are no range; ConfigError when it cannot be read."""
+    found: list[WeightRange] = []
+    names, fields = "", dict[str, str]()
+    with open_file(path) as file:
+        # The weights' own line can be as long as the file; it is read, and passed over, in parts.
+        for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
+            if line.lstrip().startswith(b"data:["):
+                if names and fields.get("min"):
+                    ends = numbers_range(fields["min"], fields.get("max", ""), f"{path}:{number}")
+                    found.append(WeightRange(names, ends, tuple(fields.get("BitWidth", "").split(","))))
+                names, fields = "", {}
+                continue
+            text = line.decode("utf-8", "surrogateescape")
+            if head := _HEAD.fullmatch(text):
+                names = head[1]
+            elif field := _FIELD.fullmatch(text):
+                fields[field[1]] = field[2]
+    return found
 
 
 def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool, with_data: bool = True) -> None:
