@@ -283,6 +283,9 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
         low, high = bounds.get(domain[name], (lo, hi))
         bounds[domain[name]] = (min(lo, low), max(hi, high))
     for op in ops:
+        if moves_values(op) and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
+            moved = ranges[op.inputs[0]]
+            bounds[domain[op.outputs[0]]] = moved.low, moved.high
         if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in bounds:
             low, high = bounds[domain[op.inputs[0]]]
             bounds[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
@@ -356,10 +359,10 @@ def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, 
 
 
 def _moved_from(analysis: Analysis, name: str) -> list[str]:
-    """A tensor and what operators move from it alone: all values that its scale is sure to hold."""
+    """A tensor and what operators move from it alone, within its domain: all values that its scale is sure to hold."""
     names = {name: None}
     for op in analysis.operators:
         if op.head.op_type != "Concat" and moves_values(op) and op.inputs[0] in names:
             pieces = op.outputs if op.head.op_type == "Split" else op.outputs[:1]
-            names.update(dict.fromkeys(pieces))
+            names.update((piece, None) for piece in pieces if analysis.domain[piece] == analysis.domain[name])
     return list(names)
