@@ -9,7 +9,7 @@ do up to 2^53. So
 * depthwise, grouped and transposed ones have their weights taken apart into pieces of fewer bits, w = sum 2^e * w_e, each
   with a float32 Conv of its own, and where that is not enough the input into its two bytes.
 
-What comes out is already divided by 2^K (a power of two: exact), which is what the requantisation rounds next.
+What comes out is already divided by a power of two, which is exact.
 """
 
 from __future__ import annotations

@@ -17,43 +17,55 @@ from sgsdump.quantisation.integer.kernel import Kernel
 from sgsdump.quantisation.integer.requantisation import Requantisation
 
 FLOOR_BITS = 16
-# v * (1 + e) moves ties away from zero before they are rounded half to even, and nothing else past a tie, as long as
-# |acc| * e is less than one: that is the division by 1 - 2^-22 in float32, the product with 1 + 2^-44 in double.
-FLOAT_TIES = np.float32(1 - 2.0**-22)
+# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing else
+# moves past a tie as long as |acc| * e is less than one.
+FLOAT_TIES = 1 - 2.0**-22
 FLOAT_TIES_BELOW = 3.3e6
 DOUBLE_TIES = 1 + 2.0**-44
 
 
 def convolve(emit: Emitter, value: Integers, kernel: Kernel, numbers: Requantisation, rows: str) -> Unrounded:
     """A convolution up to its last rounding. ``rows``: the name of the constant (2, C), bias and multiplier."""
-    accumulator = accumulate(emit, value, kernel, numbers.k, numbers.zero)
+    accumulator = accumulate(emit, value, kernel, np.maximum(numbers.k - FLOOR_BITS, 0), numbers.zero)
     return _requantised(emit, accumulator, numbers, rows, kernel.shape)
 
 
 def _requantised(
     emit: Emitter, accumulator: Accumulator, numbers: Requantisation, rows: str, shape: tuple[int, ...]
 ) -> Unrounded:
-    rounded = _half_away(emit, accumulator, numbers.k, shape)
-    along = emit.constant(np.array(shape, np.int64))
+    """(A + bias) * mul * 2^(K - n), as A * scale + bias * scale."""
     wide = emit.cast(rows, DOUBLE)
-    bias, mul = (
-        emit.add("Reshape", [emit.add("Gather", [wide, emit.constant(np.int64(row))], axis=0), along]) for row in (0, 1)
-    )
+    bias, mul = (emit.add("Gather", [wide, emit.constant(np.int64(row))], axis=0) for row in (0, 1))
     shifts = 2.0 ** (numbers.k - numbers.n)
-    scale = emit.add("Mul", [mul, emit.constant(shifts.reshape(shape) if np.ptp(shifts) else shifts[0])])
-    return Unrounded(emit.add("Mul", [rounded, scale]), emit.add("Mul", [bias, scale]))
+    scale = emit.add("Mul", [mul, emit.constant(shifts if np.ptp(shifts) else shifts[0])])
+    offset = emit.add("Mul", [bias, scale])
+    rounded = _half_away(emit, accumulator, numbers.k, shape)
+    if len(shape) > 1 and np.any(numbers.k > 0):
+        # One pass in place of two; onnxruntime merges it with a MatMul, but not with the rounding that is before it.
+        zeros, ones = (emit.constant(fill(numbers.k.shape)) for fill in (np.zeros, np.ones))
+        offset = emit.add("Add", [offset, emit.constant(np.float64(0.5))])
+        line = emit.add("BatchNormalization", [rounded, scale, offset, zeros, ones], epsilon=0.0)
+        return Unrounded(line, halved=True)
+    along = emit.constant(np.array(shape, np.int64))
+    scale, offset = (emit.add("Reshape", [name, along]) for name in (scale, offset))
+    return Unrounded(emit.add("Mul", [rounded, scale]), offset)
 
 
 def _half_away(emit: Emitter, accumulator: Accumulator, k: np.ndarray, shape: tuple[int, ...]) -> str:
-    """Whole doubles of an accumulator over 2^K."""
-    name = accumulator.name
-    if not np.any(k > 0):
-        return name if accumulator.dtype == DOUBLE else emit.cast(name, DOUBLE)
-    if accumulator.dtype == FLOAT and accumulator.largest < FLOAT_TIES_BELOW and np.all(k <= FLOOR_BITS):
-        return emit.cast(emit.add("Round", [emit.add("Div", [name, emit.constant(FLOAT_TIES)])]), DOUBLE)
+    """Whole doubles: an accumulator over 2^K, of which 2^max(K - 16, 0) is taken off already, rounded."""
+    name, left = accumulator.name, _along(2.0 ** np.minimum(k, FLOOR_BITS), shape)
+    small = accumulator.largest < FLOAT_TIES_BELOW and np.all(k <= FLOOR_BITS)
+    if accumulator.dtype == FLOAT and small and np.all(k > 0):
+        ties = emit.constant((left * FLOAT_TIES).astype(np.float32))
+        return emit.cast(emit.add("Round", [emit.add("Div", [name, ties])]), DOUBLE)
     name = name if accumulator.dtype == DOUBLE else emit.cast(name, DOUBLE)
     if np.any(k > FLOOR_BITS):
-        kept = (2.0 ** np.clip(k, 0, FLOOR_BITS)).reshape(shape)
-        floor = emit.add("Floor", [emit.add("Mul", [name, emit.constant(kept)])])
-        name = emit.add("Mul", [floor, emit.constant(1 / kept)])
-    return emit.add("Round", [emit.add("Mul", [name, emit.constant(DOUBLE_TIES)])])
+        name = emit.add("Floor", [name])
+    if not np.any(k > 0):
+        return emit.add("Mul", [name, emit.constant(1 / left)]) if np.any(k) else name
+    return emit.add("Round", [emit.add("Mul", [name, emit.constant(DOUBLE_TIES / left)])])
+
+
+def _along(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One value per channel, or one for all."""
+    return values.reshape(shape) if np.ptp(values) else values[0]

@@ -33,12 +33,14 @@ class Integers:
 @dataclass(frozen=True, eq=False)
 class Unrounded:
     """What an operator computed, before it is rounded half up and clipped: the double ``name`` plus the constant
-    ``plus`` (a number, or the name of constant doubles); ``lowest`` and ``highest`` narrow the limits of the output's type."""
+    ``plus`` (a number, or the name of constant doubles). ``halved``: the 0.5 of the rounding is in it already.
+    ``lowest`` and ``highest`` narrow the limits of the output's type."""
 
     name: str
     plus: str | float = 0.0
     lowest: float = -np.inf
     highest: float = np.inf
+    halved: bool = False
 
 
 class Emitter:
@@ -127,6 +129,8 @@ class Emitter:
         return Integers(self.add("Cast", [name], output, to=to), quant.dtype, quant)
 
     def _plus_half(self, value: Unrounded) -> str:
+        if value.halved:
+            return value.name
         half = self.constant(np.float64(0.5))
         plus = (
             self.add("Add", [value.plus, half])

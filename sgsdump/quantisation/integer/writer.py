@@ -167,7 +167,7 @@ class _Walk:
         quant = self.plan.tensors[name]
         outcome = self._compute(nodes[-1], value, quant, name)
         if isinstance(outcome, Unrounded) and limits is not None:
-            outcome = Unrounded(outcome.name, outcome.plus, *limits)
+            outcome = replace(outcome, lowest=limits[0], highest=limits[1])
         self._keep(outcome, quant, name)
 
     def _compute(self, node: NodeProto, before: Integers | None, quant: Quant, name: str) -> Integers | Unrounded:
@@ -213,7 +213,7 @@ class _Walk:
         bounds = bounds or self.ranges.get(name) or _reach(quant)
         numbers = requantisation(sums, self._bias(node, sums.size), bounds, value.quant, scale, quant, groups)
         self._keep_weights(node, kernel, scale)
-        rows = self.emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#bias")
+        rows = self.emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#rows")
         self.biases[rows] = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
         self.named[name] = (kernel.name, rows)
         return convolve(self.emit, value, kernel, numbers, rows)
