@@ -30,7 +30,13 @@ SHARED = {
         "executors/table",
         "executors/conformance",
     ),
-    *("sidecars/ini", "sidecars/quant_param_entries", "reports/comparison/base", "comparison/metrics/base"),
+    *(
+        "sidecars/ini",
+        "sidecars/quant_param_entries",
+        "sidecars/number_lists",
+        "reports/comparison/base",
+        "comparison/metrics/base",
+    ),
     *("comparison/metrics/accumulators", "comparison/vendor_metrics/base"),
     *(
         "dumps/formats/arrays/manifest",

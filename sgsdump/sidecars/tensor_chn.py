@@ -15,6 +15,7 @@ import numpy as np
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.text_file import quoted, read_bytes
+from sgsdump.sidecars.number_lists import numbers_range
 from sgsdump.tensors.value_range import Range
 
 LIMIT = 64 << 20
@@ -37,18 +38,6 @@ def read(path: Path) -> dict[str, Range]:
             )
         channels[name[1]] = numbers_range(ends[1], ends[2], f"{path}:{index + 2}", int(name[2]))
     return channels
-
-
-def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:
-    """The Range of two lists of numbers, ``count`` each. Raises FormatError, beginning with ``where``."""
-    try:
-        ends = [np.array([float(word) for word in text.split(",") if word.strip()]) for text in (low, high)]
-    except ValueError as error:
-        raise FormatError(f"{where}: {error}") from None
-    sizes = {end.size for end in ends} | ({count} if count is not None else set())
-    if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
-        raise FormatError(f"{where}: the minima and maxima are no ranges of as many channels")
-    return Range(*ends)
 
 
 def write(channels: Mapping[str, Range], path: Path) -> None:

@@ -24,10 +24,9 @@ from typing import IO
 
 import numpy as np
 
-from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import open_file
-from sgsdump.sidecars.tensor_chn import numbers_range
+from sgsdump.sidecars.number_lists import numbers_range
 from sgsdump.tensors.value_range import Range
 
 CHUNK = 1 << 16

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FLOAT = np.dtype(np.float32)
 DOUBLE = np.dtype(np.float64)
+# From this opset on ReduceMax and ReduceProd take their axes as an input.
+REDUCES_BY_INPUT = 18
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,10 @@ class Unrounded:
 
 
 class Emitter:
-    """``scope`` begins the names of what is added: the tensor that is being computed."""
+    """``scope`` begins the names of what is added: the tensor that is being computed. ``opset``: the model's."""
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int = 13) -> None:
+        self.opset = opset
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self.scope = ""
@@ -89,6 +92,12 @@ class Emitter:
             to = helper.np_dtype_to_tensor_dtype(dtype)
             self._casts[name, dtype] = self.add("Cast", [name], f"{name}#{dtype}", to=to)
         return self._casts[name, dtype]
+
+    def largest(self, name: str, axis: int) -> str:
+        """The maximum along an axis, which stays with length 1."""
+        if self.opset < REDUCES_BY_INPUT:
+            return self.add("ReduceMax", [name], axes=[axis], keepdims=1)
+        return self.add("ReduceMax", [name, self.constant(np.array([axis], np.int64))], keepdims=1)
 
     def floats(self, value: Integers) -> str:
         return value.name if value.dtype == FLOAT else self.cast(value.name, FLOAT)

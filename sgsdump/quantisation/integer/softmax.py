@@ -33,7 +33,7 @@ def knots() -> np.ndarray:
 def softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
     """Along ``axis``; the output's scale is 1/32768."""
     q = emit.doubles(value)
-    highest = emit.add("ReduceMax", [q], axes=[axis], keepdims=1)
+    highest = emit.largest(q, axis)
     n = shift(step(value.quant))
     multiplier = float(half_up(step(value.quant) * 2.0**n)) * 2.0**-n
     place = emit.add("Mul", [emit.add("Sub", [highest, q]), emit.constant(np.float64(multiplier * KNOTS))])

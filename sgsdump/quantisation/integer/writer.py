@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute, drop_unused_constants, needs
+from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights, write_facts
 from sgsdump.quantisation.fusion import Operator, is_convolution
 from sgsdump.quantisation.groups import joined
@@ -68,7 +69,7 @@ def write_integers(
     """
     from onnx import ModelProto
 
-    walk = _Walk(Graph(proto), plan, ranges, channels)
+    walk = _Walk(Graph(proto), plan, ranges, channels, Emitter(opset_of(proto)))
     for name in walk.graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
@@ -96,7 +97,7 @@ class _Walk:
     plan: QuantPlan
     ranges: Mapping[str, Range]
     channels: Mapping[str, Range]
-    emit: Emitter = field(default_factory=Emitter)
+    emit: Emitter
     values: dict[str, Integers] = field(default_factory=dict)
     reals: set[str] = field(default_factory=set)
     approximate: dict[str, str] = field(default_factory=dict)
