@@ -1,9 +1,9 @@
 """Operators of the fixed model: which ONNX nodes the hardware computes as one, with one requantisation at the end.
 
 An activation, an Add or a Mul behind a convolution joins its quantisation domain, so the tensors between them are never
-stored. A fully connected operator takes none: the SDK makes it a convolution between two reshapes. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its convolution, as in the
-SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
-checked against the SDK's own dumps.
+stored. A fully connected operator takes none: the SDK makes it a convolution between two reshapes. With ``fuse=False``
+(disableDomainFuseOps) only the activation stays inside its convolution, as in the SDK, and every other tensor stays
+visible. Source: docs/formats/sigmastar.md#the-fixed-model, checked against the SDK's own dumps.
 """
 
 from __future__ import annotations

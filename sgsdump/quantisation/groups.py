@@ -1,4 +1,4 @@
-"""Convolutions with groups, which the SDK's converter makes into as many convolutions: ``X_conv#0_output#0`` and so on."""
+"""Convolutions with groups, which the SDK's converter makes into one convolution for each: ``X_conv#0_output#0`` …"""
 
 from __future__ import annotations
 

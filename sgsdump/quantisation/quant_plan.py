@@ -158,7 +158,7 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
     """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
 
     Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. A convolution
-    of groups has one scale for each of them: the SDK's converter makes it as many convolutions.
+    with groups has a scale for each: the SDK's converter makes it as many convolutions.
     """
     limit = np.iinfo(dtype).max
     calibrated = calibrated.at(dtype) if calibrated is not None else None

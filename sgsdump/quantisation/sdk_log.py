@@ -61,7 +61,7 @@ def read_weight_params(path: Path, known: Collection[str]) -> list[QuantParam]:
     for entry in tensor_weight.read(file):
         parts = entry.names.split(",")
         splits = [(",".join(parts[:i]), ",".join(parts[i:])) for i in range(1, len(parts))]
-        for source, weights in splits:
+        for _, weights in splits:
             name = model_name(weights, known)
             if name is not None:
                 bit = _BITS.get(entry.types[-1].strip())

@@ -1,4 +1,4 @@
-"""What calibration sees besides each tensor's range, and the integer rules need: tensor_chn.txt, softmax_lut_range.txt."""
+"""What calibration sees besides each tensor's range (tensor_chn.txt, softmax_lut_range.txt); the integer rules need it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class SideRanges:
 
     channels: Mapping[str, Range] = field(default_factory=dict)
     softmax: Mapping[str, Range] = field(default_factory=dict)
+
+
+NOTHING_BESIDE = SideRanges()
 
 
 def side_ranges(statistics: Statistics) -> SideRanges:

@@ -17,4 +17,4 @@ def numbers_range(low: str, high: str, where: str, count: int | None = None) -> 
     sizes = {end.size for end in ends} | ({count} if count is not None else set())
     if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
         raise FormatError(f"{where}: the minima and maxima are no ranges of as many channels")
-    return Range(*ends)
+    return Range(ends[0], ends[1])

@@ -6,8 +6,8 @@ do up to 2^53. So
 * 8-bit operands, and few products of 16-bit ones, take one float32 Conv;
 * a wider Conv is one MatMul of doubles for each tap of its kernel, on the tap's slice of the padded input (measured:
   as fast as the float32 Conv);
-* depthwise, grouped and transposed ones have their weights taken apart into pieces of fewer bits, w = sum 2^e * w_e, each
-  with a float32 Conv of its own, and where that is not enough the input into its two bytes.
+* depthwise, grouped and transposed ones have their weights taken apart into pieces of fewer bits, w = sum 2^e * w_e,
+  each with a float32 Conv of its own, and where that is not enough the input into its two bytes.
 
 What comes out is already divided by a power of two, which is exact.
 """
@@ -28,7 +28,7 @@ BYTE = 256.0
 
 @dataclass(frozen=True)
 class Accumulator:
-    """``name`` in the graph, float32 or double; ``largest``: a bound of the accumulator's magnitude (before 2^-K)."""
+    """``name`` in the graph, float32 or double; ``largest``: a bound of the accumulator's magnitude (before 2^-k)."""
 
     name: str
     dtype: np.dtype
@@ -36,9 +36,9 @@ class Accumulator:
 
 
 def accumulate(emit: Emitter, value: Integers, kernel: Kernel, k: np.ndarray, zero: np.ndarray) -> Accumulator:
-    """acc / 2^K of the stored integers ``value``, padding filled with its zero point.
+    """acc / 2^k of the stored integers ``value``, padding filled with its zero point.
 
-    k, zero  of ``Requantisation``: one value per output channel.
+    k     what to divide by, zero of ``Requantisation``: one value per output channel each.
     """
     centred = value.quant.zero_point != 0 and (kernel.pads or kernel.op_type == "ConvTranspose")
     low, high = limits(value.quant)
@@ -176,7 +176,7 @@ def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarr
 
 
 def _lowest_bits(emit: Emitter, weights: str, bits: int) -> tuple[str, str]:
-    """The lowest signed ``bits`` of constant weights, and what is left of them; onnxruntime does it once, at loading."""
+    """The lowest signed ``bits`` of constant weights, and what is left; onnxruntime does it once, at loading."""
     size = np.float32(1 << bits)
     halves = emit.add("Add", [emit.add("Mul", [weights, emit.constant(1 / size)]), emit.constant(np.float32(0.5))])
     rest = emit.add("Floor", [halves])
@@ -193,7 +193,8 @@ def _piece_bits(kernel: Kernel, top: int) -> int:
 
 def _pieces(values: np.ndarray, bits: int) -> list[np.ndarray]:
     """Weights as a sum of 2^(i * bits) * piece i, each piece within 2^(bits - 1) of zero (see ``_lowest_bits``)."""
-    pieces, rest = [], values.astype(np.int64)
+    pieces: list[np.ndarray] = []
+    rest = values.astype(np.int64)
     while np.any(rest) or not pieces:
         high = (rest + (1 << (bits - 1))) >> bits
         pieces.append(rest - (high << bits))

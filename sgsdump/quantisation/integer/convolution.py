@@ -17,8 +17,8 @@ from sgsdump.quantisation.integer.kernel import Kernel
 from sgsdump.quantisation.integer.requantisation import Requantisation
 
 FLOOR_BITS = 16
-# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing else
-# moves past a tie as long as |acc| * e is less than one.
+# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing
+# else moves past a tie as long as |acc| * e is less than one.
 FLOAT_TIES = 1 - 2.0**-22
 FLOAT_TIES_BELOW = 3.3e6
 DOUBLE_TIES = 1 + 2.0**-44

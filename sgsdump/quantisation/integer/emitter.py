@@ -120,8 +120,8 @@ class Emitter:
 
     def store(self, value: Unrounded, quant: Quant, output: str) -> Integers:
         """What is stored: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
-        low, high = limits(quant)
-        low, high = max(low, value.lowest), min(high, value.highest)
+        bottom, top = limits(quant)
+        low, high = max(bottom, value.lowest), min(top, value.highest)
         rounded = self._plus_half(value)
         if low >= 0:
             clipped = self._clip(rounded, low, high + 0.5)  # the cast drops the fraction

@@ -38,15 +38,16 @@ class Call:
 
 
 def _add(call: Call) -> Unrounded:
-    return add(call.emit, *call.operands, call.output)
+    return add(call.emit, call.operands[0], call.operands[1], call.output)
 
 
 def _subtract(call: Call) -> Unrounded:
-    return add(call.emit, *call.operands, call.output, -1)
+    return add(call.emit, call.operands[0], call.operands[1], call.output, -1)
 
 
 def _multiply(call: Call) -> Unrounded:
-    return multiply(call.emit, *call.operands, call.output, max(abs(call.range.low), abs(call.range.high)))
+    largest = max(abs(call.range.low), abs(call.range.high))
+    return multiply(call.emit, call.operands[0], call.operands[1], call.output, largest)
 
 
 def _maximum(call: Call) -> Unrounded:

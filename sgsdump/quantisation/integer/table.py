@@ -1,7 +1,7 @@
 """A function of one tensor as a table: the output for every integer that the input can hold.
 
-What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid and
-TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6 (61 to
+What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid
+and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6 (61 to
 75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
 Source: docs/formats/fixed_arithmetic.md#sigmoid-tanh.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Element by element, of one tensor and constants of one element.
 FUNCTIONS = frozenset(
-    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sigmoid "
-    "Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu".split()
+    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu "
+    "Sigmoid Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu".split()
 )
 
 

@@ -1,7 +1,7 @@
 """Write a quant plan as the hardware computes it: an ONNX graph of standard operators whose numbers are its integers.
 
-Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is the
-float32 its integers mean. Inside a fused chain the first operator is brought to INT16 over its own range, and so is
+Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
+the float32 its integers mean. Inside a fused chain the first operator is brought to INT16 over its own range, and so is
 every further one but the last. A picture input takes the raw bytes of the picture, as the SDK's fixed model does.
 
 What has no integer rule is done another way and listed in ``Written.approximate``: a function of one tensor is a table
@@ -173,9 +173,9 @@ class _Walk:
 
     def _compute(self, node: NodeProto, before: Integers | None, quant: Quant, name: str) -> Integers | Unrounded:
         """One node by its rule, or by the nearest thing to one."""
-        if node.output[0] in self.plan.weights and node.input[0] in self.values:
-            if (convolved := self._convolution(node, quant)) is not None:
-                return convolved
+        weighted = node.output[0] in self.plan.weights and node.input[0] in self.values
+        if weighted and (convolved := self._convolution(node, quant)) is not None:
+            return convolved
         operands = self._operands(node, before)
         if operands is None:
             return self._in_float(node, quant, name)
