@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ def enter(main: Callable[[], int]) -> NoReturn:
             raise
         print(
             f"{Path(sys.argv[0]).name}: error: sgsdump is not installed for {sys.executable}; install it from its "
-            f"checkout, the folder with pyproject.toml: {sys.executable} -m pip install FOLDER",
+            f"checkout, the folder with pyproject.toml: {shlex.quote(sys.executable)} -m pip install FOLDER",
             file=sys.stderr,
         )
         sys.exit(2)

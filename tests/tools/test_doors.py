@@ -360,6 +360,30 @@ def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     assert "Past COS < 0.99 or RMSE > 0.1: none." in shown
 
 
+def test_sim_optimizer_as_the_manual_has_it(work: Path) -> None:
+    """The list in the script is changed, then sim_calibrator.py takes the first file; -n is a name without .py."""
+    shutil.copytree(TOOLS, work / "SDK")
+    script = work / "SDK/sim_optimizer.py"
+    lines = script.read_text(encoding="utf-8").splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("compression_rates = ["))
+    lines[place] = "compression_rates = [0.7, 1.0]"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    (work / "optimized_quant_info_0.pkl").write_bytes(b"an older one")
+    env = {"PYTHONPATH": str(TOOLS.parent)}
+    words = "-i img.bmp -m net_float.onnx -n pre --input_config input_config.ini".split()
+    examples = work / "SDK/Scripts/examples"
+    shown = succeeds(work, examples / "sim_optimizer.py", *words, env=env)
+    names = [f"optimized_quant_info_{number}" for number in ("0", "0_0.7", "1", "1_1")]
+    assert sorted(path.stem for path in work.glob("*.pkl")) == names
+    for short, long in (names[:2], names[2:]):
+        assert (work / f"{short}.pkl").read_bytes() == (work / f"{long}.pkl").read_bytes()
+        assert f"{long}.pkl, {short}.pkl" in shown
+    shown = succeeds(
+        work, examples / "sim_calibrator.py", *words, "--quant_file", "./optimized_quant_info_1.pkl", env=env
+    )
+    assert "net_fixed.onnx: 4 convolutions" in shown and ", 0 of them" not in shown
+
+
 def test_splite_doors(work: Path) -> None:
     tensors = [Tensor.of("a/b", np.arange(6, dtype=np.float32)), Tensor.of("z" * 500, np.ones(2, np.float32))]
     save_dump([Record("out", i, 3, "SPLIT", tensor) for i, tensor in enumerate(tensors)], work / "dump.bin")
