@@ -53,6 +53,16 @@ def test_formulas(pair):
     assert found["StandardDeviation"] == pytest.approx(abs(a.std() - b.std()), rel=1e-9, abs=1e-9)
 
 
+def test_the_cosine_is_never_above_one() -> None:
+    """A tensor with itself gave 1.0000000000000002 in some sizes."""
+    rng = np.random.default_rng(0)
+    for size in range(990, 1040):
+        a = rng.standard_normal(size)
+        for b, limit in ((a, 1.0), (-a, -1.0)):
+            cosine = measured(a, b)["cos"]
+            assert cosine == pytest.approx(limit, abs=1e-15) and abs(cosine) <= 1
+
+
 @given(PAIRS, st.sampled_from([0.0, 1e-6, 1.0, 1e3]))
 def test_diff3(pair, th1):
     a, b = (x.tolist() for x in pair)
