@@ -54,7 +54,7 @@ def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
 
 
 def _alike(name: str, known: list[str]) -> list[str]:
-    """At most three names that are near but for case, ``_`` and ``-``: as they are, their beginning, then by letters."""
+    """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
     plain = _plain(name)
     names = {_plain(n): n for n in reversed(known)}
     begun = [n for other, n in names.items() if len(plain) > 2 and other.startswith(plain)]

@@ -199,7 +199,7 @@ _NOT_WITH_GOLDEN = (
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.golden import compare_golden
+    from sgsdump.comparison.golden.by_tensor import compare_golden
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.reports.golden import csv, json, log
