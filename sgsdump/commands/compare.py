@@ -22,6 +22,7 @@ examples:
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
+  sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
@@ -92,6 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
     )
     parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="FILE.py:FUNCTION",
+        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; several times for "
+        "several. --limit FUNCTION=X is the least it may be: higher is better",
+    )
+    parser.add_argument(
         "--limit",
         type=_limits,
         default=[],
@@ -138,6 +147,7 @@ def _run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
+    from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError, ValuesError
@@ -152,8 +162,10 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
     of_layers = tuple(limit for limit in args.limit if limit[0])
-    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
+    own = load_own_metrics(args.metric)
+    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers, tuple(own))
     shown = given or DOCUMENTED
+    limited = [name for _, name, _ in args.limit]
     sample, benchmark = _opened(args, args.sample, args.benchmark)
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
     comparison = compare(
@@ -163,7 +175,7 @@ def _run(args: argparse.Namespace) -> int:
         name_map=names,
         match_by_value=args.match_by_value,
         exclude=args.exclude,
-        metrics=_extra([*args.metrics, *(name for _, name, _ in args.limit)]),
+        metrics={name: own.get(name, name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),
         compatible=args.compatible,
         progress=TERMINAL,
@@ -192,7 +204,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 _NOT_WITH_GOLDEN = (
-    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit exclude compatible".split()
+    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
+    *"metrics metric limit exclude compatible".split(),
 )
 
 
