@@ -170,7 +170,7 @@ def compare(
     exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
     metrics   further metrics for the rows' ``extra``: names (of ``METRICS``; ``settings`` are for these), or {name:
               function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
-              of real values of one shape; a name of ``METRICS`` may stand in a function's place.
+              of real values of one shape (None: the metric of ``METRICS`` of this name).
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
     progress  shows how many pairs are done; see ``sgsdump.progress``.

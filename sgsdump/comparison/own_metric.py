@@ -21,7 +21,7 @@ from sgsdump.files.user_module import blaming, import_function
 from sgsdump.tensors.real_view import Values
 
 OwnMetric = Callable[[np.ndarray, np.ndarray], float]
-Asked = Sequence[str] | Mapping[str, str | OwnMetric]
+Asked = Sequence[str] | Mapping[str, OwnMetric | None]
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -55,17 +55,17 @@ def _checked(file: Path, name: str, function: Callable[..., Any]) -> OwnMetric:
 def sorted_out(asked: Asked) -> tuple[dict[str, Metric], dict[str, OwnMetric]]:
     """The metrics asked for: those of ``METRICS`` and the user's own, by the names they are shown under.
 
-    ``asked`` is names, or {name: function or name of ``METRICS``}. Raises ConfigError for an unknown name, and for a
-    function under the name of a metric that there is.
+    ``asked`` is names, or {name: function}, with None for a metric of ``METRICS``. Raises ConfigError for an unknown
+    name, and for a function under the name of a metric that there is.
     """
     if isinstance(asked, str):
         names = [name.strip() for name in asked.split(",")]
         raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
-    items = asked.items() if isinstance(asked, Mapping) else zip(asked, asked)
+    items = asked.items() if isinstance(asked, Mapping) else dict.fromkeys(asked).items()
     known, own = {}, {}
     for name, metric in items:
-        if isinstance(metric, str):
-            known[name] = METRICS[metric]
+        if metric is None:
+            known[name] = METRICS[name]
         elif name in METRICS:
             raise ConfigError(f"{name} is a metric of sgsdump; give your function another name")
         else:
