@@ -52,7 +52,7 @@ class Measures:
         try:
             if has_statistics_only(pair):
                 return statistics_row(pair, self.vendor_statistics)
-            measured, notes = self._measured(pair)
+            measured, notes = self.measured(pair)
         except SgsdumpError as error:
             return Failed(pair, str(error))
         equality = _equality(measured)
@@ -62,7 +62,8 @@ class Measures:
         own = measured_by(self.own, measured.sample, measured.benchmark)
         return replace(row, extra={**row.extra, **own}) if own else row
 
-    def _measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+    def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+        """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
         as_stored = compared_as_stored(pair)
         a, b = real_values(pair.sample, as_stored), real_values(pair.benchmark, as_stored)
         notes = [pair.note, layout_note(pair, as_stored)]
