@@ -87,7 +87,7 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
         statistics=statistics,
         equal=all(row.equal for row in rows),
         sums=sums,
-        runs=OverRuns(len(rows), worst, runs[worst].rmse, runs[worst].cos, *means),
+        runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
         **{name: getattr(sums, name) for name in _COUNTS},
     )
 

@@ -35,7 +35,8 @@ class Misnamed:
 
 @dataclass(frozen=True)
 class OverRuns:
-    """A layer in several runs: in how many it was compared, in which one its error is largest, and means over them.
+    """A layer in several runs: in how many it was compared, in which one its error is largest ("": it has none), and
+    means over them.
 
     mean_rmse, mean_cos  the means of each run's; the row's own are those of all runs' values laid end to end.
     """
@@ -49,7 +50,11 @@ class OverRuns:
 
     def __str__(self) -> str:
         runs = f"{self.count} runs" if self.count > 1 else "1 run"
-        return f"{runs}, worst in run {self.worst} (COS {self.worst_cos:f}, RMSE {self.worst_rmse:f})"
+        return (
+            f"{runs}, worst in run {self.worst} (COS {self.worst_cos:f}, RMSE {self.worst_rmse:f})"
+            if self.worst
+            else runs
+        )
 
 
 @dataclass(frozen=True)
