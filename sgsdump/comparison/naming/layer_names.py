@@ -39,6 +39,7 @@ _WITHOUT_STACK = ("Primitive", "Jit")
 _MINDSPORE = re.compile(rb'"framework":\s*"mindspore"|"type":\s*"mindspore')
 _HEAD_BYTES = 1 << 16
 _RENUMBERED, _NUMBERED_PART = "ParallelTransformer", "layers"
+_LAYER = re.compile(r"[0-9]{1,9}")
 
 Scope = tuple[str, ...]
 
@@ -134,18 +135,25 @@ def _module(name: str) -> Iterator[tuple[Scope, str]]:
 def _renumbering(scopes: Iterable[Scope], classes: Mapping[Scope, str]) -> Callable[[Scope], Scope]:
     """What counts the layers of each ParallelTransformer from the first of ``scopes`` that is among them."""
     numbered = [(*scope, _NUMBERED_PART) for scope, kind in classes.items() if kind == _RENUMBERED]
-    lowest: dict[Scope, int] = {}
-    for scope in scopes:
+
+    def layer_of(scope: Scope) -> tuple[Scope, int] | None:
+        """The list of layers that a path goes through, and the layer's number in it."""
         for above in numbered:
-            if scope[: len(above)] == above and len(scope) > len(above) and scope[len(above)].isdecimal():
-                number = int(scope[len(above)])
-                lowest[above] = min(lowest.get(above, number), number)
+            below = scope[len(above) :]
+            if below and scope[: len(above)] == above and _LAYER.fullmatch(below[0]):
+                return above, int(below[0])
+        return None
+
+    lowest: dict[Scope, int] = {}
+    for above, number in filter(None, map(layer_of, scopes)):
+        lowest[above] = min(lowest.get(above, number), number)
 
     def renumbered(scope: Scope) -> Scope:
-        for above, first in lowest.items():
-            if scope[: len(above)] == above and len(scope) > len(above) and scope[len(above)].isdecimal():
-                return (*above, str(int(scope[len(above)]) - first), *scope[len(above) + 1 :])
-        return scope
+        layer = layer_of(scope)
+        if layer is None or layer[0] not in lowest:
+            return scope
+        above, number = layer
+        return (*above, str(number - lowest[above]), *scope[len(above) + 1 :])
 
     return renumbered
 

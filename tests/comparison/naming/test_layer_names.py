@@ -88,6 +88,16 @@ def test_a_split_pipeline_counts_its_layers_from_the_first_that_is_there(tmp_pat
     }
 
 
+def test_what_is_no_number_of_a_layer_stays(tmp_path: Path) -> None:
+    def run(root: str, part: str) -> dict[str, str]:
+        encoder = f"{root}.encoder.ParallelTransformer.forward.0"
+        return {f"{root}.encoder.layers.{part}.Layer.forward.0": encoder, encoder: ""}
+
+    for number, part in enumerate(["norm", "9" * 5000, "٣", "²"]):
+        sample = dumped(tmp_path / f"a{number}", run("Cell.net", part))
+        assert len(pairs(sample, dumped(tmp_path / f"b{number}", run("Module.module", part)))) == 2
+
+
 def test_gradients_of_parameters_are_paired_whichever_way_they_are_spelt(tmp_path: Path) -> None:
     sample = dumped(tmp_path / "a", {"Cell.net.fc.Dense.parameters_grad": ""})
     benchmark = dumped(tmp_path / "b", {"Module.module.fc.Linear.parameters_grad.0": ""})
