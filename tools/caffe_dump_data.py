@@ -9,7 +9,6 @@ Both write dumpData/shape.txt. The first input is left out of the dump, and has 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,5 +35,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

@@ -8,7 +8,6 @@ Needs LiteRT: pip install 'sgsdump[tflite]'
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,5 +43,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

@@ -56,7 +56,7 @@ def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Pla
     if len(same) > 1:
         same = [path for path in same if places[path].label == named.label] or same
     if not same:
-        return "", f"it is an alias of {alias[:60]}, which is not in the dump"
+        return "", f"it is an alias of {alias[:60]}, which is not in the dump; was it copied whole?"
     if len(same) > 1:
         return "", f"it is an alias of {alias[:60]}, of which there are {len(same)}"
     return same[0], ""

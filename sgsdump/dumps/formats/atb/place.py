@@ -117,6 +117,11 @@ def split(folders: Sequence[str]) -> tuple[Run, tuple[str, ...]]:
     return Run("/".join(folders[:root_end]), device, rest[at]), tuple(rest[at + 1 :])
 
 
+def is_operator(folder: str) -> bool:
+    """Whether a folder's name is that of an operator, ``1_DecoderLayer``, not of a device and process, ``0_4711``."""
+    return bool(_ID.fullmatch(folder)) and not _DEVICE.fullmatch(folder)
+
+
 def labels(runs: Iterable[Run]) -> dict[Run, str]:
     """What stands in front of the names of each run's tensors."""
     runs = set(runs)

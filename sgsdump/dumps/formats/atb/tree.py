@@ -96,10 +96,9 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
             tensor = _of_row(listed[place], name, place.op_type)
         else:
             content, why = alias.followed(chosen[place], contents, targets, places)
-            tensor = content.tensor(name, place.op_type)
+            tensor = content.tensor(name, place.op_type, why)
             if why:
                 lost[f"has no values: {why}"].append(chosen[place])
-                tensor = atb_tensor.without_values(tensor.info, why)
         record = Record(place.io, place.slot, number, place.op_type, tensor)
         records.append(record)
         if place in chosen:
