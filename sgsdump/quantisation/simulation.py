@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from sgsdump.quantisation.fusion import operators, sdk_name
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.parse_net import NetTensor
 from sgsdump.tensors.layout import NHWC, to_nhwc
+from sgsdump.tensors.sdk_constants import pad_bias, pad_depthwise, pad_parameter, pad_weights
 from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, pad_picture
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
@@ -32,6 +33,7 @@ BLOCKED = frozenset(
     "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV MAX_POOL_2D AVERAGE_POOL_2D ADD SUB MUL RELU RELU6 LEAKY_RELU PRELU "
     "LOGISTIC TANH BATCH_NORM".split()
 )
+DEPTHWISE = "DEPTHWISE_CONV_2D"
 
 
 @dataclass
@@ -141,6 +143,16 @@ class _FixedView:
         return Tensor(_info(name, op_type, array, stored.quant), lambda: padded)
 
     def constant(self, name: str, op_type: str) -> Tensor:
+        constant = self._plain_constant(name, op_type)
+        if self.dequantise or self.strip or constant.dtype.kind != "i":
+            return constant
+        depthwise = op_type == DEPTHWISE
+        pad = pad_bias if name in self.biases else pad_depthwise if depthwise else pad_weights
+        if name not in self.biases and name not in self.weights:
+            pad = pad_parameter
+        return Tensor(constant.info, lambda: pad(constant.stored()))
+
+    def _plain_constant(self, name: str, op_type: str) -> Tensor:
         if name in self.biases:
             return _lazy(self.graph, name, self.biases[name], op_type, np.dtype(np.int16), Quant(np.dtype(np.int16)))
         weights = self.weights.get(name)
@@ -252,8 +264,12 @@ def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = No
 
 
 def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dtype, quant: Quant | None) -> Tensor:
-    """A constant of the model: 4-D weights as O, H, W, I."""
+    """A constant of the model: 4-D weights as O, H, W, I, depthwise ones as 1, H, W, O."""
     dims = tuple(graph.constants[initializer].dims)
-    shape = tuple(dims[i] for i in (0, 2, 3, 1)) if len(dims) == 4 else dims
+    depthwise = op_type == DEPTHWISE and len(dims) == 4 and dims[1] == 1
+    order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1) if len(dims) == 4 else tuple(range(len(dims)))
+    shape = tuple(dims[axis] for axis in order)
+    if quant is not None and quant.axis is not None:
+        quant = replace(quant, axis=order.index(quant.axis))
     info = TensorInfo(name, shape, dtype, NHWC if len(dims) == 4 else None, quant, op_type)
-    return Tensor(info, lambda: to_nhwc(graph.value(initializer)).astype(dtype, copy=False))
+    return Tensor(info, lambda: graph.value(initializer).transpose(order).astype(dtype, copy=False))
