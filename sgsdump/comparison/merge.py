@@ -24,6 +24,7 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.row import Failed, OverRuns, Row
+from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError
 
 Item = TypeVar("Item")
@@ -87,6 +88,7 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
         statistics=statistics,
         equal=all(row.equal for row in rows),
         sums=sums,
+        integers=merged_integers([row.integers for row in rows]),
         runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
         **{name: getattr(sums, name) for name in _COUNTS},
     )

@@ -16,6 +16,14 @@ from sgsdump.comparison.pair_sums import hold_equal
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Failed, Row, row_of
 from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row
+from sgsdump.comparison.stored_integers import (
+    IN_STEPS,
+    Differences,
+    both_quantised,
+    integers_of,
+    measured_in_steps,
+    unlike,
+)
 from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError
@@ -54,10 +62,11 @@ class Measures:
                 return statistics_row(pair, self.vendor_statistics)
             measured, notes = self.measured(pair)
         except SgsdumpError as error:
-            return Failed(pair, str(error))
+            apart = unlike(pair) if both_quantised(pair) else ""
+            return Failed(pair, f"quantised differently: {apart}; {error}" if apart else str(error))
         equality = _equality(measured)
         row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
-        row = replace(row, equal=bool(equality))
+        row = _with_integers(replace(row, equal=bool(equality)), pair, measured)
         row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
         own = measured_by(self.own, measured.sample, measured.benchmark)
         return replace(row, extra={**row.extra, **own}) if own else row
@@ -65,13 +74,15 @@ class Measures:
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
         as_stored = compared_as_stored(pair)
-        a, b = real_values(pair.sample, as_stored), real_values(pair.benchmark, as_stored)
+        quants = measured_in_steps(pair) or (None, None)
+        a, b = (real_values(side, as_stored, quant) for side, quant in zip((pair.sample, pair.benchmark), quants))
         notes = [pair.note, layout_note(pair, as_stored)]
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
         notes.append(_flat_note(pair, a, b))
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
+        kinds |= {Differences: None} if both_quantised(pair) else {}
         return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
 
 
@@ -95,6 +106,18 @@ def _equality(measured: Measured) -> str:
     if not hold_equal(measured.sample, measured.benchmark):
         return ""
     return f"all values are equal, {sums.sample_inf} of them -Inf"
+
+
+def _with_integers(row: Row, pair: Pair, measured: Measured) -> Row:
+    """The row with what its integers are, where both sides have such."""
+    differences = measured.accumulators.get(Differences)
+    if not isinstance(differences, Differences):
+        return row
+    in_steps = measured_in_steps(pair) is not None
+    integers = integers_of(pair, differences, in_steps)
+    if not in_steps or integers.identical:
+        return replace(row, integers=integers)
+    return replace(row, integers=integers, note="; ".join(filter(None, [row.note, IN_STEPS])))
 
 
 def _with_further(row: Row, measured: Measured, further: Mapping[str, Metric]) -> Row:

@@ -9,14 +9,16 @@ from sgsdump.comparison.alignment import compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.real_view import Values, values_of
+from sgsdump.tensors.tensor import Quant
 
 
-def real_values(record: Record, as_stored: bool = False) -> Values:
-    """The values of a record in its logical layout, or in the device's layout with ``as_stored``.
+def real_values(record: Record, as_stored: bool = False, quant: Quant | None = None) -> Values:
+    """The values of a record in its logical layout, or in the device's layout with ``as_stored``; ``quant`` replaces
+    what the record says of its integers.
 
     Raises ValuesError for integers of unknown scale, and for a device layout whose original shape is unknown.
     """
-    return values_of(record.tensor if as_stored else record.tensor.logical())
+    return values_of(record.tensor if as_stored else record.tensor.logical(), quant)
 
 
 def readable(dump: Dump, inputs: bool = False) -> Iterator[tuple[Record, Values]]:

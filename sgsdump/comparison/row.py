@@ -10,6 +10,7 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import name_of
@@ -78,6 +79,7 @@ class Row:
     statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
                  and rmse are NaN then, and the limit on rmse applies to the largest.
     sums         what mse, cos and rmse are made of.
+    integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
     """
 
@@ -114,6 +116,7 @@ class Row:
     statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
     equal: bool = False
     sums: Sums | None = field(default=None, repr=False)
+    integers: StoredIntegers | None = None
     runs: OverRuns | None = None
 
     @property

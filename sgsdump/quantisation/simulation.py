@@ -146,10 +146,8 @@ class _FixedView:
         constant = self._plain_constant(name, op_type)
         if self.dequantise or self.strip or constant.dtype.kind != "i":
             return constant
-        depthwise = op_type == DEPTHWISE
-        pad = pad_bias if name in self.biases else pad_depthwise if depthwise else pad_weights
-        if name not in self.biases and name not in self.weights:
-            pad = pad_parameter
+        kind = "bias" if name in self.biases else "parameter" if name not in self.weights else op_type
+        pad = _PADDED_CONSTANTS.get(kind, pad_weights)
         return Tensor(constant.info, lambda: pad(constant.stored()))
 
     def _plain_constant(self, name: str, op_type: str) -> Tensor:
@@ -168,6 +166,7 @@ def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
     return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+_PADDED_CONSTANTS = {"bias": pad_bias, "parameter": pad_parameter, DEPTHWISE: pad_depthwise}
 _PADDED = {"RGB": pad_picture, "NHWC": pad_channels, "NHWX": pad_blocks}
 
 

@@ -2,8 +2,8 @@
 
 With A = 16 bytes / item size:
 
-* weights of a convolution or fully connected operator, [O, H, W, I]: for each A outputs, for each A inputs of these, for
-  each position of the kernel, row by row, a tile of [outputs][inputs] that goes up to 32 bytes;
+* weights of a convolution or fully connected operator, [O, H, W, I]: for each A outputs, for each A inputs of these,
+  for each position of the kernel, row by row, a tile of [outputs][inputs] that goes up to 32 bytes;
 * depthwise weights, [1, H, W, C]: for each A channels a tile of [H][W][channels] that goes up to 32 bytes;
 * a bias, [2, C]: each of its rows goes up to 16 bytes;
 * anything else goes up to 64 bytes as a whole.

@@ -3,9 +3,10 @@
 ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
 ``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics stand behind the
 remark, each with how many values it left out where there are any; a vendor's as it prints them. ``statistics_error`` is
-the largest relative error of the statistics of a layer that has nothing else. Where the rows are of several runs,
-``runs`` says in how many the layer was compared, ``worst_run`` in which its error is largest. Texts that a spreadsheet
-would run begin with ``'``.
+the largest relative error of the statistics of a layer that has nothing else. Of two runs of a fixed model,
+``differing_integers`` says how many integers differ, ``largest_step`` by how much at most (empty: unknown). Where the
+rows are of several runs, ``runs`` says in how many the layer was compared, ``worst_run`` in which its error is largest.
+Texts that a spreadsheet would run begin with ``'``.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _PAIR = ["sample_name", "paired"]
 _TYPES = ["sample_dtype", "benchmark_dtype"]
 _SIGNS = ["sample_minus_inf", "benchmark_minus_inf", "odd_apart"]
 _STATISTICS = "statistics_error"
+_INTEGERS = ["differing_integers", "largest_step"]
 COLUMNS = [
     "status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS,
-    _STATISTICS,
+    _STATISTICS, *_INTEGERS,
 ]  # fmt: skip
 
 
@@ -47,6 +49,8 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         own = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR, *_TYPES, *_SIGNS]}
         own |= _further(row) | {"verdict": row.verdict(thresholds)}
         own |= {_STATISTICS: row.error} if row.statistics else {}
+        if row.integers and not row.integers.unlike:
+            own |= zip(_INTEGERS, (row.integers.differing, row.integers.largest))
         within = "yes" if row.passes(thresholds) else "no"
         write(own | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)})
     for failed in comparison.failed:

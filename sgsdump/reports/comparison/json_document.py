@@ -17,6 +17,8 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 
+ABSENT = (("runs", None), ("integers", None))
+
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
     worst = comparison.worst
@@ -45,9 +47,9 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The row's fields; two of them have other names here, which readers of the file know. The sums are left out, and
-    ``runs`` where there is only one."""
-    fields = {name: value for name, value in asdict(row).items() if name != "sums" and (name, value) != ("runs", None)}
+    """The row's fields; two of them have other names here, which readers of the file know. The sums are left out,
+    ``runs`` where there is only one, and ``integers`` where a side has none."""
+    fields = {name: value for name, value in asdict(row).items() if name != "sums" and (name, value) not in ABSENT}
     return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}
 
 

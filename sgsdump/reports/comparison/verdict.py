@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
@@ -42,6 +42,7 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": apart})
         yield f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}."
+    yield from _integers(rows)
     jumps = comparison.jumps[:MOST_JUMPS]
     if jumps:
         yield "RMSE rises most at:"
@@ -53,6 +54,24 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     if missing:
         yield f"Not compared: {len(missing)}"
     yield from _by_reason(missing)
+
+
+def _integers(rows: Sequence[Row]) -> Iterator[str]:
+    """Of two runs of a fixed model: in how many layers they hold the same integers, and where the first ones differ."""
+    known = [(row, row.integers) for row in rows if row.integers]
+    alike = [(row, integers) for row, integers in known if not integers.unlike]
+    if not alike:
+        return
+    text = f"integers: {sum(each.identical for _, each in alike)} of {len(alike)} layers identical"
+    first = next(((row, each) for row, each in alike if not each.identical), None)
+    if first:
+        row, integers = first
+        text += f"; the first that differs is {row.name}{f' ({row.op_type})' if row.op_type else ''}: "
+        text += f"{integers.differing} of {integers.count} values{integers.size}"
+    yield text
+    for row, integers in known:
+        if integers.unlike:
+            yield f"  {_label(row)}: {integers}"
 
 
 def _not_compared(comparison: Comparison) -> int:

@@ -1,0 +1,154 @@
+"""Whether two runs of a fixed model hold the same integers: what a converter's or a simulator's fault shows in first.
+
+It is asked of a pair whose two sides are quantised alike: one type, one zero point, one scale (as a header prints it,
+with six decimals, where a side knows no better), both stored as integers or both dequantised. Integers are compared
+even where no true scale is known: then the pair is measured in steps, which leaves COS and RMSE as they are, both
+being the same whatever the scale. Of dequantised values one scale makes two equal exactly where the integers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.metrics.base import Accumulator, Settings
+from sgsdump.tensors.tensor import Quant, TensorInfo
+
+IN_STEPS = "measured in steps: the dumps do not tell the true scale"
+PRINTED_ERROR = 0.5e-6  # of a scale that was read from six decimals
+HIDDEN = "by scales that differ behind the six decimals of the headers"
+KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not told in steps
+
+
+@dataclass(frozen=True)
+class StoredIntegers:
+    """The integers of a pair.
+
+    count      how many there are.
+    differing  how many differ.
+    largest    the largest difference in steps; None where the scale is too coarse to tell it.
+    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
+    """
+
+    count: int
+    differing: int
+    largest: int | None = 0
+    unlike: str = ""
+
+    @property
+    def identical(self) -> bool:
+        return not self.differing and not self.unlike
+
+    @property
+    def size(self) -> str:
+        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
+        return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
+
+    def __str__(self) -> str:
+        if self.unlike:
+            return f"quantised differently: {self.unlike}"
+        return f"{self.differing} of {self.count} values differ{self.size}" if self.differing else "identical integers"
+
+
+class Differences(Accumulator):
+    """How many values differ, and the largest difference."""
+
+    def __init__(self, settings: Settings):
+        super().__init__(settings)
+        self.count = self.differing = 0
+        self.largest = 0.0
+
+    def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
+        self.count += d.size
+        if differing := int(np.count_nonzero(d)):
+            self.differing += differing
+            self.largest = max(self.largest, float(np.abs(d).max()))
+
+
+def both_quantised(pair: Pair) -> bool:
+    """Whether both sides are integers of a fixed model, or the floats that such integers mean."""
+    infos = pair.sample.tensor.info, pair.benchmark.tensor.info
+    return all(info.quant is not None and info.quant.dtype is not None for info in infos) and (
+        infos[0].dtype.kind in "iu"
+    ) == (infos[1].dtype.kind in "iu")
+
+
+def unlike(pair: Pair) -> str:
+    """How two quantised sides are quantised differently, "" where they are not."""
+    one, other = _quant(pair.sample.tensor.info), _quant(pair.benchmark.tensor.info)
+    alike = (one.dtype, one.zero_point, one.axis) == (other.dtype, other.zero_point, other.axis)
+    if alike and _same_scale(one, other):
+        return ""
+    return f"sample {_described(one)}, benchmark {_described(other)}"
+
+
+def measured_in_steps(pair: Pair) -> tuple[Quant, Quant] | None:
+    """The scale of one step for both sides, where integers alike are held against each other and a true scale is
+    missing; else None."""
+    if not both_quantised(pair) or unlike(pair) or pair.sample.tensor.info.dtype.kind == "f":
+        return None
+    quants = [_quant(record.tensor.info) for record in (pair.sample, pair.benchmark)]
+    if all(quant.exact for quant in quants) or np.ndim(quants[0].scale):
+        return None
+    return Quant(quants[0].dtype, 1.0, quants[0].zero_point, exact=True), Quant(
+        quants[1].dtype, 1.0, quants[1].zero_point, exact=True
+    )
+
+
+def integers_of(pair: Pair, differences: Differences, in_steps: bool) -> StoredIntegers:
+    """What was counted of a quantised pair; ``in_steps``: the values are steps."""
+    apart = unlike(pair)
+    if apart:
+        return StoredIntegers(0, 0, 0, apart)
+    largest: int | None = 0
+    if differences.differing:
+        quants = [_quant(record.tensor.info) for record in (pair.sample, pair.benchmark)]
+        finest = next((quant for quant in quants if quant.exact), quants[0])
+        largest = round(differences.largest) if in_steps else _steps(differences.largest, finest)
+        if largest == 0:
+            return StoredIntegers(0, 0, 0, HIDDEN)
+    return StoredIntegers(differences.count, differences.differing, largest)
+
+
+def merged_integers(runs: Sequence[StoredIntegers | None]) -> StoredIntegers | None:
+    """Those of several runs together; None where one has none."""
+    known = [run for run in runs if run is not None]
+    if len(known) < len(runs) or not known:
+        return None
+    largest = [run.largest for run in known]
+    return StoredIntegers(
+        sum(run.count for run in known),
+        sum(run.differing for run in known),
+        None if None in largest else max(size for size in largest if size is not None),
+        next((run.unlike for run in known if run.unlike), ""),
+    )
+
+
+def _quant(info: TensorInfo) -> Quant:
+    assert info.quant is not None, "asked of quantised pairs only"
+    return info.quant
+
+
+def _same_scale(one: Quant, other: Quant) -> bool:
+    if one.exact and other.exact:
+        return np.array_equal(np.asarray(one.scale, np.float32), np.asarray(other.scale, np.float32))
+    if np.ndim(one.scale) or np.ndim(other.scale):
+        return False
+    return f"{float(one.scale):f}" == f"{float(other.scale):f}"
+
+
+def _steps(difference: float, quant: Quant) -> int | None:
+    if np.ndim(quant.scale) or not float(quant.scale) > 0:
+        return None
+    scale = float(quant.scale)
+    steps = difference / scale
+    uncertain = 0.0 if quant.exact else steps * PRINTED_ERROR / scale
+    return round(steps) if uncertain <= KNOWN_TO and np.isfinite(steps) else None
+
+
+def _described(quant: Quant) -> str:
+    scale = "several scales" if np.ndim(quant.scale) else f"scale {float(quant.scale):f}"
+    return f"{quant.dtype} {scale} zero point {quant.zero_point}"
