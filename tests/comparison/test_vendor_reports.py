@@ -111,11 +111,18 @@ def test_over_threshold_mark_is_the_scripts(shared):
         assert marked[0] == marked[1]
 
 
-@pytest.mark.parametrize("name", ["int_vs_int", "int_vs_float"])
-def test_integers_are_refused_where_the_script_reads_them_as_floats(shared, name):
-    """The script prints 1e73 and nan for two equal integer dumps, nothing for integers against floats."""
-    benchmark = "dumps/tiny_fixed_b_elim" if name == "int_vs_int" else FLOAT
-    comparison = sgsdump.compare(open_genuine(shared, "dumps/tiny_fixed_b_elim"), open_genuine(shared, benchmark))
+def test_equal_integers_are_equal_where_the_script_reads_them_as_floats(shared):
+    """The script prints 1e73 and nan for two equal integer dumps."""
+    assert float(printed(shared, "int_vs_int")["0.relu1.xx.output0"][2]["MSE"]) > 1e73
+    dump = open_genuine(shared, "dumps/tiny_fixed_b_elim")
+    comparison = sgsdump.compare(dump, dump)
+    assert [(row.error, row.integers.identical) for row in comparison] == [(0.0, True)] * 13
+    assert comparison.passes()
+
+
+def test_integers_are_refused_against_floats(shared):
+    """Of which the script prints nothing."""
+    comparison = sgsdump.compare(open_genuine(shared, "dumps/tiny_fixed_b_elim"), open_genuine(shared, FLOAT))
     assert not comparison.rows and len(comparison.failed) == 13
     assert all("true scale" in failed.reason for failed in comparison.failed)
     assert not comparison.passes()

@@ -1,0 +1,73 @@
+"""The way of docs/exact_integers.md on tiny: the SDK's ranges and dumps, our calibrate, simulate and compare.
+
+Everything before the Sigmoid, whose table is not known, has to be the SDK's integer by integer.
+"""
+
+import json
+
+import pytest
+
+from sgsdump.cli import main
+from sgsdump.dumps.io import open_dump
+
+L5 = ("L5", "input_config.ini", "tiny_L5", ())
+CASES = {
+    "tiny_L1_elim_dequant": ("L1", "input_config.ini", "tiny_L1", ()),
+    "tiny_all16_elim": ("L1", "input_config_all16.ini", "tiny_all16", ()),
+    "tiny_all16_plain": ("L1", "input_config_all16.ini", "tiny_all16", ()),
+    "tiny_arr16_elim_dequant": ("L1", "input_config_arr16.ini", "tiny_arr16", ()),
+    "tiny_nofuse_elim_dequant": ("L1", "input_config.ini", "tiny_nofuse", ("disableDomainFuseOps",)),
+    "tiny_fixed_a_elim_dequant": L5,
+    "tiny_fixed_b_elim": L5,
+    "tiny_fixed_d_plain": L5,
+}
+BEFORE_THE_SIGMOID = {"relu1", "block/dw", "add", "pool1", "conv2", "conv3", "cat"}
+OPEN = {"sig", "gap", "fc", "prob"}
+
+
+@pytest.fixture
+def simulated(shared, tmp_path, monkeypatch):
+    """A function: case -> the SDK's dump and ours of the same switches, as paths."""
+    monkeypatch.chdir(tmp_path)
+    folder = shared / "sigmastar"
+    model = folder / "model"
+
+    def run(case):
+        level, config, log, at_conversion = CASES[case]
+        switches = (folder / "dumps" / case / "DebugConfig.txt").read_text().splitlines()
+        lines = [line for line in switches if not line.startswith("path")]
+        (tmp_path / "DebugConfig.txt").write_text("\n".join([*lines, *at_conversion, "path=."]) + "\n")
+        ranges = folder / "calibration" / log / "tensor_min_max.txt"
+        calibrate = f"calibrate -m {model}/tiny.prototxt --weight-file {model}/tiny.caffemodel -i {model}/in_norm.txt"
+        calibrate += f" --input-config {model}/{config} --quant-level {level} --quant-file {ranges} -o fixed.onnx"
+        assert main(calibrate.split()) == 0
+        assert main(f"simulate -t Fixed -m fixed.onnx -i {model}/in_raw.txt".split()) == 0
+        return folder / "dumps" / case / "sigma_outtensor_dump.bin", tmp_path / "sigma_outtensor_dump.bin"
+
+    return run
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.endswith("plain")])
+def test_layers_before_the_sigmoid_are_identical(simulated, case, capsys):
+    genuine, ours = simulated(case)
+    capsys.readouterr()
+    assert main(["compare", str(genuine), str(ours), "--json", "rows.json"]) == 0
+    rows = {row["name"]: row["integers"] for row in json.loads(ours.with_name("rows.json").read_text())["rows"]}
+    identical = {name for name, integers in rows.items() if not integers["differing"] and not integers["unlike"]}
+    assert identical >= BEFORE_THE_SIGMOID and rows.keys() - identical <= OPEN
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("integers"))
+    assert line.startswith(f"integers: {len(identical)} of ")
+    assert "; the first that differs is sig (LOGISTIC): " in line or rows.keys() == identical
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("plain")])
+def test_constants_of_a_padded_dump_are_the_sdks_byte_for_byte(simulated, case):
+    genuine, ours = (open_dump(path) for path in simulated(case))
+    own = {record.name: record.tensor.raw().tobytes() for record in ours.records if record.constant}
+    compared = 0
+    for record in genuine.records:
+        # fc_weight#28 is numbered by the converter, whose parameters of reshapes have no counterpart
+        if record.constant and not record.name.startswith(("Reshape", "gap#")):
+            assert own[record.name.partition("#")[0]] == record.tensor.raw().tobytes(), record.name
+            compared += 1
+    assert compared == 12
