@@ -107,6 +107,11 @@ class Analysis:
     def picture_domains(self) -> set[str]:
         return {self.domain[name] for name in self.pictures}
 
+    @property
+    def forced_domains(self) -> set[str]:
+        """Of tensors that are INT16 whoever reads them, but for what shares a picture's domain."""
+        return {self.domain[name] for name in self.forced} - self.picture_domains
+
 
 def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
     """Operators and domains of a float model whose nodes are in topological order."""
@@ -263,7 +268,7 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
             raised.add(domain[name])
-    raised |= {domain[name] for name in analysis.forced}
+    raised |= analysis.forced_domains
     raised -= analysis.picture_domains
     narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
     every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
