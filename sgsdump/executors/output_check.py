@@ -28,29 +28,34 @@ def check_outputs(
     what  begins the message: who gave the arrays.
     feed  what the model was run on.
 
-    A shape that the model declares may be wrong, as exporters write some: where the array differs from it, inference
-    from the feed's shapes decides, and what that does not know is let pass.
+    A shape that the model declares may be wrong, as exporters write some: where the array differs from it, or the model
+    says nothing, inference from the feed's shapes decides. What that does not know is let pass.
     """
     if len(arrays) != len(names):
         raise ModelError(f"{what} gave {len(arrays)} arrays for {len(names)} outputs")
     declared = {info.name: info.type for info in model.graph.output}
     inferred: Mapping[str, onnx.TypeProto] | None = None
     for name, array in zip(names, arrays):
-        if not isinstance(array, np.ndarray | np.generic):
-            continue
-        kind = declared[name]
-        dtype = _dtype(kind)
-        if dtype is not None and array.dtype != dtype:
-            raise ModelError(f"{what} gave {array.dtype} for the output {name!r}, which is {dtype} in the model")
-        if _fits(array.shape, kind):
+        if not isinstance(array, np.ndarray | np.generic) or _is_declared(array, declared[name]):
             continue
         if inferred is None:
             inferred = infer_types(model, {name: each.shape for name, each in feed.items()})
-        if not _fits(array.shape, inferred.get(name)):
+        kind = inferred.get(name, declared[name])
+        dtype = _dtype(declared[name]) or _dtype(kind)
+        if dtype is not None and array.dtype != dtype:
+            raise ModelError(f"{what} gave {array.dtype} for the output {name!r}, which is {dtype} in the model")
+        sizes = _sizes(kind)
+        if name in inferred and not _fits(array.shape, sizes):
             raise ModelError(
-                f"{what} gave the shape {list(array.shape)} for the output {name!r}, which is "
-                f"{shape_text(_sizes(inferred[name]))} in the model"
+                f"{what} gave the shape {list(array.shape)} for the output {name!r}, "
+                f"which is {shape_text(sizes or ())} in the model"
             )
+
+
+def _is_declared(array: np.ndarray | np.generic, kind: onnx.TypeProto) -> bool:
+    """Whether an array is what the model declares in full."""
+    sizes = _sizes(kind)
+    return sizes is not None and array.dtype == _dtype(kind) and _fits(array.shape, sizes)
 
 
 def _dtype(kind: onnx.TypeProto) -> np.dtype | None:
@@ -66,12 +71,12 @@ def _dtype(kind: onnx.TypeProto) -> np.dtype | None:
         return None
 
 
-def _fits(shape: Sequence[int], kind: onnx.TypeProto | None) -> bool:
-    if kind is None or not kind.tensor_type.HasField("shape"):
-        return True
-    sizes = _sizes(kind)
-    return len(sizes) == len(shape) and all(size in (None, own) for size, own in zip(sizes, shape))
+def _fits(shape: Sequence[int], sizes: Sequence[int | None] | None) -> bool:
+    return sizes is None or (len(sizes) == len(shape) and all(size in (None, own) for size, own in zip(sizes, shape)))
 
 
-def _sizes(kind: onnx.TypeProto) -> list[int | None]:
+def _sizes(kind: onnx.TypeProto) -> list[int | None] | None:
+    """The shape of a declared tensor, None for a size left open; None when there is no shape."""
+    if not kind.tensor_type.HasField("shape"):
+        return None
     return [d.dim_value if d.HasField("dim_value") else None for d in kind.tensor_type.shape.dim]

@@ -56,9 +56,7 @@ class SegmentRunner:
     ConfigError for a provider that is not there.
     """
 
-    def __init__(
-        self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU
-    ):
+    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU):
         graph = model.proto.graph
         self.model = model
         self.inputs = graph_inputs(model.proto)

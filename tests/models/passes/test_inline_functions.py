@@ -83,9 +83,7 @@ def test_functions_that_never_end_stay() -> None:
 
 def test_functions_that_stand_for_too_many_nodes_stay() -> None:
     doubling = [function("F0", helper.make_node("Neg", ["i"], ["o"]))]
-    doubling += [
-        function(f"F{n}", call(f"F{n - 1}", "i", "t"), call(f"F{n - 1}", "t", "o")) for n in range(1, 60)
-    ]
+    doubling += [function(f"F{n}", call(f"F{n - 1}", "i", "t"), call(f"F{n - 1}", "t", "o")) for n in range(1, 60)]
     proto = net(call("F59", "x", "y"), functions=doubling)
     assert inline_functions(proto) is proto
     assert module.MOST_NODES == 1_000_000
