@@ -24,6 +24,7 @@ from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
 
 FUNCTION = "load_data"
+_END = object()
 
 
 def raw_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
@@ -40,19 +41,18 @@ def loaded_feeds(
     script: str, specs: Sequence[InputSpec], config: InputConfig | None = None, normalised: bool = True
 ) -> Iterator[tuple[str, Feed]]:
     """The same, each array in its input's shape and dtype as of an .npy file; arguments as of ``feeds.feeds``."""
-    entries = dict(zip((spec.name for spec in specs), config_entries(specs, config)))
-    raw = raw_feeds(script, [spec.name for spec in specs])
+    entries = config_entries(specs, config)
+    feeds = raw_feeds(script, [spec.name for spec in specs])
 
     def fitted(number: str, feed: Feed) -> Feed:
-        what = f"feed {number} of {script}, input"
-        return {
-            spec.name: given_array(
-                feed[spec.name], spec, entries[spec.name], normalised, f"{what} {spec.name!r}"
-            )
-            for spec in specs
-        }
+        arrays = {}
+        for spec, entry in zip(specs, entries):
+            raw = not normalised and entry is not None and entry.is_picture
+            what = f"{script}: feed {number}, input {spec.name!r},"
+            arrays[spec.name] = given_array(feed[spec.name], spec, raw, what)
+        return arrays
 
-    return ((number, fitted(number, feed)) for number, feed in raw)
+    return ((number, fitted(number, feed)) for number, feed in feeds)
 
 
 def _function(script: str) -> tuple[Path, Any]:
@@ -73,13 +73,14 @@ def _feeds(file: Path, function: Any, inputs: Sequence[str]) -> Iterator[tuple[s
         given = function()
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
         raise InputError(
-            f"{file}: {function.__name__}() gave a {type(given).__name__}; it yields a dictionary of arrays for each run"
+            f"{file}: {function.__name__}() gave a {type(given).__name__}; it is to yield a dictionary of arrays for "
+            f"each run"
         )
     iterator, number = iter(given), 0
     while True:
         with blaming(file, "data loader", f" on feed {number}"):
-            feed = next(iterator, None)
-        if feed is None:
+            feed = next(iterator, _END)
+        if feed is _END:
             break
         yield str(number), _checked(feed, f"{file}: feed {number}", inputs)
         number += 1

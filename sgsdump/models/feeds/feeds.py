@@ -117,10 +117,12 @@ def _users(spec: InputSpec, preprocess: Preprocess, normalised: bool, file: str)
 
 def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:
     path = Path(file)
+    raw = not normalised and entry is not None
     if path.suffix.lower() == ".npy" or input_text.is_input_text(path):
         if path.suffix.lower() == ".npy":
-            return given_array(_from_npy(path), spec, entry, normalised, file)
-        return _raw_or_not(_from_text(spec, file), entry, normalised, file)
+            return given_array(_from_npy(path), spec, raw, file)
+        array = _from_text(spec, file)
+        return _raw(array, file) if raw else array
     if entry is None:
         raise InputError(
             f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
@@ -136,15 +138,11 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
     return fit(array, spec, NHWC, f"the {entry.training_format} picture {file}")
 
 
-def given_array(
-    array: np.ndarray, spec: InputSpec, entry: ModelInput | None, normalised: bool, what: str
-) -> np.ndarray:
-    """A user's own array as the input takes it; ``what`` it is begins the messages. Raises InputError."""
-    return _raw_or_not(fit(array, spec, NCHW, what), entry, normalised, what)
-
-
-def _raw_or_not(array: np.ndarray, entry: ModelInput | None, normalised: bool, what: str) -> np.ndarray:
-    return array if normalised or entry is None else _raw(array, what)
+def given_array(array: np.ndarray, spec: InputSpec, raw: bool, what: str) -> np.ndarray:
+    """A user's own array as the input takes it; ``raw`` asks for whole numbers 0..255, ``what`` it is begins the
+    messages. Raises InputError."""
+    fitted = fit(array, spec, NCHW, what)
+    return _raw(fitted, what) if raw else fitted
 
 
 def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:
