@@ -122,7 +122,7 @@ def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
 
 
 def folders_of_runs(folder: Path, names: Collection[str]) -> list[Path]:
-    """The sub-folders that hold inputs, in order, where an input is in several of them; else none. A dump is one run."""
+    """The sub-folders that hold inputs, in order, where an input is in several; else none. A dump is one run."""
     if not folder.is_dir() or (folder / dump_info.JSON_NAME).exists():
         return []
     files = sorted(folder.rglob("*.npy"))
