@@ -18,8 +18,8 @@ examples:
   sgsdump pipeline list -m net.onnx --name conv1 c2
   sgsdump pipeline once -m net.onnx --name conv1 --print-ir --save-test-case conv1_case
   sgsdump pipeline full -m net.onnx --bisect reference
-  sgsdump pipeline full -m net.onnx --data-loader-script feeds.py -o golden
-  sgsdump pipeline full -m net.onnx -f reference --input-dir golden -cd golden
+  sgsdump pipeline full -m net.onnx --data-loader-script feeds.py -o many
+  sgsdump pipeline full -m net.onnx -f reference --input-dir many -cd many
 
 Exit status: 0 done, 1 a tensor failed or a threshold you gave (-t, -t1, -t2) does not hold or
 --bisect found a difference, or a tensor that an executor cannot compute, 2 on trouble.
