@@ -26,7 +26,8 @@ class Row:
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
-    predicted  the error the model of the search predicted; ``error`` the one measured (see ``objective``).
+    predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
+    errors     of each watched tensor, its own (``Score.error``).
     way        how far from INT8's error to INT16's, 1 = all the way.
     """
 
@@ -40,6 +41,7 @@ class Row:
     predicted: float
     error: float
     way: float
+    errors: Mapping[str, float]
     cos: Mapping[str, float]
     rmse: Mapping[str, float]
     metric: float | None
@@ -47,13 +49,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Pareto:
-    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take."""
+    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
+    ``objective`` what the error is, ``left_out`` the tensors that cannot count."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
     taken: Row
     outputs: tuple[str, ...]
     watched: tuple[str, ...]
+    objective: str
+    left_out: tuple[str, ...]
     pictures: int
     plans_tried: int
     runs: int
@@ -82,6 +87,7 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
             predicted=proposed.predicted,
             error=error,
             way=(low - error) / (low - high) if low > high else math.nan,
+            errors={name: score.error(name) for name in pool.watched},
             cos={name: score.cos(name) for name in pool.outputs},
             rmse={name: score.rmse(name) for name in pool.outputs},
             metric=score.mean_metric if with_metric else None,
@@ -97,6 +103,8 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         taken=known or smallest[0],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
+        objective=str(pool.objective),
+        left_out=pool.combined.left_out,
         pictures=len(pool.pictures),
         plans_tried=len(pool.scores),
         runs=pool.runs,
@@ -104,6 +112,12 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         complete=search.complete,
         unsearched=search.unsearched,
     )
+
+
+def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
+    """Watched tensors that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
+    low, taken = result.rows[0].errors, result.taken.errors
+    return {name: (taken[name], low[name]) for name in result.watched if taken[name] > low[name]}
 
 
 def macs_of(trial: PlanTrial) -> dict[str, int]:
@@ -149,8 +163,8 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
     rows = [{**vars(row), "taken": row is result.taken} for row in result.rows]
-    names = ("outputs", "watched", "pictures", "plans_tried", "runs", "exhaustive", "complete", "unsearched")
-    return _plain({**{name: getattr(result, name) for name in names}, "rows": rows, "cloud": result.cloud})
+    facts = {name: value for name, value in vars(result).items() if name not in ("rows", "taken", "cloud")}
+    return _plain({**facts, "rows": rows, "cloud": result.cloud})
 
 
 def _plain(value: object) -> object:

@@ -24,6 +24,8 @@ def laid_out(errors, monkeypatch, smallest=ONE):
         error=plans.__getitem__,
         outputs=["y"],
         watched=["y"],
+        objective="mean of y, z",
+        combined=SimpleNamespace(left_out=("z",)),
         pictures=[None],
         runs=3,
     )

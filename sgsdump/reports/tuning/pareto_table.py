@@ -9,9 +9,10 @@ from sgsdump.tuning.pareto import Pareto, Row
 
 def render(result: Pareto) -> str:
     """Lines of a table; the marked plan is the smallest that is good enough (``tuning.ENOUGH``, or the target)."""
-    outputs = result.outputs
+    outputs, watched = result.outputs, result.watched if len(result.watched) > 1 else ()
     metric = any(row.metric is not None for row in result.rows)
     head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "error", "of the way"]
+    head += [f"error {name}" for name in watched]
     head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
     lines = [head, *(_cells(row, result) for row in result.rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
@@ -30,6 +31,7 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         f"{row.predicted:.3g}",
         f"{row.error:.3g}",
         "-" if math.isnan(row.way) else f"{row.way:.1%}",
+        *(f"{row.errors[name]:.3g}" for name in (result.watched if len(result.watched) > 1 else ())),
         *(f"{row.cos[name]:.6f}" for name in result.outputs),
         *(f"{row.rmse[name]:.4f}" for name in result.outputs),
     ]
