@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.quant_plan import analyse
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
     given = read_ranges(args.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
     for entry in config.inputs:

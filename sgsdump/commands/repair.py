@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
     from sgsdump.tuning.repair import Repair
 
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
-RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info_\d+_[\d.]+\.(json|pkl)|"
+RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
                      r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)")  # fmt: skip
 LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.tuning.pareto_json import render
     from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
+    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.tuning import search
     from sgsdump.tuning.combined_error import parse_objective
     from sgsdump.tuning.pareto import pareto
@@ -114,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
     text = read_bytes(Path(args.metric.rpartition(":")[0])) if args.metric else b""
     model = open_float_model(args.model, args.weight_file, config)
     objective = parse_objective(args.objective, watched_by_output(deployed(model)))
+    for note in board_notes(config):
+        print(f"warning: {note}")
     ranges, feeds = calibrated(args, model, config)
     with stopped_by_ctrl_c(seconds) as left:
         setup = set_up(model, ranges, config, feeds, metric, objective, folder / "progress.json", text,

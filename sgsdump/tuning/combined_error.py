@@ -33,9 +33,6 @@ class Objective:
     how: str
     names: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"{self.how} of {', '.join(self.names)}" if len(self.names) > 1 else f"error of {self.names[0]}"
-
 
 def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
     """``mean``, ``worst``, or outputs' names by commas, whose mean then counts.

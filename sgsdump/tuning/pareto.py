@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
@@ -27,7 +28,7 @@ class Row:
     raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
     predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
-    errors     of each watched tensor, its own (``Score.error``).
+    errors     of each output its own (``Score.error``), where a Softmax makes it at its input.
     way        how far from INT8's error to INT16's, 1 = all the way.
     """
 
@@ -50,7 +51,7 @@ class Row:
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the tensors that cannot count."""
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -71,6 +72,9 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
     """Lay the search's result out; every plan's score is in the pool."""
     macs = macs_of(trial)
     low, high = (pool.error(end.plan) for end in search.ends)
+    outputs: dict[str, str] = {}
+    for output, tensor in watched_by_output(trial.proto).items():
+        outputs.setdefault(tensor, output)
 
     def row(label: str, asked: float | None, proposed: Proposed) -> Row:
         plan = proposed.plan
@@ -87,7 +91,7 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
             predicted=proposed.predicted,
             error=error,
             way=(low - error) / (low - high) if low > high else math.nan,
-            errors={name: score.error(name) for name in pool.watched},
+            errors={outputs[name]: score.error(name) for name in pool.watched},
             cos={name: score.cos(name) for name in pool.outputs},
             rmse={name: score.rmse(name) for name in pool.outputs},
             metric=score.mean_metric if with_metric else None,
@@ -103,8 +107,8 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         taken=known or smallest[0],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
-        objective=str(pool.objective),
-        left_out=pool.combined.left_out,
+        objective=f"{pool.objective.how} of {', '.join(outputs[name] for name in pool.objective.names)}",
+        left_out=tuple(outputs[name] for name in pool.combined.left_out),
         pictures=len(pool.pictures),
         plans_tried=len(pool.scores),
         runs=pool.runs,
@@ -115,9 +119,9 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
 
 
 def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
-    """Watched tensors that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
+    """Outputs that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
     low, taken = result.rows[0].errors, result.taken.errors
-    return {name: (taken[name], low[name]) for name in result.watched if taken[name] > low[name]}
+    return {name: (taken[name], low[name]) for name in taken if taken[name] > low[name]}
 
 
 def macs_of(trial: PlanTrial) -> dict[str, int]:

@@ -159,28 +159,30 @@ def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
     with_output("net.onnx", "rb")
     (work / "mine.ini").write_text(INI.replace("outputs = prob", "outputs = prob,rb").replace("TRUE", "TRUE,TRUE"))
     assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
-    table = [line.split("  ") for line in capsys.readouterr().out.splitlines() if "error c" in line or "INT8" in line]
-    assert [word.strip() for word in table[0] if "error" in word] == ["error", "error c", "error rb"]
+    table = [
+        line.split("  ") for line in capsys.readouterr().out.splitlines() if "error prob" in line or "INT8" in line
+    ]
+    assert [word.strip() for word in table[0] if "error" in word] == ["error", "error prob", "error rb"]
     document = json.loads((work / "out" / "pareto.json").read_text())
-    assert document["objective"] == "mean of c, rb"
+    assert document["objective"] == "mean of prob, rb"
     low = document["rows"][0]
-    assert low["error"] == pytest.approx((low["errors"]["c"] + low["errors"]["rb"]) / 2)
+    assert low["error"] == pytest.approx((low["errors"]["prob"] + low["errors"]["rb"]) / 2)
     with open("out/pareto.csv", newline="") as file:
         assert [float(row["error:rb"]) for row in csv.DictReader(file)] == [r["errors"]["rb"] for r in document["rows"]]
     assert main([*TUNE, "-o", "out", "--rates", "0.6", "--objective", "rb"]) == 0
     assert "0 runs of the network" in capsys.readouterr().out, "what was measured serves every objective"
     document = json.loads((work / "out" / "pareto.json").read_text())
     assert [row["error"] for row in document["rows"]] == [row["errors"]["rb"] for row in document["rows"]]
-    assert document["objective"] == "error of rb"
+    assert document["objective"] == "mean of rb"
 
 
 def test_an_output_left_worse_than_int8_is_named(work, capsys):
     """The plan to take for one output may cost another."""
     from sgsdump.commands import tune
 
-    rows = [Namespace(errors={"c": 0.5, "rb": 0.1}), Namespace(errors={"c": 0.1, "rb": 0.2}, raised=("b",))]
+    rows = [Namespace(errors={"prob": 0.5, "rb": 0.1}), Namespace(errors={"prob": 0.1, "rb": 0.2}, raised=("b",))]
     facts = {"exhaustive": True, "complete": False, "runs": 1, "plans_tried": 4, "unsearched": ("3 of all 4 plans",)}
-    result = Namespace(rows=rows, taken=rows[1], watched=("c", "rb"), left_out=("mask",), **facts)
+    result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), **facts)
     tune.print_ending(Namespace(quant_level="L5"), work / "out", result)
     said = capsys.readouterr().out
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said

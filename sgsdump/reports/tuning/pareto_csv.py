@@ -13,7 +13,7 @@ _NUMBERS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "
 def render(result: Pareto) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    each = [("error", "errors", name) for name in result.watched]
+    each = [("error", "errors", name) for name in result.taken.errors]
     each += [(what, what, name) for what in ("cos", "rmse") for name in result.outputs]
     names = [f"{head}:{name}" for head, _, name in each]
     table.writerow([*_NUMBERS, *names, "int16_convs", "tensor_arrays", "taken"])
