@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.fixed_model import pictures_of
     from sgsdump.quantisation.float_model import deployed, open_float_model
     from sgsdump.quantisation.quant_plan import analyse
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
-    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis

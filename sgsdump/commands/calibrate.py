@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import FILES, write_log
@@ -101,7 +102,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
     from sgsdump.sidecars import debug_config, input_config
-    from sgsdump.sidecars.board_formats import board_notes
 
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops

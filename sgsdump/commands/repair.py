@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
@@ -81,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
-    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
     from sgsdump.tuning.repair import Repair
 

@@ -87,12 +87,12 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import OutputError
     from sgsdump.files.atomic_write import replacing, replacing_folder, together
     from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.quantisation.float_model import deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.reports.tuning.pareto_json import render
     from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
-    from sgsdump.sidecars.board_formats import board_notes
     from sgsdump.tuning import search
     from sgsdump.tuning.combined_error import parse_objective
     from sgsdump.tuning.pareto import pareto

@@ -42,7 +42,7 @@ Left = Callable[[], float]
 def most_evaluations(domains: int, rates: int) -> int:
     """No search evaluates more plans than this; ``rates`` 0 for a target."""
     searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
-    searched += HALVINGS * PROPOSALS + SHRINKS * (AT_ONCE + 1)
+    searched += (1 + HALVINGS) * PROPOSALS + SHRINKS * (AT_ONCE + 1)
     return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
 
 
@@ -61,6 +61,8 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     small = len(sizes.domains) <= EXHAUSTIVE
     target = _enough(pool, sizes)
     unsearched = [] if small else _unmeasured(pool)
+    if not small:
+        pool.measure(map(sizes.plan, _foreseen(sizes, model)))
     if not small and not (_halve(pool, sizes, model, target, left) and _shrink(pool, sizes, model, target, left)):
         unsearched.append(SMALLER)
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
@@ -114,6 +116,22 @@ def _enough(pool: PlanScores, sizes: Sizes) -> Target:
     low, high = pool.error(frozenset()), pool.error(frozenset(sizes.domains))
     low = low if math.isfinite(low) else max(high, 1.0)  # 1: as of an output without any signal
     return Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
+
+
+def _foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
+    """Proposals for the plan to take as the model foresees it, without a run of the network: what a search that is cut
+    short has at least."""
+    low, high = model.predict(np.array([[False], [True]]).repeat(len(sizes.domains), axis=1))
+    enough, known = low - ENOUGH * (low - high), []
+    few, many = 0.0, float(sizes.weights.sum())
+    for _ in range(HALVINGS):
+        limit = (few + many) / 2
+        plans = proposals(model, sizes.weights, limit)
+        if model.predict(plans[0][None])[0] <= enough:
+            many, known = limit, plans
+        else:
+            few = limit
+    return known
 
 
 def _unmeasured(pool: PlanScores) -> list[str]:

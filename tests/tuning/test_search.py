@@ -20,6 +20,7 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
 from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
 from sgsdump.tuning.tuning_setup import evenly, set_up
@@ -262,6 +263,26 @@ def test_the_plan_model_is_exact_where_vectors_add():
     sums = [best_sum(gains, sizes, limit) for gains in surrogate.gains()]
     assert error(first) <= min(map(error, sums)) + 1e-12
     assert error(best_by_model(surrogate, sizes, limit, np.zeros(8, bool))) <= error(np.zeros(8, bool))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_a_run_the_plan_to_take_is_foreseen(seed):
+    """What a search without any time recommends is close to the smallest plan that the model holds good enough."""
+    from sgsdump.tuning.search import ENOUGH, _foreseen
+
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(10, 30)) * 10 ** rng.uniform(-2, 0, (10, 1))
+    moves, weights = np.vstack([rng.normal(size=30) * 1e-2, vectors]), rng.integers(10, 100, 10)
+    gram = moves @ moves.T
+    alone = np.array([((moves[0] + vectors.sum(0) - vector) ** 2).sum() for vector in vectors])
+    model = Surrogate(gram[None], np.zeros(1), alone, float(gram.sum()))
+    every = every_plan(weights, weights.sum())
+    errors = model.predict(every)
+    enough = errors[0] - ENOUGH * (errors[0] - errors[-1])
+    smallest = (every[errors <= enough] @ weights).min()
+    sizes = Sizes(tuple("abcdefghij"), weights, 0)
+    best = _foreseen(sizes, model)[0]
+    assert model.predict(best[None])[0] <= enough and smallest <= best @ weights <= 1.15 * smallest
 
 
 def test_rates_and_targets_are_checked():
