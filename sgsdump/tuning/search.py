@@ -42,7 +42,7 @@ Left = Callable[[], float]
 def most_evaluations(domains: int, rates: int) -> int:
     """No search evaluates more plans than this; ``rates`` 0 for a target."""
     searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
-    searched += (1 + HALVINGS) * PROPOSALS + SHRINKS * (AT_ONCE + 1)
+    searched += HALVINGS * (PROPOSALS + 1) + SHRINKS * (AT_ONCE + 1)
     return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
 
 
@@ -119,19 +119,20 @@ def _enough(pool: PlanScores, sizes: Sizes) -> Target:
 
 
 def _foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
-    """Proposals for the plan to take as the model foresees it, without a run of the network: what a search that is cut
-    short has at least."""
+    """Ever smaller plans on the way to the one to take, as the model foresees it without a run of the network: what a
+    search that is cut short has at least. Several, for where the model is too hopeful."""
     low, high = model.predict(np.array([[False], [True]]).repeat(len(sizes.domains), axis=1))
-    enough, known = low - ENOUGH * (low - high), []
+    enough, plans = low - ENOUGH * (low - high), []
     few, many = 0.0, float(sizes.weights.sum())
     for _ in range(HALVINGS):
         limit = (few + many) / 2
-        plans = proposals(model, sizes.weights, limit)
-        if model.predict(plans[0][None])[0] <= enough:
-            many, known = limit, plans
+        best = proposals(model, sizes.weights, limit)[0]
+        if model.predict(best[None])[0] <= enough:
+            many = limit
+            plans.append(best)
         else:
             few = limit
-    return known
+    return plans
 
 
 def _unmeasured(pool: PlanScores) -> list[str]:

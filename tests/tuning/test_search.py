@@ -281,7 +281,8 @@ def test_without_a_run_the_plan_to_take_is_foreseen(seed):
     enough = errors[0] - ENOUGH * (errors[0] - errors[-1])
     smallest = (every[errors <= enough] @ weights).min()
     sizes = Sizes(tuple("abcdefghij"), weights, 0)
-    best = _foreseen(sizes, model)[0]
+    *larger, best = _foreseen(sizes, model)
+    assert all(plan @ weights >= best @ weights for plan in larger)
     assert model.predict(best[None])[0] <= enough and smallest <= best @ weights <= 1.15 * smallest
 
 
