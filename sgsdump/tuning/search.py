@@ -42,7 +42,7 @@ Left = Callable[[], float]
 def most_evaluations(domains: int, rates: int) -> int:
     """No search evaluates more plans than this; ``rates`` 0 for a target."""
     searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
-    searched += HALVINGS * (PROPOSALS + 1) + SHRINKS * (AT_ONCE + 1)
+    searched += HALVINGS * (PROPOSALS + bool(rates)) + SHRINKS * (AT_ONCE + 1)
     return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
 
 
