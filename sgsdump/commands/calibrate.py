@@ -44,12 +44,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import Model
     from sgsdump.quantisation.levels import Calibration
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
@@ -111,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
     model = open_float_model(args.model, args.weight_file, config)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
+    _warn_of_inputs(model, feeds)
     # Opened first: a long calibration must not end with "no such folder".
     asides: list[Path] = []
     with together(), replacing(target) as file, replacing_folder(Path("log"), asides.append) as folder:
@@ -139,6 +143,29 @@ def run(args: argparse.Namespace) -> int:
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     return 0
+
+
+def _warn_of_inputs(model: Model, feeds: PictureFeeds) -> None:
+    """The first picture as the float model takes it against what the fixed model will make of it, before the work."""
+    from sgsdump.models.feeds.feeds import feed_maker
+    from sgsdump.quantisation.fixed_model import pictures_of
+    from sgsdump.quantisation.input_agreement import input_differences
+    from sgsdump.sidecars.input_text import is_input_text
+
+    assert feeds.config is not None
+    known = {spec.name for spec in feeds.specs}
+    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in known]
+    pictures = pictures_of(model, feeds.config, quantised)
+    files = feeds.runs[0]
+    make_raw = None
+    # Arrays and texts go in as they are, normalised already.
+    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
+        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
+        make_raw = partial(make, files)
+    label, feed = feeds[0]
+    for difference in input_differences(feed, make_raw, pictures):
+        if not difference.agrees:
+            print(f"warning: {label}: {difference}", flush=True)
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:

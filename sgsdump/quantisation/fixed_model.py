@@ -7,7 +7,7 @@ fixed = make_fixed(model, ranges, config)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,7 +96,7 @@ def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[Clippe
     return tuple(clipped)
 
 
-def pictures_of(model: Model, config: InputConfig, ranges: Mapping[str, Range]) -> dict[str, Picture]:
+def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
     """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
     no picture's."""
     return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}

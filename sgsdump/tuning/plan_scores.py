@@ -20,8 +20,8 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.files.atomic_write import replacing
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
+from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.tuning.plan_judge import Judge, Judged, Question
-from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.surrogate import Surrogate
 
 SAVE_SECONDS = 1.0

@@ -20,11 +20,12 @@ from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import levels
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
 from sgsdump.quantisation.measured_ranges import gather, measure_ranges
-from sgsdump.quantisation.output_trials import Trials, raw
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 
@@ -206,7 +207,7 @@ def test_raw_is_the_byte_the_picture_had():
     pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
     mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
     normalised = (pixels - np.reshape(mean, (1, 3, 1, 1))) / np.reshape(std, (1, 3, 1, 1))
-    np.testing.assert_array_equal(raw(normalised.astype(np.float32), Picture(mean, std)), pixels)
+    np.testing.assert_array_equal(raw_bytes(normalised.astype(np.float32), Picture(mean, std)), pixels)
 
 
 @pytest.mark.parametrize("level", ["L4", "L5"])
