@@ -7,10 +7,10 @@ silence.
     python tools/light_architectures.py --only resnet --level L5
 
 DenseNet, Inception, ResNet and ShuffleNet lie without weights in the onnx package; MobileNet and U-Net are built here.
-Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16, without tune): the worst output of the fixed model against the
-float model, and the tensors that the fixed model clips by more than a step, as the float values on the calibration
-pictures say. One that calibrate did not name, a command that fails, or an output that is not finite is a finding, and
-the exit status is 1.
+Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16, without tune): the worst
+output of the fixed model against the float model, and the tensors that the fixed model clips by more than a step, as
+the float values on the calibration pictures say. One that calibrate or tune did not name, a command that fails, and an
+output that is not finite are findings; with one the exit status is 1.
 """
 
 from __future__ import annotations
@@ -69,17 +69,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             proto = build()
             lay_out(proto)
             for level in levels:
-                try:
-                    print(f"{name} {level}: {through(proto, level)}", flush=True)
-                except Finding as finding:
-                    findings += 1
-                    print(f"{name} {level}: FINDING: {finding}", flush=True)
+                found, text = outcome(proto, level)
+                findings += found
+                print(f"{name} {level}: {text}", flush=True)
     return int(findings > 0)
+
+
+def outcome(proto: onnx.ModelProto, level: str) -> tuple[bool, str]:
+    """Whether a model at a level is a finding, and the line about it."""
+    try:
+        return False, through(proto, level)
+    except Finding as finding:
+        return True, f"FINDING: {finding}"
 
 
 @contextlib.contextmanager
 def inside(folder: str) -> Iterator[None]:
-    before = os.getcwd()
+    before = Path.cwd()
     os.chdir(folder)
     try:
         yield
@@ -112,9 +118,9 @@ def through(proto: onnx.ModelProto, level: str) -> str:
     at = f"--quant-level {'L1' if wide else level}"
     said = run(f"calibrate {common} pictures -o fixed.onnx {at}")
     run(f"simulate {common} pictures/0.png -t Float")
-    os.replace("sigma_outtensor_dump.bin", "float.bin")
+    Path("sigma_outtensor_dump.bin").replace("float.bin")
     run("simulate -m fixed.onnx -i pictures/0.png -t Fixed")
-    os.replace("sigma_outtensor_dump.bin", "fixed.bin")
+    Path("sigma_outtensor_dump.bin").replace("fixed.bin")
     run("compare fixed.bin float.bin", 0, 1)
     ranges = next(Path("log").glob("tensor_min_max.*"))
     run(f"advise {ranges} {common} pictures/0.png --dump float.bin --fixed fixed.bin {at}")

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
-    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.fixed_model import clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
@@ -137,8 +137,10 @@ def run(args: argparse.Namespace) -> int:
     if given.unknown:
         print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
-    for clipped in fixed.clipped:
-        print(f"warning: {clipped}")
+    narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
+    for clipped in clipped_ranges(fixed.plan, calibration.seen):
+        if clipped.name not in narrowed:
+            print(f"warning: {clipped}")
     print(f"log/{log.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
@@ -174,7 +176,7 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
         if fit.after < fit.before:
             low, high = fit.taken.low, fit.taken.high
             print(
-                f"range of {_listed(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
+                f"range of {', '.join(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
                 f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
             )
     raised = [each for each in calibration.sensitivities if each.raised]

@@ -19,7 +19,7 @@ from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.qdq_writer import Picture, quantise
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.quant_plan import INT16, Choice, QuantPlan, plan
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 
@@ -84,12 +84,15 @@ def make_fixed(
 
 
 def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:
-    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order."""
+    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order.
+
+    A range that a level narrowed for UINT8 counts as it was seen (``Range.wide``).
+    """
     clipped = []
     for name, quant in plan.tensors.items():
         if name not in ranges or quant.dtype is None:
             continue
-        calibrated, limits, step = ranges[name].at(quant.dtype), np.iinfo(quant.dtype), float(quant.scale)
+        calibrated, limits, step = ranges[name].at(INT16), np.iinfo(quant.dtype), float(quant.scale)
         low, high = (limits.min - quant.zero_point) * step, (limits.max - quant.zero_point) * step
         if calibrated.low < low - step or calibrated.high > high + step:
             clipped.append(ClippedRange(name, calibrated.low, calibrated.high, low, high))
