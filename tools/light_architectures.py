@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Known architectures with drawn weights through calibrate, simulate, compare, advise and tune; no range is clipped in
-silence.
+"""Known architectures with drawn weights through calibrate (every level), simulate, compare, advise and tune (at L1 and
+L5); no range is clipped in silence.
 
     python tools/light_architectures.py                        all models and levels: most of an hour
     python tools/light_architectures.py --short                a small MobileNet and a small U-Net at level L1
     python tools/light_architectures.py --only resnet --level L5
 
 DenseNet, Inception, ResNet and ShuffleNet lie without weights in the onnx package; MobileNet and U-Net are built here.
-Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16, without tune): the worst
-output of the fixed model against the float model, and the tensors that the fixed model clips by more than a step, as
+Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16): the worst
+output (a Softmax's input) of the fixed model against the float model's, and the tensors that the fixed model clips by more than a step, as
 the float values on the calibration pictures say. One that calibrate or tune did not name, a command that fails, and an
 output that is not finite are findings; with one the exit status is 1.
 """
@@ -37,6 +37,8 @@ LIGHT = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"
 MODELS: dict[str, Build] = {name: partial(light, name) for name in LIGHT} | {"mobilenet": mobilenet, "unet": unet}
 SMALL: dict[str, Build] = {"mobilenet": partial(mobilenet, 64, 3), "unet": partial(unet, 32, 8, 2)}
 LEVELS = ("L1", "L2", "L3", "L4", "L5", "INT16")
+# advise and tune measure with weights of one scale, or of one per channel; they look for bits, whatever proposed some.
+JUDGED = ("L1", "L5")
 PICTURES = 4
 INI = """[INPUT_CONFIG]
 inputs = {name};
@@ -113,21 +115,20 @@ def lay_out(proto: onnx.ModelProto) -> None:
 
 def through(proto: onnx.ModelProto, level: str) -> str:
     """All commands at one level; what came of it. Raises Finding."""
-    wide = level == "INT16"
-    common = f"-m net.onnx --input-config {'int16.ini' if wide else 'input_config.ini'} -i"
-    at = f"--quant-level {'L1' if wide else level}"
+    common = f"-m net.onnx --input-config {'int16.ini' if level == 'INT16' else 'input_config.ini'} -i"
+    at = f"--quant-level {'L1' if level == 'INT16' else level}"
     said = run(f"calibrate {common} pictures -o fixed.onnx {at}")
     run(f"simulate {common} pictures/0.png -t Float")
     Path("sigma_outtensor_dump.bin").replace("float.bin")
     run("simulate -m fixed.onnx -i pictures/0.png -t Fixed")
     Path("sigma_outtensor_dump.bin").replace("fixed.bin")
     run("compare fixed.bin float.bin", 0, 1)
-    ranges = next(Path("log").glob("tensor_min_max.*"))
-    run(f"advise {ranges} {common} pictures/0.png --dump float.bin --fixed fixed.bin {at}")
     clipped = clipped_tensors("fixed.onnx")
     _find_silent("calibrate", clipped, said)
-    if not wide:
-        said = run(f"tune {common} pictures -o tuned --budget 10s {at} --fixed-model")
+    if level in JUDGED:
+        dumps = "--dump float.bin --fixed fixed.bin"
+        run(f"advise log/tensor_min_max.txt {common} pictures/0.png {dumps} {at}")
+        said = run(f"tune {common} pictures --evaluate pictures/0.png -o tuned --budget 10s {at} --fixed-model")
         _find_silent("tune", clipped_tensors("tuned/optimized.onnx"), said)
     return f"{agreement(proto)}; clipped: {', '.join(clipped) or 'none'}"
 
@@ -183,12 +184,13 @@ def named(name: str, text: str) -> bool:
 
 
 def agreement(proto: onnx.ModelProto) -> str:
-    """RMSE and COS of the worst output."""
+    """RMSE and COS of the worst output; a Softmax is judged by its input."""
     import sgsdump
+    from sgsdump.quantisation.objective import watched_tensors
 
-    outputs = {output.name for output in proto.graph.output}
-    rows = [row for row in sgsdump.compare("fixed.bin", "float.bin").rows if row.name in outputs]
-    if len(rows) < len(outputs):
+    names = set(watched_tensors(proto))
+    rows = [row for row in sgsdump.compare("fixed.bin", "float.bin").rows if row.name in names]
+    if len(rows) < len(names):
         raise Finding("not all outputs were compared")
     worst = max(rows, key=lambda row: row.rmse)
     if not np.isfinite(worst.rmse):
