@@ -7,10 +7,10 @@ L5); no range is clipped in silence.
     python tools/light_architectures.py --only resnet --level L5
 
 DenseNet, Inception, ResNet and ShuffleNet lie without weights in the onnx package; MobileNet and U-Net are built here.
-Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16): the worst
-output (a Softmax's input) of the fixed model against the float model's, and the tensors that the fixed model clips by more than a step, as
-the float values on the calibration pictures say. One that calibrate or tune did not name, a command that fails, and an
-output that is not finite are findings; with one the exit status is 1.
+Weights are He's, pictures drawn. A line for each model and level (INT16 is L1 with ALL_INT16): the worst output, or
+Softmax's input, of the fixed model against the float model's, and the tensors that the fixed model clips by more than a
+step, as the float values on the calibration pictures say. One that calibrate or tune did not name, a command that
+fails, and an output that is not finite are findings; with one the exit status is 1.
 """
 
 from __future__ import annotations

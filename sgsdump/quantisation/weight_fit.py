@@ -65,7 +65,8 @@ def _best(rows: np.ndarray, top: np.ndarray, mean: np.ndarray, spread: np.ndarra
             if not open_still.any():
                 break
             if not open_still.all():
-                rows, top, enough, errors, left = (x[open_still] for x in (rows, top, enough, errors, left))
+                left = left[open_still]
+                rows, top, enough, errors = (x[open_still] for x in (rows, top, enough, errors))
                 mean, spread = (x if len(x) == 1 else x[open_still] for x in (mean, spread))
         trial = _errors(rows, top * part, mean, spread)
         better = (trial <= enough) & (trial < errors)

@@ -28,6 +28,7 @@ from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.value_range import Range
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 PREPROCESS = """
@@ -199,6 +200,18 @@ def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_mode
         y, r = by_hand(("r1", "flat"), bytes_), by_hand(every, bytes_)
         effects.append(((y - r) ** 2).sum() / (r**2).sum())
     assert trials.error(("r1", "flat"), wide) == pytest.approx(np.mean(effects), rel=1e-4)
+
+
+def test_plan_after_plan_gives_what_each_gives_alone(float_model, feeds):
+    ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
+    plain = Trials(float_model, ranges, CONFIG, [feeds[0], feeds[4]])
+    half = {**ranges, "r1": Range.of(0, ranges["r1"].high / 2)}
+    plans = [("r1", "pool", "flat"), ("r1", "flat"), (), ("r1",), ("r1", "pool", "flat")]
+    for trials in (plain, plain.with_ranges(half), plain):
+        for plan in plans:
+            alone = Trials(float_model, trials.ranges, CONFIG, [feeds[0], feeds[4]]).run(plan)
+            for found, only in zip(trials.run(plan), alone, strict=True):
+                np.testing.assert_array_equal(found["fc"], only["fc"])
 
 
 def test_raw_is_the_byte_the_picture_had():
