@@ -13,12 +13,22 @@ import light_architectures
 from architectures.drawn import light
 from light_architectures import SMALL, Finding, main, named
 
+from sgsdump.quantisation.trials import output_trials
+
 
 def test_small_networks_go_through_every_command(capsys):
     assert main(["--short"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [f"{name} L1" for name in SMALL]
     assert all("RMSE 0.0" in line and "clipped: none" in line for line in lines)
+
+
+def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
+    monkeypatch.setattr(output_trials, "WORTH_TRYING", 100.0)
+    monkeypatch.setattr(output_trials, "WORTH_TAKING", 0.0)
+    assert main(["--short", "--only", "unet", "--level", "L5"]) == 0
+    line = capsys.readouterr().out
+    assert "; clipped: " in line and "none" not in line, "no range was narrowed; the test needs one"
 
 
 def test_a_tensor_that_is_clipped_and_not_named_is_a_finding(monkeypatch, capsys):
