@@ -10,11 +10,15 @@ times the benchmark's. This prints compare_result.log as the SDAA dump tools wri
 not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
 layout …), fail or not comparable.
 
+Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
+named; --csv report.csv then writes report.step0-rank0.csv and so on. --step, --rank or TREE@step=3 choose single runs.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt
+  sgsdump compare dump_a/ dump_b/ --step 3
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -32,6 +36,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_run, opened
 from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
@@ -48,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
+    add_run(parser)
     parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
     parser.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
@@ -134,22 +140,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import check_outputs
+
+    dumps = [tree_of(path) for path in (args.sample, args.benchmark, args.golden) if path is not None]
+    read = [*dumps, args.tensor_min_max, args.parse_net, *args.name_map]
+    check_outputs([args.csv, args.json, args.write_name_map], read)
+    if args.golden is not None:
+        return _run_golden(args)
+    if args.input_tag is not None:
+        raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
+    pairs = pairs_of_trees(args)
+    return compare_runs(args, pairs, _run_pair) if pairs else _run_pair(args)[0]
+
+
+def _run_pair(args: argparse.Namespace) -> tuple[int, Comparison]:
+    """The comparison of two dumps, printed and written; the exit status and the comparison itself."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
-    from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.errors import ValuesError
     from sgsdump.reports.comparison import REPORTS
 
-    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
-    check_outputs([args.csv, args.json, args.write_name_map], read)
-    if args.golden is not None:
-        return _run_golden(args)
-    if args.input_tag is not None:
-        raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
     of_layers = tuple(limit for limit in args.limit if limit[0])
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
@@ -188,7 +205,7 @@ def _run(args: argparse.Namespace) -> int:
     print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
-    return 1 if given and not comparison.passes(given) else 0
+    return (1 if given and not comparison.passes(given) else 0), comparison
 
 
 _NOT_WITH_GOLDEN = (
@@ -230,12 +247,11 @@ def _run_golden(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     """The dumps, unpadded and dequantised as the side files that were named allow."""
     from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
-    from sgsdump.dumps.io import open_dump
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    dumps = [open_dump(path) for path in paths]
+    dumps = opened(args, *paths)
     net = parse_net.read(args.parse_net) if args.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
 

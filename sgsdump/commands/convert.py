@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.commands.options import add_run
+
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
 
@@ -48,28 +50,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
     )
+    add_run(parser)
     parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
     parser.add_argument("--level", type=int, metavar="N", help="topology: depth of the graph, 0 is the whole as one")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="topology: the operation CSV, for shapes")
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of
     from sgsdump.dumps.dump import Dump, selected
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.partial_save import save
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal
 
-    check_outputs([args.output], [args.dump, args.parse_net, args.csv])
-    check_not_around(args.output, [args.dump, args.parse_net, args.csv])
+    read = [tree_of(args.dump), args.parse_net, args.csv]
+    check_outputs([args.output], read)
+    check_not_around(args.output, read)
     if _is_topology(args.dump, args.output):
         return _topology(args)
     if args.level is not None or args.csv:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
-    dump = open_dump(args.dump)
+    (dump,) = opened(args, args.dump)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
     records = selected(_with_net(dump, args.parse_net).records, args.select)

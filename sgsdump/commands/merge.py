@@ -8,6 +8,7 @@ examples:
   sgsdump merge backbone.bin head.bin whole.bin
   sgsdump merge layers/ again.bin
   sgsdump merge cat.npz dog.npz pets.npz --prefix
+  sgsdump merge dump@step=0 dump@step=1 both.npz --prefix
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.partial_save import save
     from sgsdump.dumps.split_merge import merge
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal
 
-    check_outputs([args.output], args.dumps)
-    check_not_around(args.output, args.dumps)
-    dumps = [opened for path in args.dumps for opened in _dumps(path)]
+    read = [tree_of(path) for path in args.dumps]
+    check_outputs([args.output], read)
+    check_not_around(args.output, read)
+    dumps = [labelled for path in args.dumps for labelled in _dumps(path)]
     check_outputs([args.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:

@@ -1,8 +1,8 @@
 """A folder of one run's operator dumps on an Ascend device; read only.
 
 ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: the files of
-``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do when there is only one
-such folder below, and no .npy file beside it.
+``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do, where no .npy file is
+beside it; with several such folders below it is a tree, whose runs ``run_folders.py`` tells apart.
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
 * Of several files of one operator the newest is taken, the others are noted: a folder used by two runs holds both. The
@@ -27,8 +27,10 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, read_mapping
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
+from sgsdump.dumps.formats.ascend.run_folders import run_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
+from sgsdump.dumps.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.folder import files_below, in_order
 
@@ -61,23 +63,20 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """The tensors of all operators. Raises FormatError when no file can be read, or when there are several runs."""
+    """The tensors of all operators. Raises FormatError when no file can be read."""
     notes: list[str] = []
-    operators = list(_operators(_newest(_sources(_one_folder(path, notes), notes), notes), notes))
+    inner = path if _sources(path, []) else path / min(_folders(path, notes), default="", key=in_order)
+    operators = list(_operators(_newest(_sources(inner, notes), notes), notes))
     records = list(_records(operators, notes))
     if not records:
         raise FormatError(f"no operator dump in {path} can be read: {notes[-1] if notes else 'there is none'}")
     return Dump(records, FORMAT.name, None, path, notes)
 
 
-def _one_folder(path: Path, notes: list[str]) -> Path:
-    """``path``, or the only folder below it that holds operator dumps."""
-    if _sources(path, []):
-        return path
-    folders = sorted(_folders(path, notes), key=in_order)
-    if len(folders) > 1:
-        raise FormatError(f"{path} holds {len(folders)} dumps ({', '.join(folders[:SHOWN])} …); name the folder of one")
-    return path / folders[0] if folders else path
+def runs(path: Path, notes: list[str]) -> list[Run]:
+    """The folders of operator dumps that a folder holds; only itself where the files are in it."""
+    folders = {""} if _sources(path, []) else _folders(path, notes)
+    return [run_of(path, folder) for folder in folders]
 
 
 def _folders(path: Path, notes: list[str]) -> set[str]:
@@ -161,5 +160,6 @@ FORMAT = Format(
     recognises,
     read,
     looks_for="operator dumps {op_type}.{op_name}.{task}.{stream}.{time}",
+    runs=runs,
     own_inputs=True,
 )

@@ -11,7 +11,8 @@ import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
 
 from sgsdump import Dump, compare, open_dump, save_dump
-from sgsdump.errors import FormatError
+from sgsdump.dumps.trees import list_runs
+from sgsdump.errors import ConfigError, FormatError
 
 STATS = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count\n"
 STATS += "Output,0,16,DT_FLOAT,ND,4,4,1,2.5,4\n"
@@ -135,8 +136,43 @@ def test_a_folder_above_the_dump_will_do_unless_there_are_several(tmp_path: Path
     path = "20240101/0/model/1/0/Add.a.1.2.1700000000000100"
     dump = opened(tmp_path, {path: data([1]), "20240101/readme.txt": b"x"})
     assert list(dump) == ["a:output:0"]
-    with pytest.raises(FormatError, match=r"holds 2 dumps \(20240101/0/model/1/0, 20240101/0/model/1/1 …\)"):
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(step 0, graph model/1; step 1, graph model/1\); choose one"):
         opened(tmp_path, {path.replace("/0/Add", "/1/Add"): data([1])})
+
+
+def test_the_runs_of_a_tree_are_chosen_by_step_rank_and_graph(tmp_path: Path) -> None:
+    """The folders as the seed prints them: worldsize, time, device, graph, its number, step."""
+    place = "worldsize2_global_rank{}/2024112145738/{}/ge_default_20200808163719_{}/1/{}/Add.a.1.2.1700000000000100"
+    runs = [(rank, graph, step) for step in (2, 10) for rank in (0, 1) for graph in (11, 121)]
+    for number, (rank, graph, step) in enumerate(runs):
+        file = tmp_path / place.format(rank, rank + 4, graph, step)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data([number]))
+    found = list_runs(tmp_path)
+    assert [(run.rank, run.graph, run.step) for run in found] == [
+        (rank, f"ge_default_20200808163719_{graph}/1", step) for rank, graph, step in runs
+    ]
+    assert list_runs(tmp_path, step=10, rank=1) == found[6:]
+    for number, run in enumerate(found):
+        dump = open_dump(f"{tmp_path}@step={run.step},rank={run.rank},graph={run.graph}")
+        assert dump["a:output:0"].stored().tolist() == [number]
+        same = open_dump(f"{tmp_path}/@graph=ge*_{runs[number][1]}", run.step, run.rank)
+        assert same["a:output:0"].stored().tolist() == [number]
+    below = list_runs(tmp_path / "worldsize2_global_rank1/2024112145738")
+    assert [(run.rank, run.step) for run in below] == [(1, 2), (1, 2), (1, 10), (1, 10)]
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(.*\); write .*@graph=…$"):
+        open_dump(tmp_path, 2, 0)
+
+
+def test_dumps_of_single_operators_have_a_device_and_no_step(tmp_path: Path) -> None:
+    for device in (0, 3):
+        folder = tmp_path / "20240101123000" / str(device)
+        folder.mkdir(parents=True)
+        (folder / "Add.a.1.2.1700000000000100").write_bytes(data([device]))
+    assert [(run.rank, run.step, run.graph) for run in list_runs(tmp_path)] == [(0, None, ""), (3, None, "")]
+    assert open_dump(tmp_path, rank=3)["a:output:0"].stored().tolist() == [3]
+    folder = tmp_path / "20240101123000"
+    assert open_dump(f"{folder}@rank=3")["a:output:0"].stored().tolist() == [3]
 
 
 def test_a_folder_of_npy_files_above_a_dump_is_its_own(tmp_path: Path) -> None:

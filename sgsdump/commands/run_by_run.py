@@ -1,0 +1,103 @@
+"""``sgsdump compare`` of two trees of several runs: a table for each pair of runs, then the first that differs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple
+
+from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.files.terminal_text import for_terminal
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.run_pairs import RunPairs
+    from sgsdump.dumps.run import Run
+
+Compare = Callable[[argparse.Namespace], "tuple[int, Comparison]"]
+
+
+class _Compared(NamedTuple):
+    """A pair of runs and how it went; ``differs`` says where and is "" where every value is equal."""
+
+    run: Run
+    status: int
+    differs: str
+
+
+def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
+    """The runs to compare, None where neither side is left with several. Raises ConfigError where none pair."""
+    from sgsdump.comparison.run_pairs import pair_runs
+    from sgsdump.dumps.trees import list_runs
+
+    sides = [list_runs(path, args.step, args.rank) for path in (args.sample, args.benchmark)]
+    if not all(sides) or all(len(runs) == 1 for runs in sides):
+        return None
+    if args.write_name_map is not None:
+        raise ConfigError(
+            f"--write-name-map is for one run, here are {max(map(len, sides))}: choose with --step, --rank"
+        )
+    pairs = pair_runs(*sides)
+    if not pairs.pairs:
+        raise ConfigError(
+            f"no run of {args.sample} ({sides[0][0]} …) is of the step and rank of one of {args.benchmark} "
+            f"({sides[1][0]} …); choose one of each: TREE@step=N"
+        )
+    return pairs
+
+
+def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) -> int:
+    """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
+    pair is told in its place and does not keep the others from being compared."""
+    from sgsdump.dumps.trees import tree_of
+
+    trees = tree_of(args.sample), tree_of(args.benchmark)
+    names = [str(run) for _, run in pairs.pairs]
+    results: list[_Compared] = []
+    for mine, run in pairs.pairs:
+        print(for_terminal(_title(mine, run)))
+        own = copy(args)
+        own.sample, own.benchmark = (tree / one.place for tree, one in zip(trees, (mine, run)))
+        own.step = own.rank = None
+        label = _label(run, names.count(str(run)) == 1)
+        own.csv, own.json = (path and path.with_stem(f"{path.stem}.{label}") for path in (args.csv, args.json))
+        results.append(_compared(own, run, compare))
+        print()
+    for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
+        if runs:
+            print(for_terminal(f"Only in the {side}: {'; '.join(map(str, runs))}"))
+    apart = [result for result in results if result.differs]
+    print(f"Runs compared: {len(results)}, of which differ: {len(apart)}.")
+    if apart:
+        print(for_terminal(f"The first that differs is {apart[0].run}: {apart[0].differs}"))
+    return max(result.status for result in results)
+
+
+def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared:
+    try:
+        status, comparison = compare(args)
+    except (FormatError, ValuesError) as error:
+        print(for_terminal(f"not compared: {error}"))
+        return _Compared(run, 2, f"not compared: {error}")
+    return _Compared(run, status, _difference(comparison))
+
+
+def _difference(comparison: Comparison) -> str:
+    """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
+    rows = [row for row in comparison if row.error and (row.finite or row.odd_apart)]
+    if rows:
+        return f"{len(rows)} of {len(comparison)} layers, first {rows[0].name}"
+    missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
+    return f"{missing} layers are not compared, the others are equal" if missing else ""
+
+
+def _title(mine: Run, run: Run) -> str:
+    return f"== {run}" if str(mine) == str(run) else f"== {mine} against {run}"
+
+
+def _label(run: Run, known: bool) -> str:
+    """What tells a run's files apart: ``step3-rank0``, or its folder where other runs are known by the same."""
+    facts = [("step", run.step), ("rank", run.rank), ("", run.graph)]
+    words = [f"{name}{value}" for name, value in facts if value not in (None, "")]
+    return "-".join(words if known and words else [run.place]).replace("/", "_")
