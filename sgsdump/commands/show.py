@@ -91,9 +91,7 @@ def _list_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespa
     from sgsdump.reports.dump import runs_table
 
     print(for_terminal(runs_table.render(runs)), end="")
-    print(
-        for_terminal(f"{len(runs)} runs; of one: sgsdump show {args.dump} --step N, or a folder of these by its name")
-    )
+    print(for_terminal(f"{len(runs)} runs; choose one with --step and --rank, or name its folder"))
     for note in notes:
         print(for_terminal(f"note: {note}"))
     return 0

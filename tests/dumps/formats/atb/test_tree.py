@@ -112,7 +112,9 @@ def test_each_execution_is_a_run_with_the_names_it_has_alone(trees: Path) -> Non
     assert len(compare(open_dump(tree, 0), open_dump(trees / "tensor_f1")).rows) == 21
     first, second = (open_dump(tree, step)["0_WordEmbedding/output.0"].real() for step in (0, 1))
     assert (first != second).all()
-    with pytest.raises(ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one with --step, or"):
+    with pytest.raises(
+        ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one with --step, or"
+    ):
         open_dump(tree)
     with pytest.raises(ConfigError, match="has no run of step 2; it has step 0, rank 0; step 1, rank 0$"):
         open_dump(tree, 2)
@@ -391,9 +393,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
 
 def test_statistics_come_back(trees: Path, tmp_path: Path) -> None:
     dump = open_dump(trees / "stats", 1)
-    assert losses(dump.records, "atb_tree") == [
-        "1 tensor has no values: writing is refused: '0_WordEmbedding/input.2'"
-    ]
+    assert losses(dump.records, "atb_tree") == ["1 tensor has no values: writing is refused: '0_WordEmbedding/input.2'"]
     with pytest.raises(ValuesError, match="has no values"):
         save_dump(dump, tmp_path / "again", dump.format)
     records = [record for record in dump.records if record.tensor.statistics != Statistics()]
