@@ -134,6 +134,9 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         if args.json:
             _write(args.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
+        for told in dump.notes:
+            if told.startswith(f"{record.name}: "):
+                print(for_terminal(f"note: {told}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)

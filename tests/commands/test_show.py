@@ -297,6 +297,11 @@ def test_an_overflow_status_is_shown_in_words(capsys):
     assert capsys.readouterr().out.endswith("[0 0 0 0 0 0 0]\n")
 
 
+def test_an_overflow_status_is_shown_with_its_operator(shared, capsys):
+    assert run(shared / "ascend/ge_dump/overflow/dump", "Node_OpDebug.2.9:output:0") == 0
+    assert "it is of layer_MatMulV2 (MatMulV2)\n" in capsys.readouterr().out
+
+
 def test_a_narrow_terminal_gets_a_narrow_list():
     long = "layers/encoder/0/attention/query/matmul/"
     records = [
