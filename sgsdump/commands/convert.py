@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
         return _topology(args)
     if args.level is not None or args.csv:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
-    (dump,) = opened(args, args.dump)
+    dump = _with_net(opened(args, args.dump)[0], args.parse_net)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
-    records = selected(_with_net(dump, args.parse_net).records, args.select)
+    records = selected(dump.records, args.select)
     if args.layout:
         reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, args.layout)])

@@ -1,8 +1,8 @@
 """The runs in a tree of dumps, and which of them is meant.
 
-A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds for
-every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen by
-step, rank and graph, beside the path or behind it: ``TREE@step=3,rank=0``.
+A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds
+for every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen
+by step, rank and graph, beside the path or behind it: ``TREE@step=3,rank=0``.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 beside it; with several such folders below it is a tree, whose runs ``run_folders.py`` tells apart.
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
-* All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``, ``#2``
-  … in order of time: a folder used by two runs holds both. Overflow statuses are named by task and stream.
+* All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``,
+  ``#2`` … in order of time: a folder used by two runs holds both. Overflow statuses are named by task and stream.
 * The note on an overflow status names the operator it accuses: that of its task and stream, the earliest of several.
 * A watcher's files are ``{listed operator}_To_{watched operator}``, beside the watched one's own.
 * Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.

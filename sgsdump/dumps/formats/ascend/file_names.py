@@ -6,7 +6,8 @@
 
 ``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
 counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\\`` and blanks of an
-operator's name are ``_`` in the file's. A watcher names what it dumps of C after A ran ``A_To_C``. Names over 255 characters are replaced, as listed in ``mapping.csv``.
+operator's name are ``_`` in the file's. A watcher names what it dumps of C after A ran ``A_To_C``. Names over 255
+characters are replaced, as listed in ``mapping.csv``.
 """
 
 from __future__ import annotations

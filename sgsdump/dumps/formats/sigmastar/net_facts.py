@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.padding_signs import without_padding_notes
 from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, rescaled, true_scales, with_scales
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
@@ -44,7 +45,8 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
             f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
         )
     padded = lru_cache(1)(partial(_is_padded, known))
-    return _mapped(dump, lambda record: _shaped(record, _listed(record, net), net, padded))
+    told = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
+    return _mapped(told, lambda record: _shaped(record, _listed(record, net), net, padded))
 
 
 def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, str]]:
