@@ -133,40 +133,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
     from sgsdump.files.atomic_write import together
 
     with together():
-        return _run(args)
+        pairs = pairs_of_trees(args)
+        return compare_runs(args, pairs, _run) if pairs else _run(args)
 
 
-def _run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
-    from sgsdump.dumps.trees import tree_of
-    from sgsdump.errors import ConfigError
-    from sgsdump.files.atomic_write import check_outputs
-
-    dumps = [tree_of(path) for path in (args.sample, args.benchmark, args.golden) if path is not None]
-    read = [*dumps, args.tensor_min_max, args.parse_net, *args.name_map]
-    check_outputs([args.csv, args.json, args.write_name_map], read)
-    if args.golden is not None:
-        return _run_golden(args)
-    if args.input_tag is not None:
-        raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
-    pairs = pairs_of_trees(args)
-    return compare_runs(args, pairs, _run_pair) if pairs else _run_pair(args)[0]
-
-
-def _run_pair(args: argparse.Namespace) -> tuple[int, Comparison]:
-    """The comparison of two dumps, printed and written; the exit status and the comparison itself."""
+def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
+    """The comparison of two dumps, or of three; ``done`` is given that of two."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
-    from sgsdump.errors import ValuesError
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.errors import ConfigError, ValuesError
+    from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.comparison import REPORTS
 
+    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
+    check_outputs([args.csv, args.json, args.write_name_map], [tree_of(path) for path in read if path])
+    if args.golden is not None:
+        return _run_golden(args)
+    if args.input_tag is not None:
+        raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
     of_layers = tuple(limit for limit in args.limit if limit[0])
     given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
@@ -186,6 +179,8 @@ def _run_pair(args: argparse.Namespace) -> tuple[int, Comparison]:
         progress=TERMINAL,
     )
     comparison.check_layers(given)
+    if done is not None:
+        done.append(comparison)
     if not comparison.rows and not comparison.failed:
         apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
         unclear = [one for one in apart if not one.reason.startswith("no ")]
@@ -205,7 +200,7 @@ def _run_pair(args: argparse.Namespace) -> tuple[int, Comparison]:
     print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
-    return (1 if given and not comparison.passes(given) else 0), comparison
+    return 1 if given and not comparison.passes(given) else 0
 
 
 _NOT_WITH_GOLDEN = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.run_pairs import RunPairs
     from sgsdump.dumps.run import Run
 
-Compare = Callable[[argparse.Namespace], "tuple[int, Comparison]"]
+Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
 
 
 class _Compared(NamedTuple):
@@ -27,12 +27,16 @@ class _Compared(NamedTuple):
 
 
 def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
-    """The runs to compare, None where neither side is left with several. Raises ConfigError where none pair."""
+    """The runs to compare; None where neither side is left with several, and where a comparison of one says what is
+    wrong. Raises ConfigError where none pair."""
     from sgsdump.comparison.run_pairs import pair_runs
     from sgsdump.dumps.trees import list_runs
 
-    sides = [list_runs(path, args.step, args.rank) for path in (args.sample, args.benchmark)]
-    if not all(sides) or all(len(runs) == 1 for runs in sides):
+    try:
+        sides = [list_runs(path, args.step, args.rank) for path in (args.sample, args.benchmark)]
+    except FormatError:
+        return None
+    if args.golden is not None or not all(sides) or all(len(runs) == 1 for runs in sides):
         return None
     if args.write_name_map is not None:
         raise ConfigError(
@@ -75,12 +79,13 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
 
 
 def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared:
+    done: list[Comparison] = []
     try:
-        status, comparison = compare(args)
+        status = compare(args, done)
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
         return _Compared(run, 2, f"not compared: {error}")
-    return _Compared(run, status, _difference(comparison))
+    return _Compared(run, status, _difference(done[0]))
 
 
 def _difference(comparison: Comparison) -> str:

@@ -89,9 +89,10 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
         return
     others = len(files_below(folder, "", [])) - len(files)
     if files and others > len(files):
+        first = min(files, key=in_order).rpartition("/")[0]
         raise FormatError(
             f"{folder} is a folder, not a dump: {len(files)} of the {len(files) + others} files below it are .npy, "
-            f"none of them directly in it; name the folder of the arrays ({min(files, key=in_order).rpartition('/')[0]})"
+            f"none of them directly in it; name the folder of the arrays ({first})"
         )
 
 
