@@ -86,7 +86,7 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
             raise ConfigError(f"{word!r} in {str(path)!r} chooses no run; write TREE@step=3, rank=0 or graph=NAME")
         given[name] = found[2] or found[4]
     numbers = {name: int(given[name]) for name in ("step", "rank") if name in given}
-    return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))  # type: ignore[arg-type]
+    return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))
 
 
 def joined(path: Path, one: Choice, other: Choice) -> Choice:

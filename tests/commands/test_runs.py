@@ -76,6 +76,13 @@ def test_convert_split_merge_and_histogram_take_one_run(
     words = [f"{tree}@step={step},rank=1" for step in (0, 2)]
     assert said(capsys, "merge", *words, tmp_path / "merged.npz", "--prefix")[0] == 0
     assert len(open_dump(tmp_path / "merged.npz")) == 2
+    assert (
+        said(capsys, "merge", tree, tmp_path / "x.npz", tmp_path / "m.npz", "--step", 2, "--rank", 0, "--prefix")[0]
+        == 0
+    )
+    assert list(open_dump(tmp_path / "m.npz")) == ["tree/0_Add/output.0", "x/0_Add/output.0"]
+    status, _, err = said(capsys, "merge", tmp_path / "x.npz", tmp_path / "n.npz", "--step", 2)
+    assert status == 2 and "none of these dumps is one" in err
     status, _, err = said(capsys, "convert", f"{tree}@step=0,rank=0", tree)
     assert status == 2 and "the same command reads or writes it already" in err and list(tree.iterdir())
 
@@ -151,3 +158,14 @@ def test_a_run_is_held_against_a_dump_that_is_no_tree(
     assert status == 2 and "holds 4 runs" in err
     status, _, err = said(capsys, "compare", tmp_path / "golden.npz", tmp_path / "golden.npz", "--step", 2)
     assert status == 2 and "is one dump, not a tree of runs" in err
+
+
+def test_a_genuine_tree_of_statistics_is_held_against_one_of_values(
+    shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its integers without values were asked for their padding, and the whole comparison ended there."""
+    trees = shared / "ascend/atb_dump_tree"
+    status, out, err = said(capsys, "compare", trees / "stats", trees / "all_f0")
+    assert status == 0 and not err
+    assert "== step 1, rank 0" in out and "Runs compared: 2, of which differ: " in out
+    assert out.count("Compared: ") == 2

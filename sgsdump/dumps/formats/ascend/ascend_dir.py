@@ -68,8 +68,10 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """The tensors of all operators. Raises FormatError when no file can be read."""
     notes: list[str] = []
-    inner = path if _sources(path, []) else path / min(_folders(path, notes), default="", key=in_order)
-    operators = list(_operators(_in_order(_sources(inner, notes)), notes))
+    sources = _sources(path, notes)
+    if not sources:
+        sources = _sources(path / min(_folders(path, notes), default="", key=in_order), notes)
+    operators = list(_operators(_in_order(sources), notes))
     records = list(_records(operators, notes))
     if not records:
         raise FormatError(f"no operator dump in {path} can be read: {notes[-1] if notes else 'there is none'}")

@@ -97,7 +97,7 @@ def without_blocks(dump: Dump) -> Dump:
     """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
     blocks of channels and have the size of their shape: nothing in the dump tells their order."""
     integers = [r for r in dump.records if r.tensor.info.dtype.kind in "iu" and r.tensor.info.shape and not r.constant]
-    if not any(has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ()) for record in integers):
+    if not any(map(_has_padded_channels, integers)):
         return dump
     unsure = {
         id(r) for r in integers if not is_row_major("NHWX", r.tensor.info.shape or (), r.tensor.info.dtype.itemsize)
@@ -112,6 +112,14 @@ def without_blocks(dump: Dump) -> Dump:
         )
 
     return _mapped(dump, tensor_of)
+
+
+def _has_padded_channels(record: Record) -> bool:
+    """Whether a payload has padded channels; a tensor without values is told when it is its turn to be read."""
+    try:
+        return has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ())
+    except SgsdumpError:
+        return False
 
 
 def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
