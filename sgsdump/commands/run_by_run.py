@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from sgsdump.errors import ConfigError, FormatError, ValuesError
-from sgsdump.files.terminal_text import for_terminal
+from sgsdump.files.terminal_text import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -57,24 +57,24 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
     from sgsdump.dumps.trees import tree_of
 
     trees = tree_of(args.sample), tree_of(args.benchmark)
-    names = [str(run) for _, run in pairs.pairs]
+    labels = [_label(run) for _, run in pairs.pairs]
     results: list[_Compared] = []
     for mine, run in pairs.pairs:
         print(for_terminal(_title(mine, run)))
         own = copy(args)
         own.sample, own.benchmark = (tree / one.place for tree, one in zip(trees, (mine, run)))
         own.step = own.rank = None
-        label = _label(run, names.count(str(run)) == 1)
+        label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
         own.csv, own.json = (path and path.with_stem(f"{path.stem}.{label}") for path in (args.csv, args.json))
         results.append(_compared(own, run, compare))
         print()
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
         if runs:
-            print(for_terminal(f"Only in the {side}: {'; '.join(map(str, runs))}"))
+            print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     apart = [result for result in results if result.differs]
     print(f"Runs compared: {len(results)}, of which differ: {len(apart)}.")
     if apart:
-        print(for_terminal(f"The first that differs is {apart[0].run}: {apart[0].differs}"))
+        print(for_terminal(f"The first that differs is {shown(str(apart[0].run))}: {apart[0].differs}"))
     return max(result.status for result in results)
 
 
@@ -92,17 +92,20 @@ def _difference(comparison: Comparison) -> str:
     """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
     rows = [row for row in comparison if row.error and (row.finite or row.odd_apart)]
     if rows:
-        return f"{len(rows)} of {len(comparison)} layers, first {rows[0].name}"
+        return f"{len(rows)} of {len(comparison)} layers, first {shown(rows[0].name)}"
     missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     return f"{missing} layers are not compared, the others are equal" if missing else ""
 
 
 def _title(mine: Run, run: Run) -> str:
-    return f"== {run}" if str(mine) == str(run) else f"== {mine} against {run}"
+    return shown(f"== {run}" if str(mine) == str(run) else f"== {mine} against {run}")
 
 
-def _label(run: Run, known: bool) -> str:
-    """What tells a run's files apart: ``step3-rank0``, or its folder where other runs are known by the same."""
+def _label(run: Run) -> str:
+    """What tells a run's files from those of others, ``step3-rank0``; its folder where nothing of it is known."""
     facts = [("step", run.step), ("rank", run.rank), ("", run.graph)]
-    words = [f"{name}{value}" for name, value in facts if value not in (None, "")]
-    return "-".join(words if known and words else [run.place]).replace("/", "_")
+    return _in_a_name("-".join(f"{name}{value}" for name, value in facts if value not in (None, "")) or run.place)
+
+
+def _in_a_name(text: str) -> str:
+    return text.replace("/", "_")

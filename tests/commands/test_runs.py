@@ -169,3 +169,27 @@ def test_a_genuine_tree_of_statistics_is_held_against_one_of_values(
     assert status == 0 and not err
     assert "== step 1, rank 0" in out and "Runs compared: 2, of which differ: " in out
     assert out.count("Compared: ") == 2
+
+
+def test_runs_known_by_the_same_have_files_by_their_folders(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "tensors/1_4711").rename(tree / "tensors/0_4712")
+    status, out, _ = said(capsys, "compare", tree, tree, "--json", tmp_path / "r.json")
+    assert status == 0 and "Runs compared: 4, of which differ: 0." in out
+    assert sorted(path.name for path in tmp_path.glob("r.*.json")) == [
+        f"r.tensors_0_471{process}_{step}.json" for process in (1, 2) for step in (0, 2)
+    ]
+
+
+def test_the_names_of_folders_do_not_reach_the_terminal_raw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(2):
+        save_dump({"0_Add/output.0": array(0, 0)}, tmp_path / "one", "atb_tree")
+        (tmp_path / "one/sgsdump.json").unlink()
+        (tmp_path / f"tree/a\x1b[31m\nb{number}").mkdir(parents=True)
+        (tmp_path / "one/0_0/0").rename(tmp_path / f"tree/a\x1b[31m\nb{number}/{number}")
+        shutil.rmtree(tmp_path / "one")
+    status, out, _ = said(capsys, "show", tmp_path / "tree")
+    assert status == 0 and "\x1b" not in out and len(out.splitlines()) == 4
+    status, out, _ = said(capsys, "compare", tmp_path / "tree", tmp_path / "tree")
+    assert status == 0 and "\x1b" not in out

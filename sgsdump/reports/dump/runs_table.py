@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgsdump.dumps.run import Run
+from sgsdump.files.terminal_text import shown
 
 _HEAD = ("step", "rank", "graph", "folder")
 
@@ -18,4 +19,4 @@ def render(runs: Sequence[Run]) -> str:
 
 def _row(run: Run) -> tuple[str, ...]:
     numbers = ("-" if number is None else str(number) for number in (run.step, run.rank))
-    return (*numbers, run.graph or "-", run.place)
+    return (*numbers, shown(run.graph) or "-", shown(run.place))
