@@ -26,13 +26,17 @@ examples:
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
+  sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
+  sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument(
+        "--runs",
+        action="store_true",
+        help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
+        "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
     )
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
@@ -96,6 +106,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
         "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
         "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="FILE.py:FUNCTION",
+        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; several times for "
+        "several. --limit FUNCTION=X is the least it may be: higher is better",
     )
     parser.add_argument(
         "--limit",
@@ -137,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
     with together():
-        pairs = pairs_of_trees(args)
+        pairs = None if args.runs else pairs_of_trees(args)
         return compare_runs(args, pairs, _run) if pairs else _run(args)
 
 
@@ -147,6 +165,7 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
+    from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.trees import tree_of
@@ -162,22 +181,27 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
     of_layers = tuple(limit for limit in args.limit if limit[0])
-    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
+    own = load_own_metrics(args.metric)
+    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers, tuple(own))
     shown = given or DOCUMENTED
-    sample, benchmark = _opened(args, args.sample, args.benchmark)
+    limited = [name for _, name, _ in args.limit]
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
-    comparison = compare(
-        sample,
-        benchmark,
+    compared = partial(
+        compare,
         inputs=args.inputs,
         name_map=names,
         match_by_value=args.match_by_value,
         exclude=args.exclude,
-        metrics=_extra([*args.metrics, *(name for _, name, _ in args.limit)]),
+        metrics={name: own.get(name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),
         compatible=args.compatible,
-        progress=TERMINAL,
     )
+    if args.runs:
+        comparison, notes = _compared_runs(args, compared)
+        sample = benchmark = None
+    else:
+        sample, benchmark = _opened(args, args.sample, args.benchmark)
+        comparison, notes = compared(sample, benchmark, progress=TERMINAL), []
     comparison.check_layers(given)
     if done is not None:
         done.append(comparison)
@@ -185,17 +209,22 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
         apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
         unclear = [one for one in apart if not one.reason.startswith("no ")]
         why = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
+        counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in (sample, benchmark)]
         raise ValuesError(
-            f"no layer in common: {args.sample} has {len(sample.outputs)} outputs, {args.benchmark} has "
-            f"{len(benchmark.outputs)}, and no name agrees{why}"
+            f"no layer in common: {args.sample} {counts[0]}, {args.benchmark} {counts[1]}, and no name agrees{why}"
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
             _write(path, REPORTS[name](comparison, shown))
-    name_map = _write_names(args.write_name_map, comparison, sample, benchmark) if args.write_name_map else ""
+    name_map = ""
+    if args.write_name_map and sample and benchmark:
+        name_map = _write_names(args.write_name_map, comparison, sample, benchmark)
     table = REPORTS["sdk_table"](comparison, shown)
     verdict = REPORTS["verdict"](comparison, shown)
-    notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
+    notes += [
+        *note_lines(args.sample, comparison.sample_notes),
+        *note_lines(args.benchmark, comparison.benchmark_notes),
+    ]
     print(for_terminal((f"{table}\n{verdict}" if table else verdict) + name_map), end="")
     print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
     if not comparison.rows:
@@ -203,15 +232,38 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     return 1 if given and not comparison.passes(given) else 0
 
 
+def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]) -> tuple[Comparison, list[str]]:
+    """The comparisons of all runs, merged, and lines on the dumps that stand on one side only."""
+    from sgsdump.commands.run_by_run import of_one_run, paired_trees
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.comparison.merge import merge
+    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.errors import ConfigError
+    from sgsdump.progress import each
+
+    for name in ("write_name_map", "compatible"):
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
+    runs = paired_trees(args) or paired_runs(args.sample, args.benchmark)
+    pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
+    comparison = merge({name: compared(*_opened(of_one_run(args), *paths)) for name, paths in pairs})
+    apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
+    lines = [
+        f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names
+    ]
+    return comparison, [f"Runs compared: {len(runs.pairs)}.", *lines]
+
+
 _NOT_WITH_GOLDEN = (
-    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit exclude compatible".split()
+    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
+    *"metrics metric limit exclude compatible runs".split(),
 )
 
 
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.golden import compare_golden
+    from sgsdump.comparison.golden.by_tensor import compare_golden
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.reports.golden import csv, json, log

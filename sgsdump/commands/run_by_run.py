@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.run_pairs import RunPairs
     from sgsdump.dumps.run import Run
+    from sgsdump.dumps.runs import PairedRuns
 
 Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
 
@@ -51,6 +52,33 @@ def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
     return pairs
 
 
+def paired_trees(args: argparse.Namespace) -> PairedRuns | None:
+    """The same pairs as ``--runs`` takes them, by what is known of the benchmark's run; None as above."""
+    from sgsdump.dumps.runs import PairedRuns
+    from sgsdump.dumps.trees import tree_of
+
+    found = pairs_of_trees(args)
+    if found is None:
+        return None
+    mine, theirs = tree_of(args.sample), tree_of(args.benchmark)
+    names = [str(run) for _, run in found.pairs]
+    return PairedRuns(
+        {
+            name if names.count(name) == 1 else run.place: (mine / one.place, theirs / run.place)
+            for name, (one, run) in zip(names, found.pairs)
+        },
+        tuple(map(str, found.only_in_sample)),
+        tuple(map(str, found.only_in_benchmark)),
+    )
+
+
+def of_one_run(args: argparse.Namespace) -> argparse.Namespace:
+    """The options for a pair of runs that are chosen already."""
+    own = copy(args)
+    own.step = own.rank = None
+    return own
+
+
 def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) -> int:
     """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
     pair is told in its place and does not keep the others from being compared."""
@@ -61,9 +89,8 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
     results: list[_Compared] = []
     for mine, run in pairs.pairs:
         print(for_terminal(_title(mine, run)))
-        own = copy(args)
+        own = of_one_run(args)
         own.sample, own.benchmark = (tree / one.place for tree, one in zip(trees, (mine, run)))
-        own.step = own.rank = None
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
         own.csv, own.json = (path and path.with_stem(f"{path.stem}.{label}") for path in (args.csv, args.json))
         results.append(_compared(own, run, compare))

@@ -1,10 +1,12 @@
 """List what is in a dump, or print the values of one tensor.
 
-The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and the
-counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout undone
-where the original shape is known; --stored shows them as they are in the file. An overflow status is shown field by
-field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its
-axes in another order, (0,2,3,1); ; between several. Exit status 1 when a tensor of the list is damaged.
+The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and
+the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout
+undone where the original shape is known; --stored shows them as they are in the file. An overflow status is shown
+field by field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3],
+or put its axes in another order, (0,2,3,1); ; between several. With --against another dump the values of NAME that
+are farthest apart are shown: index, both values, the error and the relative error, NaN and Inf that are not in both
+first. Exit status 1 when a tensor of the list is damaged.
 
 Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
 choose one, here and wherever a dump is named.
@@ -15,6 +17,7 @@ examples:
   sgsdump show sigma_outtensor_dump.bin conv1
   sgsdump show ascend_dumps/ --step 3 --rank 0
   sgsdump show layers.npz conv1 '[0,0:2]'
+  sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 """
 
@@ -50,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("--stored", action="store_true", help="the values as they are in the file")
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="BENCHMARK",
+        help="compare NAME with the same tensor of this dump, value by value",
+    )
+    parser.add_argument("--worst", type=int, metavar="N", help="show so many of the worst values (default 20)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
     parser.add_argument(
@@ -70,11 +80,13 @@ def _run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
 
-    check_outputs([args.csv, args.json, args.output], [tree_of(args.dump)])
+    check_outputs([args.csv, args.json, args.output], [tree_of(path) for path in (args.dump, args.against) if path])
     if args.output and args.output.suffix not in (".npy", ".bin"):
         raise ConfigError(f"-o {args.output}: values are written as .npy, or as bare bytes to .bin; name one of these")
     if args.name is None and (args.operations or args.output or args.stored or args.all):
         raise ConfigError("--operations, --output, --stored and --all belong to one tensor; give its NAME too")
+    if args.against is not None or args.worst is not None:
+        return _worst(args)
     if args.part and args.operations:
         raise ConfigError("give OPERATIONS once, behind NAME or with --operations")
     notes: list[str] = []
@@ -149,6 +161,31 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         _write_array(args.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
     print(for_terminal(tensor_values.text(part, args.all)), end="")
+    return 0
+
+
+def _worst(args: argparse.Namespace) -> int:
+    """The values of one tensor that differ most from another dump's."""
+    from sgsdump.commands.options import opened
+    from sgsdump.comparison.worst_values import worst_values
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.reports.dump import worst_values as report
+
+    if args.against is None or args.name is None:
+        raise ConfigError(
+            "--worst and --against belong together, and to one tensor: show DUMP NAME --against BENCHMARK"
+        )
+    if args.part or args.operations or args.stored or args.all or args.output:
+        raise ConfigError("--against shows index and values; leave out OPERATIONS, --stored, --all and --output")
+    count = 20 if args.worst is None else args.worst
+    sample, benchmark = opened(args, args.dump, args.against)
+    worst = worst_values(sample, benchmark, args.name, count)
+    if args.csv:
+        _write(args.csv, report.csv_table(worst))
+    if args.json:
+        _write(args.json, report.json_document(worst))
+    print(for_terminal(report.text(worst)), end="")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sgsdump.comparison.golden import GoldenComparison
+from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model

@@ -193,3 +193,23 @@ def test_the_names_of_folders_do_not_reach_the_terminal_raw(tmp_path: Path, caps
     assert status == 0 and "\x1b" not in out and len(out.splitlines()) == 4
     status, out, _ = said(capsys, "compare", tmp_path / "tree", tmp_path / "tree")
     assert status == 0 and "\x1b" not in out
+
+
+def test_the_runs_of_trees_are_merged_as_folders_of_dumps_are(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree, other)
+    changed(other, 2, 1, 40)
+    status, out, _ = said(capsys, "compare", tree, other, "--runs", "--rank", 1, "--json", tmp_path / "r.json")
+    assert status == 0 and "Runs compared: 2." in out and "step 2, rank 1" in out
+    rows = [line for line in out.splitlines() if "OP_TYPE" in line]
+    assert len(rows) == 1 and "MSE:162.000000" in rows[0]  # 36 * 36 in one of the 8 values of both runs
+
+
+def test_the_worst_values_are_those_of_the_chosen_run(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["0_Add/output.0", "--against", tree, "--worst", 1]
+    assert said(capsys, "show", f"{tree}@rank=0,step=2", *words[:2], f"{tree}@rank=1,step=2", *words[3:])[0] == 0
+    assert said(capsys, "show", tree, *words, "--step", 2, "--rank", 1)[0] == 0
+    status, _, err = said(capsys, "show", tree, *words)
+    assert status == 2 and "holds 4 runs" in err
