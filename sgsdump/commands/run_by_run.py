@@ -12,8 +12,8 @@ from sgsdump.files.terminal_text import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.run_pairs import RunPairs
     from sgsdump.dumps.run import Run
+    from sgsdump.dumps.run_pairs import RunPairs
     from sgsdump.dumps.runs import PairedRuns
 
 Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
@@ -30,7 +30,7 @@ class _Compared(NamedTuple):
 def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
     """The runs to compare; None where neither side is left with several, and where a comparison of one says what is
     wrong. Raises ConfigError where none pair."""
-    from sgsdump.comparison.run_pairs import pair_runs
+    from sgsdump.dumps.run_pairs import pair_runs
     from sgsdump.dumps.trees import list_runs
 
     try:
