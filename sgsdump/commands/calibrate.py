@@ -44,12 +44,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import Model
     from sgsdump.quantisation.levels import Calibration
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
@@ -97,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import FILES, write_log
-    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.fixed_model import clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
@@ -116,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
     for note in board_notes(config):
         print(f"warning: {note}")
+    _warn_of_inputs(model, feeds)
     # Opened first: a long calibration must not end with "no such folder".
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
@@ -138,12 +142,37 @@ def run(args: argparse.Namespace) -> int:
     if given.unknown:
         print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
-    for clipped in fixed.clipped:
-        print(f"warning: {clipped}")
+    narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
+    for clipped in clipped_ranges(fixed.plan, calibration.seen):
+        if clipped.name not in narrowed:
+            print(f"warning: {clipped}")
     print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     return 0
+
+
+def _warn_of_inputs(model: Model, feeds: PictureFeeds) -> None:
+    """The first picture as the float model takes it against what the fixed model will make of it, before the work."""
+    from sgsdump.models.feeds.feeds import feed_maker
+    from sgsdump.quantisation.fixed_model import pictures_of
+    from sgsdump.quantisation.input_agreement import input_differences
+    from sgsdump.sidecars.input_text import is_input_text
+
+    assert feeds.config is not None
+    known = {spec.name for spec in feeds.specs}
+    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in known]
+    pictures = pictures_of(model, feeds.config, quantised)
+    files = feeds.runs[0]
+    make_raw = None
+    # Arrays and texts go in as they are, normalised already.
+    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
+        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
+        make_raw = partial(make, files)
+    label, feed = feeds[0]
+    for difference in input_differences(feed, make_raw, pictures):
+        if not difference.agrees:
+            print(f"warning: {label}: {difference}", flush=True)
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:
@@ -152,7 +181,7 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
         if fit.after < fit.before:
             low, high = fit.taken.low, fit.taken.high
             print(
-                f"range of {_listed(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
+                f"range of {', '.join(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
                 f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
             )
     raised = [each for each in calibration.sensitivities if each.raised]

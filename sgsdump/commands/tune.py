@@ -46,6 +46,7 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.fixed_model import ClippedRange
     from sgsdump.quantisation.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
@@ -142,9 +143,11 @@ def run(args: argparse.Namespace) -> int:
             with replacing(args.json) as file:
                 file.write(render(result).encode())
         with replacing_folder(folder, keep=is_kept) as newer:
-            write_results(args, newer, ini, result, setup.trial)
+            clipped = write_results(args, newer, ini, result, setup.trial)
     print(table(result), end="")
     print_ending(args, folder, result)
+    for each in clipped:
+        print(f"warning: {each}")
     return 0
 
 
@@ -265,8 +268,11 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
         restore()
 
 
-def write_results(args: argparse.Namespace, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial) -> None:
-    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
+def write_results(
+    args: argparse.Namespace, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial
+) -> tuple[ClippedRange, ...]:
+    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini. Returns which calibrated ranges
+    the plan * clips."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
@@ -292,6 +298,7 @@ def write_results(args: argparse.Namespace, folder: Path, ini: bytes, result: Pa
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))
+    return fixed.clipped
 
 
 def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None:

@@ -95,8 +95,8 @@ class PlanTrial:
         return self.analysis.picture_domains
 
     def rate(self, raised: Iterable[str]) -> float:
-        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16. Convolutions that
-        are INT16 in every plan do not count."""
+        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16. What is INT16 in
+        every plan does not count."""
         total = self.fixed_weights + sum(d.weights for d in self.domains)
         wide = sum(d.weights for d in self.domains if d.name in set(raised))
         return (total + wide) / (2 * total) if total else 0.5

@@ -162,8 +162,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
     """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
 
-    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. A convolution
-    with groups has a scale for each: the SDK's converter makes it as many convolutions.
+    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. With groups
+    there is a scale for each: the SDK's converter makes them as many convolutions.
     """
     limit = np.iinfo(dtype).max
     calibrated = calibrated.at(dtype) if calibrated is not None else None

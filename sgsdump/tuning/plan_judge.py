@@ -11,9 +11,9 @@ import numpy as np
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.tuning.user_metric import UserMetric
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sgsdump.errors import ConfigError
+from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
 from sgsdump.tuning.plan_search import best_by_model, every_plan, neighbours, proposals
-from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
 from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import Target

@@ -18,12 +18,12 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.combined_error import Objective
 from sgsdump.tuning.plan_judge import Criteria, Judge, Picture, Subject, make_answer
 from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.user_metric import UserMetric
 

@@ -18,7 +18,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.quantisation.levels import LEVELS
-from sgsdump.quantisation.output_trials import THRESHOLD
+from sgsdump.quantisation.trials.output_trials import THRESHOLD
 from sgsdump.tuning import repair, search, tuning_setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations

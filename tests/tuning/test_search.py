@@ -16,9 +16,9 @@ from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
-from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
 from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.surrogate import Surrogate
