@@ -1,8 +1,8 @@
 """A function of one tensor as a table: the output for every integer that the input can hold.
 
 What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid
-and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6 (61 to
-75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
+and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6
+(61 to 75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
 Source: docs/formats/fixed_arithmetic.md#sigmoid-tanh.
 """
 
