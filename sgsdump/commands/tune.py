@@ -225,8 +225,8 @@ def usable_folder(path: Path, ini: Path) -> Path:
 
 def calibrated(
     args: argparse.Namespace, model: Model, config: InputConfig
-) -> tuple[dict[str, Range], Iterator[PictureFeed]]:
-    """The ranges of the model's tensors, and the pictures that judge plans."""
+) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
+    """The ranges of the model's tensors, what was seen besides, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.picture_feeds import PictureFeeds

@@ -52,7 +52,7 @@ class Row:
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count. ``verified``: what the row to take gives
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``verified`` what the row to take gives
     in the hardware's own integers."""
 
     rows: tuple[Row, ...]

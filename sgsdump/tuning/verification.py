@@ -16,7 +16,6 @@ from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.fixed_model import FixedModel
-from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tuning.combined_error import CombinedError
@@ -55,7 +54,7 @@ def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], pr
     assert facts is not None, "a fixed model has its facts"
     names = list(pictures[0].floats)
     sources = {name: _source(facts, name) for name in names}
-    graph = WholeGraph(serialise(mark_outputs(fixed.proto, sources.values())))
+    graph = WholeGraph(mark_outputs(fixed.proto, sources.values()))
     scores = []
     with progress.bar("verify", "picture") as advance:
         for number, picture in enumerate(pictures):

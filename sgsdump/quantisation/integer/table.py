@@ -52,5 +52,5 @@ def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndar
     ends = [helper.make_tensor_value_info(name, kind, None) for name in (node.input[0], node.output[0])]
     constants = [graph.constants[name] for name in node.input[1:] if name]
     single = helper.make_graph([node], "function", ends[:1], ends[1:], constants)
-    session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8).SerializeToString(), 1)
+    session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8), 1)
     return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]]
