@@ -124,7 +124,9 @@ def _models() -> dict[str, Model]:
     return {
         "float": model,
         "fixed, INT8": open_model("fixed.onnx"),
-        "fixed, INT16 (ALL_INT16)": replace(model, proto=make_fixed(model, ranges, config, side=read_side_ranges(log)).proto),
+        "fixed, INT16 (ALL_INT16)": replace(
+            model, proto=make_fixed(model, ranges, config, side=read_side_ranges(log)).proto
+        ),
     }
 
 

@@ -74,11 +74,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
+    from sgsdump.quantisation.side_ranges import side_ranges
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
@@ -89,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)
@@ -105,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
-        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL)
+        side = side_ranges(calibration.statistics)
+        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL, side)
         rounds, texts = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)
