@@ -1,10 +1,11 @@
 """Calibrate: pictures + float model + input_config.ini -> the fixed model and the range of every tensor.
 
 Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
-them: an ONNX file with QuantizeLinear/DequantizeLinear that `sgsdump simulate -t Fixed` runs and any viewer opens. A
-line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible but a convolution right before its Relu, Clip,
-LeakyRelu or PRelu: the hardware computes the two as one, and the SDK hides it too. An older log folder is moved aside,
-not deleted.
+them: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs it,
+onnxruntime gives the same integers from the file alone, and any viewer opens it. What has no integer rule yet is named
+at the end, with what is computed in its place (docs/exact_integers.md). A line disableDomainFuseOps in
+./DebugConfig.txt keeps every layer visible but a convolution right before its Relu, Clip, LeakyRelu or PRelu: the
+hardware computes the two as one, and the SDK hides it too. An older log folder is moved aside, not deleted.
 
   --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
@@ -19,9 +20,12 @@ and taken where the model's outputs gain, on a few of the pictures. A convolutio
 when its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
 averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
 
+With the log/tensor_min_max.txt of the SDK's own calibrator as --quant-file the fixed model is the SDK's:
+tensor_chn.txt, softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are read beside it.
+
 With --quant-file the level finds the ranges that the file does not name, and the bits are the file's alone: L5 then
 does what L3 does, L4 what L2 does. Of a tensor_min_max.txt the weights' ranges are taken at L1 only: it has one
-for each tensor, the levels above have one for each output channel.
+for each tensor, the levels above have one for each output channel, and take those of tensor_weight_calibration.txt.
 
 log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
 softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
@@ -36,6 +40,7 @@ examples:
   sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
   sgsdump calibrate -m net.onnx -i list.txt --input-config input_config.ini --quant-level L2 --num-process 4
   sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --quant-file quant_info.json
+  sgsdump calibrate -m net.onnx -i cat.jpg --input-config input_config.ini --quant-file sdk_log/tensor_min_max.txt
   sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --scheduler tcp://host:8786
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
 """
@@ -43,6 +48,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,6 +155,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
+    _print_approximate(fixed.approximate)
     return 0
 
 
@@ -196,6 +203,15 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
             f"no INT16 proposed: the most sensitive, {_listed(most.domain.convolutions)}, changes the outputs by "
             f"{most.effect:.2g}, not more than {threshold:g}"
         )
+
+
+def _print_approximate(approximate: Mapping[str, str]) -> None:
+    """Which outputs no integer rule computes, by what is computed instead."""
+    outputs: dict[str, tuple[str, ...]] = {}
+    for name, instead in approximate.items():
+        outputs[instead] = (*outputs.get(instead, ()), name)
+    for instead, names in outputs.items():
+        print(f"no exact integer rule for {_listed(names)}; {instead}")
 
 
 def _listed(names: tuple[str, ...]) -> str:

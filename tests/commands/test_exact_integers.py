@@ -4,8 +4,14 @@ Everything before the Sigmoid, whose table is not known, has to be the SDK's int
 """
 
 import json
+import re
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from PIL import Image
+from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
 from sgsdump.dumps.io import open_dump
@@ -71,3 +77,22 @@ def test_constants_of_a_padded_dump_are_the_sdks_byte_for_byte(simulated, case):
             assert own[record.name.partition("#")[0]] == record.tensor.raw().tobytes(), record.name
             compared += 1
     assert compared == 12
+
+
+def test_calibrate_names_what_has_no_integer_rule(tmp_path, monkeypatch, capsys):
+    """Four Softplus and an Erf: the same text once, at most three names of each."""
+    monkeypatch.chdir(tmp_path)
+    nodes, tensor = [conv("c", "data", pads=[1] * 4)], "c"
+    for index in range(4):
+        nodes.append(node("Softplus", [tensor], tensor := f"soft{index}"))
+    nodes.append(node("Erf", [tensor], "bent"))
+    onnx.save(model(nodes, weights("c", (4, 3, 3, 3), 1), {"data": (1, 3, 8, 8)}, ["bent"]).proto, "net.onnx")
+    text = (Path(__file__).parents[2] / "cfg/input_config.ini").read_text()
+    text = re.sub(r"(?m)^outputs\s*=.*$", "outputs = bent;", re.sub(r"(?m)^inputs\s*=.*$", "inputs = data;", text))
+    (tmp_path / "input_config.ini").write_text(text)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save("0.png")
+    assert main("calibrate -m net.onnx -i 0.png --input-config input_config.ini --quant-level L1".split()) == 0
+    last = [line for line in capsys.readouterr().out.splitlines() if line.startswith("no exact integer rule")]
+    assert last[0].startswith("no exact integer rule for soft0, soft1, soft2 and 1 more; Softplus: ")
+    assert last[1].startswith("no exact integer rule for bent; Erf: ") and len(last) == 2
