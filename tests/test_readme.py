@@ -92,7 +92,16 @@ def toured_folder(users_folder):
     """The user's folder after the README's tour, from end to end."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         run_page(README, users_folder, monkeypatch)
+    add_sdk_folder(users_folder)
     return users_folder
+
+
+def add_sdk_folder(folder):
+    """What docs/exact_integers.md takes from the SDK, here made by ourselves: a log folder and a dump of integers."""
+    shutil.copytree(folder / "log", folder / "sdk" / "log")
+    (folder / "sdk" / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\npath=.\n")
+    done = sh("cd sdk && sgsdump simulate -m ../net_fixed.onnx -t Fixed -i ../cat.jpg -n ../preprocess.py", folder)
+    assert done.returncode == 0, done.stderr
 
 
 def _renamed(proto, old, new):
@@ -128,8 +137,12 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
         "compare_two_tools": ["r1_case", "layers.csv"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
+        "exact_integers": ["ours.bin", "integers.csv"],
     }
     assert all((folder / name).exists() for name in made[page.stem])
+    if page.stem == "exact_integers":
+        rows = json.loads((folder / "integers.json").read_text())["rows"]
+        assert rows and all(row["integers"]["differing"] <= 0.01 * row["count"] for row in rows)
     if page.stem == "debug_a_layer":
         assert json.loads((folder / "names.json").read_text()) == {"r1": "rectified"}
 

@@ -13,6 +13,7 @@ from sgsdump.comparison.metrics.base import Accumulator, Settings
 from sgsdump.comparison.own_inputs import has_own_inputs
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError
 from sgsdump.registry import hint
@@ -70,7 +71,8 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
         _worst(measured.sample, measured.benchmark, tuple(map(int, np.unravel_index(place, shape))), error)
         for place, error in farthest.found()
     ]
-    note = "; ".join(filter(None, [*notes, measured.note]))
+    steps = IN_STEPS if farthest.apart and measured_in_steps(pair) else ""
+    note = "; ".join(filter(None, [*notes, measured.note, steps]))
     return WorstValues(pair, shape, note, farthest.apart, tuple(values))
 
 

@@ -5,6 +5,7 @@ Everything before the Sigmoid, whose table is not known, has to be the SDK's int
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +83,10 @@ def test_constants_of_a_padded_dump_are_the_sdks_byte_for_byte(simulated, case):
 def test_calibrate_names_what_has_no_integer_rule(tmp_path, monkeypatch, capsys):
     """Four Softplus and an Erf: the same text once, at most three names of each."""
     monkeypatch.chdir(tmp_path)
-    nodes, tensor = [conv("c", "data", pads=[1] * 4)], "c"
-    for index in range(4):
-        nodes.append(node("Softplus", [tensor], tensor := f"soft{index}"))
-    nodes.append(node("Erf", [tensor], "bent"))
+    names = ["c", "soft0", "soft1", "soft2", "soft3"]
+    nodes = [conv("c", "data", pads=[1] * 4)]
+    nodes += [node("Softplus", [before], after) for before, after in pairwise(names)]
+    nodes += [node("Erf", ["soft3"], "bent")]
     onnx.save(model(nodes, weights("c", (4, 3, 3, 3), 1), {"data": (1, 3, 8, 8)}, ["bent"]).proto, "net.onnx")
     text = (Path(__file__).parents[2] / "cfg/input_config.ini").read_text()
     text = re.sub(r"(?m)^outputs\s*=.*$", "outputs = bent;", re.sub(r"(?m)^inputs\s*=.*$", "inputs = data;", text))

@@ -12,6 +12,7 @@ import sgsdump
 from sgsdump.cli import main
 from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.comparison.worst_values import worst_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.tensors.tensor import Quant, Tensor, dequantise
@@ -134,6 +135,14 @@ def test_scales_that_differ_behind_the_sixth_decimal():
     one, other = (dequantised(layer("b", stored, Quant(U8, scale))) for scale in (0.0300001, 0.0300004))
     comparison = sgsdump.compare(Dump([one]), Dump([other]))
     assert "behind the six decimals" in comparison["b"].integers.unlike and not closing(comparison)
+
+
+def test_the_elements_that_differ_in_steps():
+    stored = integers()
+    worst = worst_values(Dump([layer("a", changed(stored, 3, 5))]), Dump([layer("a", stored)]), "a", 10)
+    assert [value.error for value in worst.values] == [5, 1, 1] and "measured in steps" in worst.note
+    place = worst.values[0].index
+    assert worst.values[0].benchmark == stored[place] - QUANT.zero_point
 
 
 def test_floats_have_no_integers():
