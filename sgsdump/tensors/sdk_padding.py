@@ -3,8 +3,8 @@
 Channels (the innermost dimension) go up to a multiple of A = 16 bytes / item size, to Cp; the whole goes up to a
 multiple of 64 bytes. Order NHWC is [N][H][W][Cp], order NHWX is [N][Cp/A][H][W][A] (blocks of channels outside H and
 W, in spite of the name; the same as NHWC when C <= A). A picture input takes four bytes per pixel: RGB and BGR its
-packed bytes first, RGBA and BGRA pixel by pixel. Constants go up to 32 bytes (int32 ones to 64), each row of a bias
-padded by itself. The hardware leaves leftovers in the padding; we write zeros.
+packed bytes first, RGBA and BGRA pixel by pixel. Constants are another matter: ``sdk_constants``. The hardware leaves
+leftovers in the padding; we write zeros.
 Source: docs/formats/sigmastar.md#padded-buffers.
 """
 
