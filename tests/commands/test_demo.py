@@ -1,10 +1,15 @@
 """The demo finds what was planted."""
 
+import csv
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sgsdump.cli import main
+from sgsdump.dumps.io import open_dump
+from sgsdump.sidecars.tensor_min_max import read_ranges
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +58,25 @@ def test_an_older_demo_is_moved_aside(printed, capsys):
     folder, _ = printed
     assert main(["demo", "-o", str(folder)]) == 0
     assert "moved the older" in capsys.readouterr().out
+
+
+def test_the_readmes_words_on_its_pictures_are_true(printed, monkeypatch, capsys):
+    """The two captions: which layers stand out, and by how much the error falls on the way to INT16."""
+    folder, text = printed
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    layers, first, second, reach = re.search(
+        r"Histograms of (\d+) layers; (\S+) and (\S+) reach (\d+)", readme
+    ).groups()
+    assert f"{layers} pictures in Histograms" in text
+    ranges = read_ranges(folder / "log" / "tensor_min_max.txt")
+    assert {int(ranges[name].high) for name in (first, second)} == {int(reach)}
+    values = open_dump(folder / "float.bin")
+    for name in (first, second):
+        assert np.percentile(values[name].real(), 90) < 0.1 * int(reach)
+    assert "falls by four orders of magnitude on the way from INT8 to INT16" in readme
+    monkeypatch.chdir(folder)
+    tune = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 60s --quant-level L1"
+    assert main(tune.split()) == 0
+    with (folder / "tuned" / "pareto.csv").open() as table:
+        errors = {row["label"]: float(row["error"]) for row in csv.DictReader(table)}
+    assert 4 <= np.log10(errors["INT8"] / errors["INT16"]) < 5
