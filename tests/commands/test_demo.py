@@ -25,11 +25,16 @@ def printed(tmp_path_factory):
 
 
 def test_it_names_the_planted_convolutions_as_where_the_error_jumps(printed):
-    _, text = printed
+    """The first two named are the operators that the planted convolutions belong to: what is fused has the name of its
+    last part."""
+    folder, text = printed
     planted = re.search(r"Made sick on purpose: (.*)", text)[1].split(", ")
     section = text[text.index("RMSE rises most at") : text.index("Not compared")]
-    named = re.findall(r"^  \d+\.(block\d/\w+)", section, re.M)
-    assert set(named[:2]) == set(planted)
+    named = re.findall(r"^  \d+\.(block\d/\S+) \(", section, re.M)
+    fixed = open_dump(folder / "fixed.bin")
+    operators = {record.op_index for record in fixed.records if record.io == "out" and record.name in named[:2]}
+    weights = {r.name for r in fixed.records if r.op_index in operators and r.name.endswith("_filter")}
+    assert weights == {f"{name}_filter" for name in planted}
 
 
 def test_it_prints_the_accuracy_of_float_and_fixed(printed):
