@@ -37,13 +37,74 @@ LINES = (
     "demo -o digits.onnx/demo",
 )
 VALUES = (
-    *("", " ", "0", "-1", "1", "2", "0.5", "-0.0", "nan", "inf", "-inf", "1e999", "1e-400", "9" * 19, "9" * 400, "0x10"),
+    *(
+        "",
+        " ",
+        "0",
+        "-1",
+        "1",
+        "2",
+        "0.5",
+        "-0.0",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "1e-400",
+        "9" * 19,
+        "9" * 400,
+        "0x10",
+    ),
     *("1_000", "٣", "True", "None", "x", "é", "\udcff", "a\nb", "\x1b[31m", "x" * 300, "x/" * 200, "*", "[", "(", "\\"),
-    *(",", ",,", "a,b", "1,2", ":", "a:b", "=", "a=b", "a=1", "conv0=1", "%", "%s", "{0}", "-", "--", "@x", "~", "$HOME"),
+    *(
+        ",",
+        ",,",
+        "a,b",
+        "1,2",
+        ":",
+        "a:b",
+        "=",
+        "a=b",
+        "a=1",
+        "conv0=1",
+        "%",
+        "%s",
+        "{0}",
+        "-",
+        "--",
+        "@x",
+        "~",
+        "$HOME",
+    ),
     *(".", "..", "/nowhere/x", "pictures", "pictures/", "log", "digits.onnx", "fixed.onnx", "fixed.bin", "digit.png"),
     *("x.npy", "input_config.ini", "DebugConfig.txt", "log/tensor_min_max.txt", "log/tensor_chn.txt", "gone.json"),
-    *("x.npy/x", "out.onnx", "out.npz", "random", "random:9", "image:x.npy", "image", "conv0", "prob", "0:1", "L9", "1s"),
-    *("2d", "0s", "-5s", "1x3x8x8", "image=1x1x8x8", "image=0", "image=-1x9", "image=" + "9" * 30, "psnr", "RMSE", "cos"),
+    *(
+        "x.npy/x",
+        "out.onnx",
+        "out.npz",
+        "random",
+        "random:9",
+        "image:x.npy",
+        "image",
+        "conv0",
+        "prob",
+        "0:1",
+        "L9",
+        "1s",
+    ),
+    *(
+        "2d",
+        "0s",
+        "-5s",
+        "1x3x8x8",
+        "image=1x1x8x8",
+        "image=0",
+        "image=-1x9",
+        "image=" + "9" * 30,
+        "psnr",
+        "RMSE",
+        "cos",
+    ),
 )
 
 
@@ -56,6 +117,8 @@ def drawn(data: bytes, donor: bytes, rng: Random) -> bytes:
 
 
 def _changed(words: list[str], rng: Random) -> list[str]:
+    if not words:
+        return [rng.choice(VALUES)]
     at, what = rng.randrange(len(words)), rng.random()
     if what < 0.45 and at > 0:
         return [*words[:at], rng.choice(VALUES), *words[at + 1 :]]

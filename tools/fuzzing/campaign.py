@@ -213,4 +213,3 @@ def _summary(results: dict[str, Result], seeds: dict[str, list[Seed]], seconds: 
     seeds_in_all = sum(map(len, seeds.values()))
     print(row("all", seeds_in_all, total.tried, total.opened, total.tried - total.opened - found, found))
     print(f"{seconds:.0f} s, {total.tried / max(seconds, 1e-9):.0f} files/s")
-

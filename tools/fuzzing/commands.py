@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from fuzzing.trial import Contradiction, check_lines
 
 PICTURES = 2
@@ -48,6 +49,8 @@ def run(words: Sequence[str], folder: Path) -> Ended:
     try:
         with _standard_error() as error, warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.resetwarnings()
+            # As Python does where nobody, such as pytest, catches them.
+            warnings.showwarning = lambda *facts: print(warnings.formatwarning(*facts[:4]), end="", file=sys.stderr)
             try:
                 status = sgsdump(list(words))
             except SystemExit as refused:
@@ -88,9 +91,11 @@ def _standard_error() -> Iterator[list[str]]:
     with tempfile.TemporaryFile(dir=_fast()) as file:
         os.dup2(file.fileno(), 2)
         try:
-            with open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as text:
-                with contextlib.redirect_stderr(text):
-                    yield caught
+            with (
+                open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as text,
+                contextlib.redirect_stderr(text),
+            ):
+                yield caught
         finally:
             os.dup2(kept, 2)
             os.close(kept)
@@ -113,7 +118,9 @@ def project() -> dict[str, bytes]:
         for path in sorted((folder / "pictures").iterdir())[PICTURES:]:
             path.unlink()
         files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-    wanted = re.compile(r"(digits|fixed)\.onnx|(fixed|float)\.bin|.*\.ini|DebugConfig\.txt|digit\.png|(pictures|log)/.*")
+    wanted = re.compile(
+        r"(digits|fixed)\.onnx|(fixed|float)\.bin|.*\.ini|DebugConfig\.txt|digit\.png|(pictures|log)/.*"
+    )
     kept = {name: data for name, data in files.items() if wanted.fullmatch(name)}
     array = io.BytesIO()
     np.save(array, np.random.default_rng(0).normal(size=(1, 1, 8, 8)).astype(np.float32))

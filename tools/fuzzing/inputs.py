@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
+
 from fuzzing import arguments, commands
 from fuzzing.mutations import mutated
 from fuzzing.trial import Contradiction, check_lines
-
 from sgsdump.errors import SgsdumpError
 
 CONFIG = "--input-config input_config.ini"
@@ -77,7 +77,7 @@ def input_seeds() -> Iterator[tuple[str, Any]]:
     yield "picture_list", ("list.txt", {"": b"pictures/00.png\n  pictures/01.png\r\n\n"}, mutated)
     yield "topology", ("layer.json", {"": json.dumps(ATB).encode()}, mutated)
     yield "caffe", ("net", {"net.prototxt": PROTOTXT, "net.caffemodel": _caffemodel()}, mutated)
-    for name, line in COMMANDS.items():
+    for name in COMMANDS:
         edit = _metadata if name.endswith("metadata") else mutated
         for file, data in _taken(name, whole, pictures):
             yield name, (file, {"": data}, edit)
@@ -105,13 +105,15 @@ def _pictures() -> Iterator[tuple[str, bytes]]:
     exif[0x0112] = 6
     for ending in ("png", "jpg", "bmp", "gif", "tif", "webp", "ppm"):
         file = io.BytesIO()
-        colour.save(file, {"jpg": "jpeg", "tif": "tiff"}.get(ending, ending), **({"exif": exif} if ending == "jpg" else {}))
+        colour.save(
+            file, {"jpg": "jpeg", "tif": "tiff"}.get(ending, ending), **({"exif": exif} if ending == "jpg" else {})
+        )
         yield f"colour.{ending}", file.getvalue()
     for mode, options in (("L", {}), ("P", {}), ("1", {}), ("LA", {}), ("I;16", {})):
         file = io.BytesIO()
         gray = colour.convert("L")
         if mode == "I;16":
-            gray = Image.fromarray((np.asarray(gray).astype(np.uint16) << 8))
+            gray = Image.fromarray(np.asarray(gray).astype(np.uint16) << 8)
         (gray if mode == "I;16" else gray.convert(mode)).save(file, "png", **options)
         yield f"{mode.replace(';', '_')}.png", file.getvalue()
     file = io.BytesIO()
@@ -257,7 +259,9 @@ def _read_caffe(path: Path) -> None:
 
 def _run(line: str, path: Path) -> None:
     """Raises SgsdumpError where the command refuses the file."""
-    ended = commands.run([word.format(path) if word in ("{}", "image:{}") else word for word in line.split()], commands.place(path))
+    ended = commands.run(
+        [word.format(path) if word in ("{}", "image:{}") else word for word in line.split()], commands.place(path)
+    )
     if ended.usage:
         raise Contradiction(f"the options are refused: {ended.error}")
     if ended.status == 2:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from fuzzing.inputs import INPUTS
 from fuzzing.trial import Contradiction, check_lines
-
 from sgsdump import Dump, Tensor, open_dump
 from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.errors import SgsdumpError

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzzing.mutations import Edit, mutated
 
+from fuzzing.mutations import Edit, mutated
 from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.dumps.formats import FORMATS
