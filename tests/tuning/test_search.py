@@ -193,10 +193,10 @@ def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges,
     assert again.pool.resumed == len(first.pool.scores)
     assert search_rates(again.pool, again.sizes, RATES).plans == found.plans and again.pool.runs == 0
     again.pool.close()
+    whole = json.loads(file.read_bytes())
     other = set_up(float_model, ranges, CONFIG, feeds(2), file=file)
     assert other.pool.resumed == 0
     other.pool.close()
-    whole = json.loads(file.read_bytes())
     plan, score = next(iter(whole["plans"].items()))
     for damaged in (
         {**whole, "plans": {plan: None}},
@@ -206,7 +206,7 @@ def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges,
         [],
     ):
         file.write_text(json.dumps(damaged))
-        assert set_up(float_model, ranges, CONFIG, feeds(2), file=file).pool.resumed == 0
+        assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
     file.write_bytes(b"\0{")
     assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
 

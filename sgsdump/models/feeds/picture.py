@@ -57,7 +57,8 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
                 with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
                     image.load()
                 upright = ImageOps.exif_transpose(image)
-                if upright.mode.startswith("I;16"):  # 16 bits of gray, as PNG and TIFF have it
+                # 16 bits of gray, as PNG and TIFF have it; older Pillow says I of the PNG
+                if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
                     upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
                 array = np.asarray(upright.convert("L" if gray else "RGB"))
     except UnidentifiedImageError as error:
