@@ -202,6 +202,7 @@ def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges,
         {**whole, "plans": {plan: None}},
         {**whole, "plans": {plan: {**score, "sums": {"prob": [1]}}}},
         {**whole, "sensitivities": {"x": {}}},
+        {**whole, "sensitivities": {"0": {"grams": [10**400], "plans": {}}}},
         {key: value for key, value in whole.items() if key != "plans"},
         [],
     ):
