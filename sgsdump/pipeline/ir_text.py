@@ -106,7 +106,7 @@ def _node(node: onnx.NodeProto, extractor: Extractor) -> str:
     copy.CopyFrom(node)
     _hide_values([copy])
     comment = ", ".join(_typed(name, extractor.type_of(name)) for name in node.output if name)
-    # As a graph's only node: onnx before 1.20 prints no node by itself.
+    # As a graph's only node: not every onnx prints a node by itself.
     text = onnx.printer.to_text(onnx.GraphProto(name="g", node=[copy]))
     printed = text[text.index("{") + 1 : text.rindex("}")].strip("\n").rstrip()
     return f"{printed}  # {comment}"
