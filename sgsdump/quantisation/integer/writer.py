@@ -5,14 +5,14 @@ the float32 its integers mean. Inside a fused chain the first operator is brough
 every further one but the last. A picture input takes the raw bytes of the picture, as the SDK's fixed model does.
 
 What has no integer rule is done another way and listed in ``Written.approximate``: a function of one tensor other than
-Sigmoid and TanH is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised output.
+Sigmoid and TanH is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs
+and a requantised output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -187,8 +187,11 @@ class _Walk:
             values = None if constant is None else self.graph.value(constant)
             return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
         if node.op_type in CURVES:
-            curve = partial(CURVES[node.op_type], input_=operands[0].quant, output=quant, bounds=self.ranges[name])
-            return look_up(self.emit, operands[0], quant, curve, STORED.format(name))
+            curve, source = CURVES[node.op_type], operands[0].quant
+            bounds = self.ranges.get(name) or _reach(quant)
+            return look_up(
+                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
+            )
         if node.op_type == "MaxPool":
             return max_pool(self.emit, operands[0], node)
         if node.op_type == "GlobalAveragePool":
