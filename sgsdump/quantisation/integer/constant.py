@@ -4,8 +4,8 @@
     add:  n = shift(s_a / s_o);  T = half_up((a - z_a) * half_up(s_a / s_o * 2^n) / 2^(n-1))
           out = clip(half_up((T + half_away(2 * c / s_o)) / 2) + z_o)
 
-The constants are the float ones, neither is quantised by a scale of its own: the converter keeps a 16-bit multiplier for
-one and a 32-bit addend for the other. An addition has one bit more than its output while it adds. Requantisation is
+The constants are the float ones, neither is quantised by a scale of its own: the converter keeps a 16-bit multiplier
+for one and a 32-bit addend for the other. An addition has one bit more than its output while it adds. Requantisation is
 this Mul with c = 1.
 
 Exact: every integer of the probe o_bn, behind a convolution and behind a max pool (there an n of each channel's own
