@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.quantisation.integer.curve import EXP_END, exponential, fixed_point
+from sgsdump.quantisation.integer.curve import exponential, fixed_point
 from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
-from sgsdump.quantisation.integer.rounding import S16_MAX, step
+from sgsdump.quantisation.integer.rounding import S16_MAX
 from sgsdump.tensors.tensor import Quant
 
 SUM_BITS = 15
@@ -22,12 +22,10 @@ RECIPROCAL_BITS = 30
 
 def softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
     """Along ``axis``; the output's scale is 1/32768."""
-    q = emit.doubles(value)
+    q = emit.cast(value.name, np.dtype(np.int32))
     below = emit.add("Sub", [emit.largest(q, axis), q])
     table = exponentials(value.quant)
-    last = emit.constant(np.float64(table.size - 1))
-    index = emit.cast(emit.add("Min", [below, last]), np.dtype(np.int32))
-    e = emit.cast(emit.add("Gather", [emit.constant(table), index], axis=0), DOUBLE)
+    e = emit.cast(emit.add("Gather", [emit.constant(table), below], axis=0), DOUBLE)
     total = emit.add("ReduceSum", [e, emit.constant(np.array([axis]))], keepdims=1)
     # At a power of two either j gives the same product, so that the logarithm may be an ulp off.
     bits = emit.add("Mul", [emit.add("Log", [total]), emit.constant(np.float64(1 / np.log(2)))])
@@ -40,6 +38,5 @@ def softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
 
 
 def exponentials(quant: Quant) -> np.ndarray:
-    """E for every distance below the largest input, up to where it stays 0 (int16)."""
-    longest = min(2 * S16_MAX, int(np.ceil((EXP_END + 2) / step(quant))))
-    return exponential(fixed_point(np.arange(longest + 1), quant)).astype(np.int16)
+    """E for every distance below the largest input (int16)."""
+    return exponential(fixed_point(np.arange(2 * S16_MAX + 1), quant)).astype(np.int16)
