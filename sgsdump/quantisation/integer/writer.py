@@ -113,7 +113,9 @@ class _Walk:
         """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded.
 
         q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps: the SDK's colour matrix works in
-        1/1024, and for its own examples it is the identity.
+        1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal, 256 + offset in the last three
+        places. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034 and 255); it is the
+        identity in all others.
         """
         quant, emit = self.plan.tensors[name], self.emit
         emit.scope = name
