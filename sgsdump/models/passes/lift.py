@@ -1,9 +1,9 @@
 """Lift a model to an opset and IR version in which every operator that quantising inserts exists.
 
 onnxruntime's own optimisations of QuantizeLinear and DequantizeLinear need opset 13 as well: in an older model they
-insert operators that it does not have, and the model does not load; and from opset 14 on BatchNormalization says whether
-it is trained. Layers keep their names; where an operator meant
-something else (a Softmax over several axes) the converter writes it as several.
+insert operators that it does not have, and the model does not load. From opset 14 on BatchNormalization says whether it
+is being trained. Layers keep their names; where an operator meant something else (a Softmax over several axes) the
+converter writes it as several.
 """
 
 from __future__ import annotations
