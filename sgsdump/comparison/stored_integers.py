@@ -65,7 +65,7 @@ class Differences(Accumulator):
         self.count += d.size
         if differing := int(np.count_nonzero(d)):
             self.differing += differing
-            self.largest = max(self.largest, float(np.abs(d).max()))
+            self.largest = float(np.maximum(self.largest, np.abs(d).max()))  # NaN stays
 
 
 def both_quantised(pair: Pair) -> bool:

@@ -137,6 +137,19 @@ def test_scales_that_differ_behind_the_sixth_decimal():
     assert "behind the six decimals" in comparison["b"].integers.unlike and not closing(comparison)
 
 
+def test_nan_and_infinity_among_dequantised_values_are_so_many_steps_as_none():
+    stored = integers()
+    record = dequantised(layer("a", stored))
+    for odd in (np.nan, np.inf):
+        values = record.tensor.stored().copy()
+        values[0, 0, 0, :3] = odd
+        broken = Dump([replace(record, tensor=Tensor(record.tensor.info, lambda values=values: values))])
+        comparison = sgsdump.compare(broken, Dump([record]))
+        found = comparison["a"].integers
+        assert (found.differing, found.largest) == (3, None) and not comparison.passes()
+        assert closing(comparison)[0].endswith("a (CONV_2D): 3 of 4096 values")
+
+
 def test_the_elements_that_differ_in_steps():
     stored = integers()
     worst = worst_values(Dump([layer("a", changed(stored, 3, 5))]), Dump([layer("a", stored)]), "a", 10)
