@@ -128,7 +128,7 @@ class _FixedView:
 
     def source(self, name: str) -> str:
         tensor = self.tensors.get(name)
-        if tensor is None:
+        if tensor is None or tensor.picture:
             return name
         return tensor.real if self.dequantise and tensor.real is not None else tensor.stored
 
@@ -137,6 +137,9 @@ class _FixedView:
         stored = self.tensors.get(name)
         if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
+        if stored.picture:
+            # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
+            array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
         if self.dequantise:
             return _tensor(name, op_type, _real(array, stored.quant), stored.quant)
         if self.strip:

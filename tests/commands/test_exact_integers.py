@@ -94,3 +94,24 @@ def test_calibrate_names_what_has_no_integer_rule(tmp_path, monkeypatch, capsys)
     last = [line for line in capsys.readouterr().out.splitlines() if line.startswith("no exact integer rule")]
     assert last[0].startswith("no exact integer rule for soft0, soft1, soft2 and 1 more; Softplus: ")
     assert last[1].startswith("no exact integer rule for bent; Erf: ") and len(last) == 2
+
+
+def test_a_narrowed_picture_is_dumped_as_its_bytes(shared, tmp_path, monkeypatch, capsys):
+    """At L5 the SDK narrowed the picture's range: it computes with rescaled bytes, and dumps the picture's own."""
+    monkeypatch.chdir(tmp_path)
+    probe = shared / "sigmastar/probes/c_dw_L5"
+    (tmp_path / "raw.py").write_text(
+        "import numpy as np\n"
+        "def get_image(path, norm=True, nchw=False):\n"
+        "    picture = np.round(np.load(path)).astype(np.float32)[None]\n"
+        "    picture = (picture - 127) / 128 if norm else picture\n"
+        "    return picture.transpose(0, 3, 1, 2) if nchw else picture\n"
+    )
+    (tmp_path / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\npath=.\n")
+    calibrate = f"calibrate -m {probe}/net.prototxt --weight-file {probe}/net.caffemodel -i {probe}/input.npy -n raw.py"
+    calibrate += f" --input-config {probe}/input_config.ini --quant-file {probe}/tensor_min_max.txt -o fixed.onnx"
+    assert main(calibrate.split()) == 0
+    assert main(f"simulate -t Fixed -m fixed.onnx -i {probe}/input.npy -n raw.py".split()) == 0
+    capsys.readouterr()
+    assert main(["compare", str(probe / "fixed.bin"), "sigma_outtensor_dump.bin", "--inputs"]) == 0
+    assert "integers: 21 of 21 layers identical\n" in capsys.readouterr().out
