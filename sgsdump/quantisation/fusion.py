@@ -116,6 +116,8 @@ def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bo
         return following in ACTIVATIONS and last in spatial and not others
     if following in ACTIVATIONS:
         return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
+    if last in ACTIVATIONS:
+        return False
     if following in FUNCTIONS or others:
         return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
     # Caffe's Scale, a factor and an offset per channel, joins a pool as well.
