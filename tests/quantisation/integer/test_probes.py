@@ -1,0 +1,162 @@
+"""Every integer of the vendor's probe networks: chained from the picture by our ONNX file, and operator by operator,
+each fed the vendor's own inputs, by the ONNX file and by the reference in numpy.
+
+An operator whose arithmetic is unknown (``vendor_probes.PROBES``), and in the chain what comes after it, is left out.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from integer_operators import operator_output, rows_of
+from vendor_probes import PROBES, Probe
+
+from sgsdump.quantisation.simulation import simulate
+
+STORED = "{}#stored"
+
+
+@pytest.fixture(scope="module", params=PROBES)
+def probe(request, shared):
+    return Probe(shared / f"sigmastar/probes/{request.param}", PROBES[request.param])
+
+
+@pytest.fixture(scope="module")
+def records(probe):
+    """What we dump of the whole net, chained from the picture."""
+    return list(simulate(replace(probe.model, proto=probe.fixed.proto), probe.picture, dequantise=False).records)
+
+
+@pytest.fixture(scope="module")
+def stored(probe, records):
+    """The vendor's integers under our names, in the layout of the model: NCHW."""
+    ours = {r.name: r.tensor.stored() for r in records if not r.constant}
+    found = {}
+    for name, array in ours.items():
+        vendor = probe.vendor.get(name)
+        if vendor is None:  # the converter has no such tensor: a Flatten's output, moved from the one before it
+            continue
+        assert vendor.dtype == array.dtype and vendor.size == array.size, name
+        shaped = vendor.reshape(array.shape)
+        found[name] = np.moveaxis(shaped, -1, 1) if shaped.ndim == 4 else shaped
+    for op in probe.fixed.plan.operators:
+        if op.outputs[0] not in found and op.head.op_type == "Flatten":
+            found[op.outputs[0]] = found[op.inputs[0]].reshape(found[op.inputs[0]].shape[0], -1)
+    return found
+
+
+def test_every_integer_chained_from_the_picture(probe, records):
+    ours = {r.name: r.tensor for r in records if not r.constant and r.io == "out"}
+    behind = _behind(probe, probe.unknown)
+    checked = [name for name in ours if name in probe.vendor and name not in behind]
+    assert checked or probe.folder.name == "c_dw_L5"  # nothing there comes before the unknown
+    for name in checked:
+        vendor, array = probe.vendor[name], ours[name].stored()
+        assert array.dtype == vendor.dtype, name
+        np.testing.assert_array_equal(array.reshape(-1), vendor.reshape(-1), name)
+    missing = {r.name for r in probe.dump.records if r.io == "out"} - set(ours)
+    assert all("#" in name or name.endswith(("_output", "_reshape")) for name in missing), missing
+
+
+def test_every_row_of_bias_and_multiplier(probe, records):
+    ours = {r.name: r.tensor.stored() for r in records if r.constant and r.tensor.info.dtype == np.int16}
+    vendor = {r.name: r.tensor.stored().reshape(2, -1) for r in probe.dump.records if r.name.endswith("_bias")}
+    assert vendor
+    for name in vendor.keys() - {f"{node}_bias" for node in _unknown_heads(probe)}:
+        np.testing.assert_array_equal(ours[name], vendor[name], name)
+
+
+def test_every_operator_by_the_reference(probe, stored):
+    checked = 0
+    for op in probe.fixed.plan.operators:
+        name = op.outputs[0]
+        if name in probe.unknown or name not in probe.vendor:
+            continue
+        for output, array in operator_output(probe, op, stored).items():
+            np.testing.assert_array_equal(array, stored[output], output)
+            checked += 1
+    assert checked >= 2
+
+
+def test_every_operator_by_its_part_of_the_onnx_file(probe, stored):
+    for op in probe.fixed.plan.operators:
+        names = [name for name in op.outputs if name in stored]
+        if set(names) & {*probe.unknown} or not names:
+            continue
+        feeds = {STORED.format(name): stored[name] for name in op.inputs}
+        outputs = _part(probe.fixed.proto, feeds, [STORED.format(name) for name in names])
+        for name, array in zip(names, outputs, strict=True):
+            np.testing.assert_array_equal(array, stored[name], name)
+
+
+def test_the_rows_of_the_reference(probe):
+    checked = 0
+    for op in probe.fixed.plan.operators:
+        if op.outputs[0] in probe.vendor and not {op.head.output[0]} & _unknown_heads(probe):
+            for name, rows in rows_of(probe, op).items():
+                np.testing.assert_array_equal(rows, probe.vendor[name].reshape(2, -1), name)
+                checked += 1
+    assert checked >= 2
+
+
+# Per output: the most steps of 1/32768 it is off, and the least share of values that are exact.
+SOFTMAXES = {"n_soft/sm": (4, 0.94), "t_soft2/sm": (1, 0.95), "t_soft2/sm2": (1, 0.95), "t_soft2/sm3": (2, 0.95)}
+SOFTMAXES |= {"t_soft2/sm21": (4, 0.94)}
+
+
+@pytest.mark.parametrize("place", SOFTMAXES)
+def test_a_softmax_is_within_a_few_steps(shared, place):
+    folder, _, name = place.partition("/")
+    probe = Probe(shared / f"sigmastar/probes/{folder}", PROBES[folder])
+    ours = simulate(replace(probe.model, proto=probe.fixed.proto), probe.picture, dequantise=False)
+    array = next(r.tensor.stored() for r in ours.records if r.name == name and r.io == "out")
+    apart = np.abs(array.astype(np.int64).reshape(-1) - probe.vendor[name].reshape(-1))
+    most, share = SOFTMAXES[place]
+    assert apart.max() <= most
+    assert (apart == 0).mean() >= share
+
+
+def _behind(probe, names):
+    """These tensors and all that is computed from them."""
+    found = set(names)
+    for op in probe.fixed.plan.operators:
+        if found & {*op.inputs, *op.outputs}:
+            found.update(op.outputs)
+    return found
+
+
+def _unknown_heads(probe):
+    """Convolutions that an unknown TanH or Sigmoid follows: their inner range is not in the text."""
+    ops = [op for op in probe.fixed.plan.operators if op.outputs[0] in probe.unknown]
+    return {op.head.output[0] for op in ops if op.last.op_type in ("Sigmoid", "Tanh")}
+
+
+def _part(proto, feeds, outputs):
+    """What the nodes between stored inputs and stored outputs compute, in onnxruntime."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    wanted, seen, nodes = list(outputs), set(feeds), []
+    while wanted:
+        name = wanted.pop()
+        if name in seen or name not in makers:
+            continue
+        seen.update(makers[name].output)
+        nodes.append(makers[name])
+        wanted.extend(makers[name].input)
+    order = {id(node): index for index, node in enumerate(proto.graph.node)}
+    part = onnx.helper.make_graph(
+        sorted(nodes, key=lambda node: order[id(node)]),
+        "part",
+        [
+            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in feeds.items()
+        ],
+        [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
+        list(proto.graph.initializer),
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    model = onnx.helper.make_model(part, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(outputs, {name: np.ascontiguousarray(array) for name, array in feeds.items()})
