@@ -18,7 +18,13 @@ from sgsdump.files.stopping import INTERRUPTED, TERMINATED, Terminated, ending_o
 from sgsdump.files.terminal_text import one_line_warnings
 
 # Where a package has another name than what is imported.
-PACKAGES = {"PIL": "Pillow", "google": "protobuf", "cv2": "opencv-python", "yaml": "PyYAML"}
+PACKAGES = {
+    "PIL": "Pillow",
+    "google": "protobuf",
+    "cv2": "opencv-python",
+    "yaml": "PyYAML",
+    "dateutil": "python-dateutil",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,12 +64,24 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
 
 
 def _how_to_install(name: str) -> str:
-    """The package by its own name, or all that a checkout needs."""
-    root = Path(__file__).parents[1]
-    if (root / "pyproject.toml").is_file():
-        return f"install what sgsdump needs: {sys.executable} -m pip install {root}"
+    """The package by its own name; all that sgsdump needs where its checkout was never installed."""
+    import shlex
+
+    root, pip = Path(__file__).parents[1], [sys.executable, "-m", "pip", "install"]
+    if (root / "pyproject.toml").is_file() and not _is_installed(root):
+        return f"install what sgsdump needs: {shlex.join([*pip, str(root)])}"
     package = PACKAGES.get(name.partition(".")[0], name.partition(".")[0])
-    return f"install it: {sys.executable} -m pip install {package}"
+    return f"install it: {shlex.join([*pip, package])}"
+
+
+def _is_installed(checkout: Path) -> bool:
+    """Whether sgsdump is installed, were it as a link to its checkout; what a build left in there does not count."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return Path(str(distribution("sgsdump").locate_file(""))).resolve() != checkout.resolve()
+    except PackageNotFoundError:
+        return False
 
 
 def _forget_output() -> None:

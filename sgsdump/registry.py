@@ -46,7 +46,21 @@ LONGEST = 200
 def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
     # difflib takes the product of both lengths
-    near = difflib.get_close_matches(name[:LONGEST], [n for n in known if len(n) <= LONGEST], n=3, cutoff=0.6)
+    name, short = name[:LONGEST], [n for n in known if len(n) <= LONGEST]
+    near = difflib.get_close_matches(name, short, n=3, cutoff=0.6) or _alike(name, short)
     if near:
         return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
     return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def _alike(name: str, known: list[str]) -> list[str]:
+    """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
+    plain = _plain(name)
+    names = {_plain(n): n for n in reversed(known)}
+    begun = [n for other, n in names.items() if len(plain) > 2 and other.startswith(plain)]
+    near = [names[plain]] if plain in names else begun[::-1]
+    return (near or [names[n] for n in difflib.get_close_matches(plain, names, n=3, cutoff=0.6)])[:3]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgsdump import Tensor, save_dump
+from sgsdump import Tensor, cli, save_dump
 from sgsdump.cli import main
 
 LONG = "9" * 300
@@ -54,3 +54,33 @@ def test_a_full_disk_behind_standard_output(dumps):
         )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "No space left" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "installed", "said"),
+    [
+        ([], "", "install it: {python} -m pip install tqdm"),  # in site-packages
+        (["pyproject.toml"], "", "install what sgsdump needs: {python} -m pip install '{root}'"),  # never installed
+        (["pyproject.toml"], "site", "install it: {python} -m pip install tqdm"),  # pip install -e
+        (["pyproject.toml"], "a checkout", "install what sgsdump needs: {python} -m pip install '{root}'"),  # a build's
+    ],
+)
+def test_a_missing_library_is_told_with_the_command_that_installs_it(
+    tmp_path, monkeypatch, capsys, files, installed, said
+):
+    root = tmp_path / "a checkout"
+    (root / "sgsdump").mkdir(parents=True)
+    for name in files:
+        (root / name).touch()
+    if installed:
+        (tmp_path / installed / "sgsdump-0.1.0.dist-info").mkdir(parents=True)
+        (tmp_path / installed / "sgsdump-0.1.0.dist-info/METADATA").write_text("Name: sgsdump\nVersion: 0.1.0\n")
+    monkeypatch.setattr(cli, "__file__", str(root / "sgsdump/cli.py"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / (installed or "nowhere"))])
+
+    def run():
+        raise ModuleNotFoundError("No module named 'tqdm'", name="tqdm")
+
+    assert cli.exit_status("sgsdump", run) == 2
+    command = said.format(python=sys.executable, root=root)
+    assert capsys.readouterr().err == f"sgsdump: error: tqdm is not installed; {command}\n"

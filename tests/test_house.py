@@ -24,9 +24,11 @@ SHARED = {
     *(
         "commands/parser",
         "commands/options",
+        "commands/run_by_run",
         "commands/terminal",
         "executors/runner",
         "executors/base",
+        "executors/output_check",
         "executors/table",
         "executors/conformance",
     ),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from sgsdump import Tensor, msit, save_dump
-from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
+from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -56,6 +59,7 @@ def test_signatures_are_msits() -> None:
         "save_torch_data": ["pt_data", "pt_file_path"],
         "save_npy_data": ["npy_file_path", "npy_data"],
         "read_atb_data": ["file_path"],
+        "atb_json_to_onnx": ["atb_json_path", "target_level=-1", "cache_csv_file=None"],
     }
     assert set(msit.__all__) == set(expected)
     for name, arguments in expected.items():
@@ -74,6 +78,89 @@ def test_bin_files_become_torch_tensors(tmp_path: Path, torch: Any) -> None:
     np.testing.assert_array_equal(found.array, bf16.view(np.int16))
     with pytest.raises(FormatError, match="int4, which torch has not"):
         msit.read_atb_data(atb_file(tmp_path / "c.bin", np.ones(4, KNOWN["int4"])))
+
+
+def test_an_alias_has_the_values_of_the_file_it_names(shared: Path, torch: Any) -> None:
+    """The probe with filter_level 1 writes aliases, with 0 every tensor: the same run, the same values."""
+    trees = [shared / f"ascend/atb_dump_tree/{name}/atb_dump_data/data/0_4711/0" for name in ("tensor_f1", "all_f0")]
+    aliases = 0
+    for path in msit.get_bin_data_from_dir(str(trees[0])):
+        whole = trees[1] / Path(path).relative_to(trees[0].resolve())
+        assert msit.read_atb_data(path).array.tobytes() == msit.read_atb_data(str(whole)).array.tobytes()
+        aliases += b"\ndata=" in Path(path).read_bytes()[:300]
+    assert aliases == 7
+
+
+def test_an_alias_alone_is_refused(shared: Path, tmp_path: Path, torch: Any) -> None:
+    alias = "ascend/atb_dump_tree/tensor_f1/atb_dump_data/data/0_4711/0/1_DecoderLayer/after/outtensor0.bin"
+    shutil.copy(shared / alias, tmp_path / "outtensor0.bin")
+    with pytest.raises(ValuesError, match=r"1_2_outtensor0\.bin of the same run; open the dump's whole folder"):
+        msit.read_atb_data(str(tmp_path / "outtensor0.bin"))
+    place = tmp_path / "0_1/0/1_DecoderLayer/after"
+    place.mkdir(parents=True)
+    shutil.copy(shared / alias, place)
+    with pytest.raises(ValuesError, match=r"alias of 1_2_outtensor0\.bin, which is not in the dump"):
+        msit.read_bin_data(str(place / "outtensor0.bin")).obj_buffer  # noqa: B018
+
+
+def test_a_bin_tensor_has_the_fields_of_msits(shared: Path) -> None:
+    layer = shared / "ascend/atb_dump_tree/all_f0/atb_dump_data/data/0_4711/0/1_DecoderLayer"
+    found = msit.read_bin_data(str(layer / "after/outtensor0.bin"))
+    head, _, payload = Path(found.file_path).read_bytes().partition(b"$End=1\n")
+    lines = dict(line.split("=") for line in head.decode().splitlines())
+    assert (found.dtype, found.format) == (int(lines["dtype"]), int(lines["format"]))
+    assert found.dims == [int(size) for size in lines["dims"].split(",")]
+    assert found.obj_len == int(lines["$Object.Length"]) == len(payload)
+    assert found.obj_buffer == payload
+    statistics = msit.read_bin_data(str(shared / "ascend/atb_bin_from_tests/msit_stats_only_complete.bin"))
+    assert (statistics.dims, statistics.obj_len, statistics.obj_buffer) == ([1, 2, 3], None, b"")
+
+
+@pytest.mark.parametrize(
+    ("source", "level"),
+    [*(("layer_DecoderLayer_1", level) for level in (0, 1, -1)), *(("model_LlamaDecoder", level) for level in (1, -1))],
+)
+def test_topologies_become_the_vendors_graphs(shared: Path, tmp_path: Path, source: str, level: int) -> None:
+    folder = shared / "ascend/topology"
+    path = tmp_path / f"{source}.json"
+    shutil.copy(folder / f"msprobe_probe_{source}.json", path)
+    assert msit.atb_json_to_onnx(str(path), level, {}) == ()
+    made = onnx.load(path.with_suffix(".onnx"))
+    onnx.checker.check_model(made, full_check=True)
+    vendors = onnx.load(folder / f"msprobe_probe_{source}_level_{'all' if level < 0 else level}.onnx")
+    for ours, theirs in zip(made.graph.node, vendors.graph.node, strict=True):
+        assert (ours.name, ours.op_type) == (theirs.name, theirs.op_type)
+        assert (ours.input, ours.output) == (theirs.input, theirs.output)
+        for mine, its in zip(ours.attribute, theirs.attribute, strict=True):
+            # The vendor's floats are lists of one; of a 0 and of false it writes an empty list.
+            value = onnx.helper.get_attribute_value(mine)
+            assert (mine.name, np.float32(value)) == (its.name, np.float32([*its.floats, 0][0]))
+    assert [info.name for info in made.graph.output] == [info.name for info in vendors.graph.output]
+    inputs = [info.name for info in made.graph.input]
+    assert inputs[: len(vendors.graph.input)] == [info.name for info in vendors.graph.input]
+
+
+def test_a_topology_takes_its_shapes_from_the_same_process(tmp_path: Path) -> None:
+    layer = {"opName": "L_0", "inTensors": ["x"], "outTensors": ["y"], "opType": "L"}
+    path = tmp_path / "layer/7/L_0.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(layer))
+    csv = tmp_path / "operation_io_tensors/7/operation_tensors_0.csv"
+    csv.parent.mkdir(parents=True)
+    csv.write_text("OpName|InDType|InShape|OutDType|OutShape\nL_0|float16|2,3|float|6\n")
+
+    def input_type(cache: dict | None) -> str:
+        assert msit.atb_json_to_onnx(str(path), cache_csv_file=cache) == ()
+        return onnx.load(path.with_suffix(".onnx")).graph.input[0].type.WhichOneof("value")
+
+    cache: dict[str, Any] = {}
+    assert [input_type(None), input_type(cache)] == ["opaque_type", "tensor_type"]
+    csv.write_text("")
+    assert input_type(cache) == "tensor_type" and list(cache) == [str(csv)]
+    with pytest.raises(FormatError, match=r"does not end in \.json"):
+        msit.atb_json_to_onnx(str(path.with_suffix(".onnx")))
+    with pytest.raises(ConfigError, match="no level -2"):
+        msit.atb_json_to_onnx(str(path), -2, cache)
 
 
 def test_without_torch_the_message_names_the_extra(tmp_path: Path, no_torch: None) -> None:

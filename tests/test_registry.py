@@ -1,3 +1,7 @@
+import pytest
+
+from sgsdump.comparison.metrics import METRICS
+from sgsdump.errors import ConfigError
 from sgsdump.registry import hint
 
 
@@ -9,3 +13,18 @@ def test_names_near_a_wrong_one():
 def test_names_without_end_cost_nothing():
     """They took the product of both lengths."""
     assert hint("a" * 1_000_000, ["a" * 1_000_000, *map(str, range(20))]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("COS", "'cos'"),
+        ("max_abs", "'MaxAbsoluteError'"),
+        ("max-relative", "'MaxRelativeError'"),
+        ("CosSim", "'cos'"),
+        ("SQNR", "'sqnr'"),
+    ],
+)
+def test_a_metric_in_another_spelling_is_found(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown metric '{name}'; did you mean {said}"):
+        METRICS[name]

@@ -12,7 +12,6 @@ The dump goes to ./ort_dump (./sdaa_dump ...), the comparison to ./compare_resul
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,5 +68,6 @@ def _common(sub: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,15 +21,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import dump_all
+    from sgsdump.commands.dump import Source, dump_all
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"
     output = Path("dumpData/onnx_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")
-    dump_all(open_model(args.model_file), args.image, args.preprocess, None, output, text=text, own_outputs_first=True)
+    dump_all(
+        open_model(args.model_file), Source(args.image, args.preprocess), output, text=text, own_outputs_first=True
+    )
     return 0
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

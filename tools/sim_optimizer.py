@@ -3,8 +3,9 @@
 
 sim_optimizer.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini
 
-Writes ./optimized_quant_info_{i}_{rate}.pkl for the compression rates 0.65, 0.7 … 0.95, for sim_calibrator.py
---quant_file, and what `sgsdump tune` writes besides into ./optimized.
+Writes ./optimized_quant_info_{i}_{rate}.pkl for the i-th of the compression_rates below, and the same as
+./optimized_quant_info_{i}.pkl, for sim_calibrator.py --quant_file; what `sgsdump tune` writes besides goes into
+./optimized.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+# A file of quant parameters for each; above 0.5 and at most 1.
+compression_rates = [0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 FOLDER = Path("optimized")
 
 
@@ -25,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
+    from sgsdump.commands.sdk.presets import with_presets
     from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
     from sgsdump.files.atomic_write import replacing
 
@@ -33,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini, all convolutions at 8 bits")
     parser.add_argument("--num_process", type=int, default=1, help="processes that calibrate (default: %(default)s)")
     accept(parser, no_effect)
@@ -41,21 +45,22 @@ def run(argv: Sequence[str]) -> int:
     for note in notes(args, no_effect):
         print(f"sim_optimizer.py: {note}", file=sys.stderr)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(FOLDER), "--pickle"]
-    given += ["--num_process", str(args.num_process)]
-    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+    given += ["--num_process", str(args.num_process), "--rates", ",".join(map(str, compression_rates))]
+    for option, value in (("-n", with_presets(args.preprocess)), ("--weight_file", args.weight_file)):
         given += [option, value] if value else []
-    for old in FOLDER.glob("optimized_quant_info_*.pkl"):
-        old.unlink()
     status = sgsdump(["tune", *given])
     if status:
         return status
     for made in sorted(FOLDER.glob("optimized_quant_info_*.pkl")):
-        with replacing(Path(made.name)) as file:
-            file.write(made.read_bytes())
-        print(made.name)
+        short = f"{made.stem.rpartition('_')[0]}.pkl"
+        for name in (made.name, short):
+            with replacing(Path(name)) as file:
+                file.write(made.read_bytes())
+        print(f"{made.name}, {short}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

@@ -8,7 +8,6 @@ Needs LiteRT: pip install 'sgsdump[tflite]'
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,10 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import output_paths
     from sgsdump.commands.sdk.tflite_run import TfliteRun
     from sgsdump.dumps.formats.sigmastar import binary, text
     from sgsdump.files.atomic_write import make_folder
+    from sgsdump.files.output_names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
 
     model = TfliteRun(Path(args.model_file))
@@ -44,5 +43,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).resolve().parents[1]))  # a checkout that is not installed
-    sys.exit(main())
+    from door import enter
+
+    enter(main)

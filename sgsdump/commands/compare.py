@@ -10,11 +10,15 @@ times the benchmark's. This prints compare_result.log as the SDAA dump tools wri
 not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
 layout …), fail or not comparable.
 
+Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
+named; --csv report.csv then writes report.step0-rank0.csv and so on. --step, --rank or TREE@step=3 choose single runs.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt
+  sgsdump compare dump_a/ dump_b/ --step 3
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -22,16 +26,21 @@ examples:
   sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
+  sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
+  sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_run, opened
 from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
@@ -48,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
+    add_run(parser)
     parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
     parser.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
@@ -57,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument(
+        "--runs",
+        action="store_true",
+        help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
+        "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
     )
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
@@ -90,6 +106,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
         "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
         "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="FILE.py:FUNCTION",
+        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; several times for "
+        "several. --limit FUNCTION=X is the least it may be: higher is better",
     )
     parser.add_argument(
         "--limit",
@@ -127,63 +151,80 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
     from sgsdump.files.atomic_write import together
 
     with together():
-        return _run(args)
+        pairs = None if args.runs else pairs_of_trees(args)
+        return compare_runs(args, pairs, _run) if pairs else _run(args)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
+    """The comparison of two dumps, or of three; ``done`` is given that of two."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
+    from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.comparison import REPORTS
 
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
-    check_outputs([args.csv, args.json, args.write_name_map], read)
+    check_outputs([args.csv, args.json, args.write_name_map], [tree_of(path) for path in read if path])
     if args.golden is not None:
         return _run_golden(args)
     if args.input_tag is not None:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
     of_layers = tuple(limit for limit in args.limit if limit[0])
-    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers)
+    own = load_own_metrics(args.metric)
+    given = Thresholds(args.min_cos, args.max_rmse, args.max_mse, of_all, of_layers, tuple(own))
     shown = given or DOCUMENTED
-    sample, benchmark = _opened(args, args.sample, args.benchmark)
+    limited = [name for _, name, _ in args.limit]
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None
-    comparison = compare(
-        sample,
-        benchmark,
+    compared = partial(
+        compare,
         inputs=args.inputs,
         name_map=names,
         match_by_value=args.match_by_value,
         exclude=args.exclude,
-        metrics=_extra([*args.metrics, *(name for _, name, _ in args.limit)]),
+        metrics={name: own.get(name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),
         compatible=args.compatible,
-        progress=TERMINAL,
     )
+    if args.runs:
+        comparison, notes = _compared_runs(args, compared)
+        sample = benchmark = None
+    else:
+        sample, benchmark = _opened(args, args.sample, args.benchmark)
+        comparison, notes = compared(sample, benchmark, progress=TERMINAL), []
     comparison.check_layers(given)
+    if done is not None:
+        done.append(comparison)
     if not comparison.rows and not comparison.failed:
         apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
         unclear = [one for one in apart if not one.reason.startswith("no ")]
         why = f"; {unclear[0].record.name}: {unclear[0].reason}" if unclear else "; are they dumps of one model?"
+        counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in (sample, benchmark)]
         raise ValuesError(
-            f"no layer in common: {args.sample} has {len(sample.outputs)} outputs, {args.benchmark} has "
-            f"{len(benchmark.outputs)}, and no name agrees{why}"
+            f"no layer in common: {args.sample} {counts[0]}, {args.benchmark} {counts[1]}, and no name agrees{why}"
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
             _write(path, REPORTS[name](comparison, shown))
-    name_map = _write_names(args.write_name_map, comparison, sample, benchmark) if args.write_name_map else ""
+    name_map = ""
+    if args.write_name_map and sample and benchmark:
+        name_map = _write_names(args.write_name_map, comparison, sample, benchmark)
     table = REPORTS["sdk_table"](comparison, shown)
     verdict = REPORTS["verdict"](comparison, shown)
-    notes = [*note_lines(args.sample, sample.notes), *note_lines(args.benchmark, benchmark.notes)]
+    notes += [
+        *note_lines(args.sample, comparison.sample_notes),
+        *note_lines(args.benchmark, comparison.benchmark_notes),
+    ]
     print(for_terminal((f"{table}\n{verdict}" if table else verdict) + name_map), end="")
     print(for_terminal("".join(f"{line}\n" for line in notes)), end="")
     if not comparison.rows:
@@ -191,15 +232,38 @@ def _run(args: argparse.Namespace) -> int:
     return 1 if given and not comparison.passes(given) else 0
 
 
+def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]) -> tuple[Comparison, list[str]]:
+    """The comparisons of all runs, merged, and lines on the dumps that stand on one side only."""
+    from sgsdump.commands.run_by_run import of_one_run, paired_trees
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.comparison.merge import merge
+    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.errors import ConfigError
+    from sgsdump.progress import each
+
+    for name in ("write_name_map", "compatible"):
+        if getattr(args, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
+    runs = paired_trees(args) or paired_runs(args.sample, args.benchmark)
+    pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
+    comparison = merge({name: compared(*_opened(of_one_run(args), *paths)) for name, paths in pairs})
+    apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
+    lines = [
+        f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names
+    ]
+    return comparison, [f"Runs compared: {len(runs.pairs)}.", *lines]
+
+
 _NOT_WITH_GOLDEN = (
-    "min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map metrics limit exclude compatible".split()
+    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
+    *"metrics metric limit exclude compatible runs".split(),
 )
 
 
 def _run_golden(args: argparse.Namespace) -> int:
     """The comparison of three."""
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.golden import compare_golden
+    from sgsdump.comparison.golden.by_tensor import compare_golden
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.reports.golden import csv, json, log
@@ -230,12 +294,11 @@ def _run_golden(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     """The dumps, unpadded and dequantised as the side files that were named allow."""
     from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
-    from sgsdump.dumps.io import open_dump
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    dumps = [open_dump(path) for path in paths]
+    dumps = opened(args, *paths)
     net = parse_net.read(args.parse_net) if args.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
 

@@ -113,16 +113,20 @@ def _models() -> dict[str, Model]:
     from sgsdump.models.model import open_model
     from sgsdump.quantisation.fixed_model import make_fixed
     from sgsdump.quantisation.float_model import simplify
+    from sgsdump.quantisation.sdk_log import read_side_ranges
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     model = simplify(open_model("digits.onnx"))
-    ranges = read_ranges("log/tensor_min_max.txt")
+    log = Path("log/tensor_min_max.txt")
+    ranges = read_ranges(log)
     config = replace(input_config.read("input_config.ini"), conv_format="ALL_INT16")
     return {
         "float": model,
         "fixed, INT8": open_model("fixed.onnx"),
-        "fixed, INT16 (ALL_INT16)": replace(model, proto=make_fixed(model, ranges, config).proto),
+        "fixed, INT16 (ALL_INT16)": replace(
+            model, proto=make_fixed(model, ranges, config, side=read_side_ranges(log)).proto
+        ),
     }
 
 

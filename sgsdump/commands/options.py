@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.dumps.dump import Dump
 
 INPUTS = "picture, folder, list file, .npy, or random[:SEED]"
 
@@ -14,7 +18,52 @@ def add_model(parser: argparse.ArgumentParser, text: str = "float model: ONNX, o
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
 
 
+def add_feeds(parser: argparse.ArgumentParser, text: str = INPUTS) -> None:
+    """``-i/--image`` or ``--data-loader-script``, and ``-n/--preprocess``."""
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("-i", "--image", help=text)
+    add_data_loader(one)
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+
+
+def add_data_loader(parser: argparse._ActionsContainer) -> None:
+    """``--data-loader-script``, by Polygraphy's name."""
+    parser.add_argument(
+        "--data-loader-script",
+        metavar="FILE.py",
+        help="Python with load_data(), which yields an input dict for each run",
+    )
+
+
+def add_provider(parser: argparse.ArgumentParser) -> None:
+    """``--provider`` of onnxruntime."""
+    parser.add_argument(
+        "--provider", default="CPU", metavar="NAME", help="execution provider, such as CUDAExecutionProvider (CPU)"
+    )
+
+
 def add_pictures(parser: argparse.ArgumentParser, text: str = INPUTS, required: bool = True) -> None:
     """``-i/--image`` and ``-n/--preprocess``."""
     parser.add_argument("-i", "--image", required=required, help=text)
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """``--step`` and ``--rank``: which run of a tree of several."""
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="of a tree of several runs, that of this step; or write TREE@step=N"
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="and of this rank (or device); or TREE@step=N,rank=N")
+
+
+def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
+    """The dumps at paths; ``--step`` and ``--rank`` are for those that are trees. Raises ConfigError where none is."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs
+
+    if args.step is None and args.rank is None:
+        return [open_dump(path) for path in paths]
+    is_tree = [bool(list_runs(path)) for path in paths]
+    if not any(is_tree):
+        return [open_dump(path, args.step, args.rank) for path in paths]
+    return [open_dump(path, args.step, args.rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]

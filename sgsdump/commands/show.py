@@ -1,16 +1,23 @@
 """List what is in a dump, or print the values of one tensor.
 
-The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and the
-counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout undone
-where the original shape is known; --stored shows them as they are in the file. An overflow status is shown field by
-field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its
-axes in another order, (0,2,3,1); ; between several. Exit status 1 when a tensor of the list is damaged.
+The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and
+the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout
+undone where the original shape is known; --stored shows them as they are in the file. An overflow status is shown
+field by field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3],
+or put its axes in another order, (0,2,3,1); ; between several. With --against another dump the values of NAME that
+are farthest apart are shown: index, both values, the error and the relative error, NaN and Inf that are not in both
+first. Exit status 1 when a tensor of the list is damaged.
+
+Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
+choose one, here and wherever a dump is named.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
   sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
   sgsdump show sigma_outtensor_dump.bin conv1
+  sgsdump show ascend_dumps/ --step 3 --rank 0
   sgsdump show layers.npz conv1 '[0,0:2]'
+  sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 """
 
@@ -20,13 +27,17 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sgsdump.commands.options import add_run
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.run import Run
 
 HELP = "list the tensors of a dump, or print one"
 
@@ -39,8 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="list only such names (* ? [ab])"
     )
+    add_run(parser)
     parser.add_argument("--stored", action="store_true", help="the values as they are in the file")
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="BENCHMARK",
+        help="compare NAME with the same tensor of this dump, value by value",
+    )
+    parser.add_argument("--worst", type=int, metavar="N", help="show so many of the worst values (default 20)")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
     parser.add_argument(
@@ -57,18 +76,37 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
 
-    check_outputs([args.csv, args.json, args.output], [args.dump])
+    check_outputs([args.csv, args.json, args.output], [tree_of(path) for path in (args.dump, args.against) if path])
     if args.output and args.output.suffix not in (".npy", ".bin"):
         raise ConfigError(f"-o {args.output}: values are written as .npy, or as bare bytes to .bin; name one of these")
     if args.name is None and (args.operations or args.output or args.stored or args.all):
         raise ConfigError("--operations, --output, --stored and --all belong to one tensor; give its NAME too")
+    if args.against is not None or args.worst is not None:
+        return _worst(args)
     if args.part and args.operations:
         raise ConfigError("give OPERATIONS once, behind NAME or with --operations")
-    dump = open_dump(args.dump)
+    notes: list[str] = []
+    runs = list_runs(args.dump, args.step, args.rank, notes)
+    if len(runs) > 1 and not (args.name or args.csv or args.json or args.select):
+        return _list_runs(runs, notes, args)
+    dump = open_dump(args.dump, args.step, args.rank)
     return _list(dump, args) if args.name is None else _values(dump, args)
+
+
+def _list_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
+    """What there is to choose from in a tree of several runs."""
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.reports.dump import runs_table
+
+    print(for_terminal(runs_table.render(runs)), end="")
+    print(for_terminal(f"{len(runs)} runs; choose one with --step and --rank, or name its folder"))
+    for note in notes:
+        print(for_terminal(f"note: {note}"))
+    return 0
 
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
@@ -108,6 +146,9 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         if args.json:
             _write(args.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
+        for told in dump.notes:
+            if told.startswith(f"{record.name}: "):
+                print(for_terminal(f"note: {told}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)
@@ -120,6 +161,31 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         _write_array(args.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
     print(for_terminal(tensor_values.text(part, args.all)), end="")
+    return 0
+
+
+def _worst(args: argparse.Namespace) -> int:
+    """The values of one tensor that differ most from another dump's."""
+    from sgsdump.commands.options import opened
+    from sgsdump.comparison.worst_values import worst_values
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.reports.dump import worst_values as report
+
+    if args.against is None or args.name is None:
+        raise ConfigError(
+            "--worst and --against belong together, and to one tensor: show DUMP NAME --against BENCHMARK"
+        )
+    if args.part or args.operations or args.stored or args.all or args.output:
+        raise ConfigError("--against shows index and values; leave out OPERATIONS, --stored, --all and --output")
+    count = 20 if args.worst is None else args.worst
+    sample, benchmark = opened(args, args.dump, args.against)
+    worst = worst_values(sample, benchmark, args.name, count)
+    if args.csv:
+        _write(args.csv, report.csv_table(worst))
+    if args.json:
+        _write(args.json, report.json_document(worst))
+    print(for_terminal(report.text(worst)), end="")
     return 0
 
 

@@ -21,6 +21,7 @@ from sgsdump.comparison.misnamed import find_misnamed
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_inputs import has_own_inputs
+from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.tables import data_frame, html_table
@@ -154,7 +155,7 @@ def compare(
     name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
     exclude: Sequence[str] = (),
-    metrics: Sequence[str] = (),
+    metrics: Asked = (),
     settings: Settings | None = None,
     compatible: str | None = None,
     threads: int | None = None,
@@ -167,7 +168,9 @@ def compare(
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
     exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
-    metrics   names of further metrics (of ``METRICS``), for the rows' ``extra``; ``settings`` are for these.
+    metrics   further metrics for the rows' ``extra``: names (of ``METRICS``; ``settings`` are for these), or {name:
+              function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
+              of real values of one shape (None: the metric of ``METRICS`` of this name).
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     threads   how many tensors are compared at once; None is one per core.
     progress  shows how many pairs are done; see ``sgsdump.progress``.
@@ -190,7 +193,7 @@ def compare(
     (['conv1'], 1, False)
     """
     sample, benchmark = _opened(sample), _opened(benchmark)
-    _check_collections(metrics, name_map)
+    _check_name_map(name_map)
     own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
     inputs = inputs or own_inputs
     measures = Measures.of(metrics, settings, compatible, crop=not own_inputs)
@@ -252,11 +255,8 @@ def _opened(dump: Dump | str | Path) -> Dump:
     raise ConfigError(f"compare takes dumps or their paths, not {type(dump).__name__}")
 
 
-def _check_collections(metrics: Any, name_map: Any) -> None:
-    """Raises ConfigError for a text where several names are meant: its letters would be taken for names."""
-    if isinstance(metrics, str):
-        names = [name.strip() for name in metrics.split(",")]
-        raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
+def _check_name_map(name_map: Any) -> None:
+    """Raises ConfigError for a path, whose letters would be taken for names."""
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "

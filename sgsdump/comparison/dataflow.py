@@ -57,6 +57,12 @@ def with_rises(rows: list[Row], sample: Dump, benchmark: Dump) -> list[Row]:
     return [_risen(row, names, errors) for row, names in zip(rows, sources)]
 
 
+def risen_again(rows: list[Row]) -> list[Row]:
+    """The rows with the ``rise`` that their errors and their ``sources`` give."""
+    errors = {row.name: row.error for row in rows if not row.misnamed}
+    return [_risen(row, tuple(name for name in row.sources if name in errors), errors) for row in rows]
+
+
 def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
     sources: list[tuple[str, ...]] = []
     before: tuple[str, ...] = ()

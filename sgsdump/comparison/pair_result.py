@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
 from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
-from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
+from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
 from sgsdump.comparison.pair_sums import hold_equal
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Failed, Row, row_of
@@ -20,6 +20,7 @@ from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.dtypes import is_complex
+from sgsdump.tensors.float16_limit import saturated
 from sgsdump.tensors.real_view import Values
 
 
@@ -27,7 +28,7 @@ from sgsdump.tensors.real_view import Values
 class Measures:
     """What is measured of every pair besides MSE, COS and RMSE.
 
-    further   further metrics by name, with their settings.
+    further   further metrics by name, with their settings; own are the user's functions.
     vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
     """
@@ -37,35 +38,40 @@ class Measures:
     vendor: VendorMetrics | None = None
     vendor_statistics: VendorStatistics | None = None
     crop: bool = True
+    own: Mapping[str, OwnMetric] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, metrics: Sequence[str], settings: Settings | None, compatible: str | None, crop: bool) -> Measures:
+    def of(cls, metrics: Asked, settings: Settings | None, compatible: str | None, crop: bool) -> Measures:
         """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
         vendor = VENDOR_METRICS[compatible] if compatible else None
         of_statistics = VENDOR_STATISTICS[compatible] if compatible and compatible in VENDOR_STATISTICS else None
-        return cls({name: METRICS[name] for name in metrics}, settings, vendor, of_statistics, crop)
+        further, own = sorted_out(metrics)
+        return cls(further, settings, vendor, of_statistics, crop, own)
 
     def result(self, pair: Pair) -> Row | Failed:
         """The row of a pair, or why it cannot be compared."""
         try:
             if has_statistics_only(pair):
                 return statistics_row(pair, self.vendor_statistics)
-            measured, notes = self._measured(pair)
+            measured, notes = self.measured(pair)
         except SgsdumpError as error:
             return Failed(pair, str(error))
         equality = _equality(measured)
         row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
         row = replace(row, equal=bool(equality))
-        return _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
+        row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
+        own = measured_by(self.own, measured.sample, measured.benchmark)
+        return replace(row, extra={**row.extra, **own}) if own else row
 
-    def _measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+    def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+        """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
         as_stored = compared_as_stored(pair)
         a, b = real_values(pair.sample, as_stored), real_values(pair.benchmark, as_stored)
         notes = [pair.note, layout_note(pair, as_stored)]
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
-        notes.append(_flat_note(pair, a, b))
+        notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
 
@@ -78,6 +84,13 @@ def _flat_note(pair: Pair, a: Values, b: Values) -> str:
     if a.array.size != b.array.size or shapes[0] == shapes[1] or min(map(len, shapes)) > 1:
         return ""
     return f"compared flat: sample {list(a.array.shape)}, benchmark {list(b.array.shape)}"
+
+
+def _saturation_note(a: Values, b: Values) -> str:
+    """That float16 values are at the end of what the type holds, where larger results were cut to."""
+    counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
+    told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
+    return f"float16 values at ±65504: {told}" if told else ""
 
 
 def _equality(measured: Measured) -> str:

@@ -34,6 +34,30 @@ class Misnamed:
 
 
 @dataclass(frozen=True)
+class OverRuns:
+    """A layer in several runs: in how many it was compared, in which one its error is largest ("": it has none), and
+    means over them.
+
+    mean_rmse, mean_cos  the means of each run's; the row's own are those of all runs' values laid end to end.
+    """
+
+    count: int
+    worst: str
+    worst_rmse: float
+    worst_cos: float
+    mean_rmse: float
+    mean_cos: float
+
+    def __str__(self) -> str:
+        runs = f"{self.count} runs" if self.count > 1 else "1 run"
+        return (
+            f"{runs}, worst in run {self.worst} (COS {self.worst_cos:f}, RMSE {self.worst_rmse:f})"
+            if self.worst
+            else runs
+        )
+
+
+@dataclass(frozen=True)
 class Row:
     """One compared layer. name, io, slot, op_index, op_type and type_name are the benchmark record's.
 
@@ -53,6 +77,8 @@ class Row:
                  +Inf and NaN are faults even where they agree.
     statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
                  and rmse are NaN then, and the limit on rmse applies to the largest.
+    sums         what mse, cos and rmse are made of.
+    runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
     """
 
     name: str
@@ -87,6 +113,8 @@ class Row:
     vendor_message: str = ""
     statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
     equal: bool = False
+    sums: Sums | None = field(default=None, repr=False)
+    runs: OverRuns | None = None
 
     @property
     def finite(self) -> bool:
@@ -160,6 +188,7 @@ def row_of(pair: Pair, sums: Sums, note: str) -> Row:
         sample_minus_inf=sums.sample_minus_inf,
         benchmark_minus_inf=sums.benchmark_minus_inf,
         odd_apart=sums.odd_apart,
+        sums=sums,
     )
 
 

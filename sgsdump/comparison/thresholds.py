@@ -20,6 +20,7 @@ class Thresholds:
     further  names of further metrics with their limits: the least where higher is better, else the most.
     layers   (pattern of layer names, metric, limit): what holds for these layers in place of the limits above; a later
              one goes before an earlier one. ``*``, ``?`` and ``[ab]`` are as in the shell.
+    own      names of a user's own metrics, of which higher is better.
     """
 
     min_cos: float | None = None
@@ -27,6 +28,7 @@ class Thresholds:
     max_mse: float | None = None
     further: tuple[tuple[str, float], ...] = ()
     layers: tuple[tuple[str, str, float], ...] = ()
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ConfigError for limits that nothing could ever be within, and for unknown metrics."""
@@ -38,10 +40,11 @@ class Thresholds:
         if isinstance(self.further, str):
             raise ConfigError("further is a list of pairs, a metric's name and its limit, not a string")
         for name, limit in self.further:
-            if not (METRICS[name].higher_is_better and limit <= 1) and not limit >= 0:
+            possible = limit == limit if name in self.own else METRICS[name].higher_is_better and limit <= 1
+            if not possible and not limit >= 0:
                 raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
         for _, name, limit in self.layers:
-            Thresholds().limited(name, limit)
+            Thresholds(own=self.own).limited(name, limit)
 
     def limited(self, name: str, limit: float) -> Thresholds:
         """With another limit on one metric. Raises ConfigError."""
@@ -66,7 +69,7 @@ class Thresholds:
     def __str__(self) -> str:
         limits = (("COS", "<", self.min_cos), ("RMSE", ">", self.max_rmse), ("MSE", ">", self.max_mse))
         texts = [f"{name} {sign} {limit:g}" for name, sign, limit in limits if limit is not None]
-        texts += [f"{name} {'<' if METRICS[name].higher_is_better else '>'} {limit:g}" for name, limit in self.further]
+        texts += [f"{name} {'<' if self._higher_is_better(name) else '>'} {limit:g}" for name, limit in self.further]
         texts += [f"{name} of {layer} past {limit:g}" for layer, name, limit in self.layers]
         return " or ".join(texts)
 
@@ -84,12 +87,14 @@ class Thresholds:
             (self.min_cos is None or cos >= self.min_cos)
             and (self.max_rmse is None or rmse <= self.max_rmse)
             and (self.max_mse is None or mse <= self.max_mse)
-            and all(_holds(name, further.get(name, float("nan")), limit) for name, limit in self.further)
+            and all(self._holds(name, further.get(name, float("nan")), limit) for name, limit in self.further)
         )
 
+    def _holds(self, name: str, value: float, limit: float) -> bool:
+        return value >= limit if self._higher_is_better(name) else value <= limit
 
-def _holds(name: str, value: float, limit: float) -> bool:
-    return value >= limit if METRICS[name].higher_is_better else value <= limit
+    def _higher_is_better(self, name: str) -> bool:
+        return name in self.own or METRICS[name].higher_is_better
 
 
 DOCUMENTED = Thresholds(min_cos=0.99, max_rmse=0.1)  # "layer likely bad" in the SDK's debugging guide

@@ -1,4 +1,5 @@
-"""Importing a user's own Python file, and turning whatever it raises into one line that names the file and line."""
+"""Importing a user's own Python file or a function of it, and turning whatever it raises into one line that names the
+file and line."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ import importlib.util
 import itertools
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
 from sgsdump.files.text_file import quoted
@@ -41,6 +43,23 @@ def import_file(file: Path, what: str) -> ModuleType:
         sys.path.remove(folder)
         sys.dont_write_bytecode = wrote_bytecode
     return module
+
+
+def import_function(text: str, option: str, what: str, parameters: str) -> tuple[Path, str, Callable[..., Any]]:
+    """The file, the name and the function that ``FILE.py:function`` names; ``option`` and ``what`` it is, for messages.
+
+    Raises InputError for a file or function that is not there, or a file that fails.
+    """
+    path, colon, name = text.rpartition(":")
+    file = Path(path)
+    if not colon or not name.isidentifier():
+        raise InputError(f"{option} {text!r} is not FILE.py:function")
+    if not file.is_file():
+        raise InputError(f"there is no {what} file {file}")
+    function = getattr(import_file(file, what), name, None)
+    if not callable(function):
+        raise InputError(f"{file} has no function {name}({parameters})")
+    return file, name, function
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.golden import GoldenComparison, Load, compare_files
+from sgsdump.comparison.golden.by_file import compare_files
+from sgsdump.comparison.golden.measure import Load
+from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import named
 from sgsdump.errors import ConfigError, FormatError

@@ -77,12 +77,13 @@ class PlanTrial:
 
     @cached_property
     def _session(self) -> Any:
-        return WholeGraph(self.every_plan.SerializeToString(), self._threads)
+        return WholeGraph(self.every_plan, self._threads)
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """What can be raised, in execution order; the picture's convolution cannot."""
-        return tuple(self._domain(names) for root, names in self._grouped() if root not in self._picture_roots)
+        """What can be raised, in execution order: not the picture's convolution, nor what is INT16 in every plan."""
+        settled = self._picture_roots | self.analysis.forced_domains
+        return tuple(self._domain(names) for root, names in self._grouped() if root not in settled)
 
     @cached_property
     def fixed_weights(self) -> int:
@@ -94,7 +95,8 @@ class PlanTrial:
         return self.analysis.picture_domains
 
     def rate(self, raised: Iterable[str]) -> float:
-        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16."""
+        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16. What is INT16 in
+        every plan does not count."""
         total = self.fixed_weights + sum(d.weights for d in self.domains)
         wide = sum(d.weights for d in self.domains if d.name in set(raised))
         return (total + wide) / (2 * total) if total else 0.5

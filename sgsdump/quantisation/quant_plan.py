@@ -107,6 +107,11 @@ class Analysis:
     def picture_domains(self) -> set[str]:
         return {self.domain[name] for name in self.pictures}
 
+    @property
+    def forced_domains(self) -> set[str]:
+        """Of tensors that are INT16 whoever reads them, but for what shares a picture's domain."""
+        return {self.domain[name] for name in self.forced} - self.picture_domains
+
 
 def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
     """Operators and domains of a float model whose nodes are in topological order."""
@@ -157,8 +162,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
     """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
 
-    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. A convolution
-    with groups has a scale for each: the SDK's converter makes it as many convolutions.
+    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. With groups
+    there is a scale for each: the SDK's converter makes them as many convolutions.
     """
     limit = np.iinfo(dtype).max
     calibrated = calibrated.at(dtype) if calibrated is not None else None
@@ -263,7 +268,7 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
             raised.add(domain[name])
-    raised |= {domain[name] for name in analysis.forced}
+    raised |= analysis.forced_domains
     raised -= analysis.picture_domains
     narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
     every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}

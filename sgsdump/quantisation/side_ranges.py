@@ -1,4 +1,4 @@
-"""What calibration sees besides each tensor's range (tensor_chn.txt, softmax_lut_range.txt); the integer rules need it."""
+"""What calibration sees besides each tensor's range, for the integer rules: tensor_chn.txt, softmax_lut_range.txt."""
 
 from __future__ import annotations
 

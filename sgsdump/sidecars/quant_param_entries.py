@@ -70,11 +70,15 @@ def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
 
 
 def check_range(name: str, given: Range, where: str) -> None:
-    """Raises FormatError for NaN, infinity, and a min above its max."""
+    """Raises FormatError for NaN, infinity, a min above its max, and a width that float32 cannot hold."""
     if not (np.isfinite(given.min).all() and np.isfinite(given.max).all()):
         raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
     if (given.min > given.max).any():
         raise FormatError(f"{where}: the range of {quoted(name)} has its min above its max")
+    with np.errstate(over="ignore"):
+        width = np.maximum(given.max, 0) - np.minimum(given.min, 0)
+    if (width > np.finfo(np.float32).max).any():
+        raise FormatError(f"{where}: the range of {quoted(name)} is wider than float32 holds; calibrate again")
 
 
 def _parse(entries: Any, path: Path) -> list[QuantParam]:

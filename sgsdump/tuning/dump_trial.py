@@ -26,6 +26,7 @@ from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.quant_plan import INT16, QuantPlan
+from sgsdump.quantisation.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
@@ -69,12 +70,13 @@ class DumpTrial:
         pictures: Sequence[PictureFeed],
         float_path: Path,
         progress: Progress = SILENT,
+        side: SideRanges = NOTHING_BESIDE,
     ):
         if not pictures:
             raise InputError("there is no picture to dump")
         self._model, self._ranges, self._config, self._pictures = model, ranges, config, pictures
         self._raw = set(pictures_of(model, config, ranges))
-        self._progress = progress
+        self._progress, self._side = progress, side
         self.graph = Graph(deployed(model))
         self.judged = [name for name in watched_tensors(self.graph.proto) if name in self.graph.producer]
         self._floats = list(self._values(model, False, float_path, "dump float"))
@@ -86,7 +88,7 @@ class DumpTrial:
         Raises what ``make_fixed`` raises, and ValuesError when outputs cannot be compared.
         """
         config = replace(self._config, tensor_arrays=tuple(names))
-        fixed = make_fixed(self._model, self._ranges, config)
+        fixed = make_fixed(self._model, self._ranges, config, side=self._side)
         with replacing(folder / "fixed.onnx") as file:
             file.write(serialise(fixed.proto))
         path = folder / "fixed.bin"

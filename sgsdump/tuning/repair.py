@@ -23,6 +23,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import analyse
+from sgsdump.quantisation.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensors.value_range import Range
@@ -72,6 +73,7 @@ class Repair:
     """The repair of one simplified float model.
 
     ranges    of every tensor, measured once: bits do not change them.
+    side      what calibration saw besides the ranges.
     pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
     best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
     measured  the sensitivity analysis, once it was made.
@@ -86,6 +88,7 @@ class Repair:
         limits: Thresholds,
         folder: Path,
         progress: Progress = SILENT,
+        side: SideRanges = NOTHING_BESIDE,
     ):
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
         self._ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
@@ -93,7 +96,7 @@ class Repair:
         self._folder, self._progress = folder, progress
         self._analysis = analyse(deployed(model), pictures_of(model, config, self._ranges))
         self.convolutions = convolutions(self._analysis)
-        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", progress)
+        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", progress, side)
         self.measured: Measurement | None = None
         self.ended = ""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.quantisation.quant_export import quant_params
+from sgsdump.quantisation.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tuning.pareto import Row
 
@@ -17,10 +18,10 @@ def stem(index: int, rate: float) -> str:
     return f"{index}_{rate:.4g}"
 
 
-def fixed_of(trial: PlanTrial, row: Row) -> FixedModel:
-    """The fixed model of a plan."""
+def fixed_of(trial: PlanTrial, row: Row, side: SideRanges = NOTHING_BESIDE) -> FixedModel:
+    """The fixed model of a plan, in the hardware's own integers."""
     config = replace(trial.config, tensor_arrays=row.tensors)
-    return make_fixed(trial.model, trial.ranges, config)
+    return make_fixed(trial.model, trial.ranges, config, side=side)
 
 
 def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantParam]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.files.user_module import blaming, import_file
+from sgsdump.files.user_module import blaming, import_function
 
 UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 
@@ -21,15 +20,7 @@ UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], floa
 def load_metric(text: str) -> UserMetric:
     """Raises InputError for a file or function that is not there or fails; what it returns later does too when that
     is not a finite number."""
-    path, colon, name = text.rpartition(":")
-    file = Path(path)
-    if not colon or not name.isidentifier():
-        raise InputError(f"--metric {text!r} is not FILE.py:function")
-    if not file.is_file():
-        raise InputError(f"there is no metric file {file}")
-    function = getattr(import_file(file, "metric"), name, None)
-    if not callable(function):
-        raise InputError(f"{file} has no function {name}(outputs, float_outputs)")
+    file, name, function = import_function(text, "--metric", "metric", "outputs, float_outputs")
 
     def metric(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> float:
         with blaming(file, "metric"):

@@ -9,6 +9,7 @@ import pytest
 import sgsdump
 from sgsdump.cli import main
 from sgsdump.comparison.metrics import METRICS
+from sgsdump.errors import ConfigError
 from sgsdump.tensors.tensor import Tensor
 
 
@@ -141,6 +142,68 @@ def test_a_limit_that_cannot_be_read(dumps, capsys, limit, said):
     with pytest.raises(SystemExit) as stopped:
         main(["compare", dumps["near"], dumps["good"], "--limit", limit])
     assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+OWN = """
+import numpy as np
+
+def sqnr_by_hand(sample, benchmark):
+    return 10 * np.log10(np.sum(benchmark.astype(float)**2) / np.sum((sample.astype(float) - benchmark) ** 2))
+
+def writes(sample, benchmark):
+    sample[0] = 1
+
+def says(sample, benchmark):
+    return "good"
+
+def mse(sample, benchmark):
+    return 0
+"""
+
+
+def test_a_metric_of_the_users_own(dumps, tmp_path, capsys):
+    (tmp_path / "own.py").write_text(OWN)
+    table = tmp_path / "t.csv"
+    own = ["--metric", f"{tmp_path / 'own.py'}:sqnr_by_hand", "--metrics", "sqnr", "--csv", str(table)]
+    assert main(["compare", dumps["near"], dumps["golden"], *own]) == 0
+    assert capsys.readouterr().out.count("sqnr_by_hand:46.0206") == 2
+    for line in csv.DictReader(table.open()):
+        assert float(line["sqnr_by_hand"]) == pytest.approx(float(line["sqnr"]), rel=1e-9)
+    for limit, status in (("46.1", 1), ("46", 0), ("-50", 0)):
+        assert main(["compare", dumps["near"], dumps["golden"], *own, "--limit", f"sqnr_by_hand={limit}"]) == status
+    assert "Past sqnr_by_hand < -50: none" in capsys.readouterr().out
+    limits = ["--limit", "relu*:sqnr_by_hand=50"]
+    assert main(["compare", dumps["near"], dumps["golden"], *own, *limits]) == 1
+
+
+def test_a_metric_of_the_users_own_that_fails_is_one_line(dumps, tmp_path, capsys):
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "other.py").write_text(OWN)
+    for names, said in (
+        (["own.py:writes"], "own.py:8: the metric failed: ValueError: 'assignment destination is read-only'"),
+        (["own.py:says"], "own.py: says gave 'good', which is no number"),
+        (["own.py:mse"], "mse is a metric of sgsdump; give your function another name"),
+        (["own.py:none"], "own.py has no function none(sample, benchmark)"),
+        (["none.py:f"], "there is no metric file"),
+        (["own.py:says", "other.py:says"], "there is a function says already"),
+        (["mae"], "--metric 'mae' is not FILE.py:function"),
+    ):
+        given = [word for name in names for word in ("--metric", str(tmp_path / name) if "." in name else name)]
+        assert main(["compare", dumps["near"], dumps["good"], *given]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+def test_functions_of_ones_own_in_python(dumps):
+    def seen(sample, benchmark):
+        assert sample.shape == benchmark.shape and not sample.flags.writeable
+        return float(np.abs(sample - benchmark).max())
+
+    rows = sgsdump.compare(dumps["off"], dumps["golden"], metrics={"mine": seen, "MaxAbsoluteError": None})
+    assert [list(row.extra) for row in rows] == [["MaxAbsoluteError", "mine"]] * 2
+    assert all(row.extra["mine"] == row.extra["MaxAbsoluteError"] == pytest.approx(0.5) for row in rows)
+    with pytest.raises(ConfigError, match="mae is a metric of sgsdump"):
+        sgsdump.compare(dumps["off"], dumps["golden"], metrics={"mae": seen})
 
 
 def test_trouble_is_one_line(dumps, capsys):

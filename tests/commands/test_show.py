@@ -127,8 +127,8 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
 
     import sgsdump.dumps.io
 
-    def opened(path, real=open_dump):
-        found = real(path)
+    def opened(path, *choice, real=open_dump):
+        found = real(path, *choice)
         file.write_bytes(file.read_bytes()[:100])
         return found
 
@@ -266,7 +266,7 @@ def test_a_genuine_simulator_dump_is_listed(shared, capsys):
 
 
 def test_genuine_atb_trees_are_listed(shared, capsys):
-    assert run(shared / "ascend" / "atb_dump_tree") == 0
+    assert run(shared / "ascend" / "atb_dump_tree" / "stats", "--step", "1") == 0
     assert "d: statistics as the run dumped them" in capsys.readouterr().out
 
 
@@ -297,6 +297,30 @@ def test_an_overflow_status_is_shown_in_words(capsys):
     assert capsys.readouterr().out.endswith("[0 0 0 0 0 0 0]\n")
 
 
+def test_float16_at_the_end_of_its_range_is_told(capsys):
+    save_dump(
+        {
+            "high": np.float16([1, 65504]),
+            "low": np.float16([-65504, 1]),
+            "below": np.float16([65472]),
+            "inf": np.float16([np.inf, 1]),
+            "wide": np.float32([65504]),
+        },
+        "x.npz",
+    )
+    run("x.npz", "--csv", "x.csv", "--json", "x.json")
+    assert "at ±65504, the largest float16, so probably saturated: high, low\n" in capsys.readouterr().out
+    told = {one["name"]: one["saturated"] for one in json.loads(Path("x.json").read_text())["tensors"]}
+    assert told == {"high": True, "low": True, "below": False, "inf": False, "wide": False}
+    with open("x.csv", newline="") as file:
+        assert [row["saturated"] for row in csv.DictReader(file)] == ["yes", "yes", "no", "no", "no"]
+
+
+def test_an_overflow_status_is_shown_with_its_operator(shared, capsys):
+    assert run(shared / "ascend/ge_dump/overflow/dump", "Node_OpDebug.2.9:output:0") == 0
+    assert "it is of layer_MatMulV2 (MatMulV2)\n" in capsys.readouterr().out
+
+
 def test_a_narrow_terminal_gets_a_narrow_list():
     long = "layers/encoder/0/attention/query/matmul/"
     records = [
@@ -308,3 +332,54 @@ def test_a_narrow_terminal_gets_a_narrow_list():
     assert max(map(len, narrow.splitlines())) <= 80
     assert all(f"…query/matmul/{n} " in narrow or f"matmul/{n} " in narrow for n in range(3))
     assert "#0 will do" in narrow and "#0 will do" not in whole
+
+
+@pytest.fixture
+def pair():
+    benchmark = np.linspace(-1, 1, 24, dtype=np.float32).reshape(1, 2, 3, 4)
+    sample = benchmark.copy()
+    sample[0, 1, 2, 3] += 0.25
+    sample[0, 0, 1, 2] = np.nan
+    for path, array in (("a.npz", sample), ("b.npz", benchmark)):
+        save_dump([Record("out", 0, 0, "CONV", Tensor.of("=conv", array))], path)
+
+
+def test_the_worst_values_of_a_comparison(pair, capsys):
+    assert main("show a.npz =conv --against b.npz --worst 5 --csv t.csv --json t.json".split()) == 0
+    head, columns, first, second = capsys.readouterr().out.splitlines()
+    assert head == "=conv [1, 2, 3, 4]: 2 of 24 values differ"
+    assert columns.split() == ["index", "sample", "benchmark", "error", "relative"]
+    assert first.split()[:2] == ["[0,0,1,2]", "nan"] and first.split()[3] == "inf"
+    assert second.split() == ["[0,1,2,3]", "1.25", "1", "0.25", "0.25"]
+    rows = list(csv.DictReader(Path("t.csv").read_text().splitlines()))
+    assert rows[1] == {
+        "index": "[0, 1, 2, 3]", "sample": "1.25", "benchmark": "1.0", "error": "0.25", "relative_error": "0.25",
+    }  # fmt: skip
+    document = json.loads(Path("t.json").read_text())
+    assert (document["name"], document["shape"], document["apart"]) == ("=conv", [1, 2, 3, 4], 2)
+    assert document["values"][0]["sample"] == "nan" and document["values"][1]["index"] == [0, 1, 2, 3]
+
+
+def test_twenty_worst_values_where_no_number_is_given(capsys):
+    for path, factor in (("a.npz", 1), ("b.npz", 2)):
+        save_dump([Record("out", 0, 0, "CONV", Tensor.of("x", np.arange(1, 40, dtype=np.float32) * factor))], path)
+    assert main("show a.npz x --against b.npz".split()) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 22
+    assert main("show a.npz x --against a.npz".split()) == 0
+    assert capsys.readouterr().out == "x [39]: all 39 values are equal\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("=conv --worst 3", "--worst and --against belong together"),
+        ("--against b.npz", "and to one tensor"),
+        ("=conv [0] --against b.npz", "leave out OPERATIONS"),
+        ("=conv --against b.npz --worst 0", "is 1 or more"),
+        ("=con --against b.npz", "did you mean '=conv'"),
+    ],
+)
+def test_worst_values_asked_for_wrongly(pair, words, said, capsys):
+    assert main(["show", "a.npz", *words.split()]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.err.count("\n") == 1 and not captured.out

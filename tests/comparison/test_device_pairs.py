@@ -5,7 +5,7 @@ import pytest
 
 from sgsdump.comparison.comparison import compare
 from sgsdump.comparison.distribution import Undrawn, distributions
-from sgsdump.comparison.golden import compare_golden
+from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.device_layout import Origin, to_device
 from sgsdump.tensors.tensor import Quant, Tensor

@@ -221,11 +221,13 @@ def test_an_api_stands_in_the_module_that_construct_json_names(tmp_path, form):
         parents = {name.rpartition("!")[2]: parent for name, parent in parents.items()}
         (tmp_path / folder / "construct.json").write_text(json.dumps(parents))
         path = tmp_path / folder / "dump.json"
+        for empty in (path, path.with_name("stack.json")):
+            empty.write_text("{}")
         return Dump([record(f"{name}.output.0", noise(4)) for name in parents], "msprobe", path, path)
 
     sample = dump("a", ["one!Torch.relu.0.forward", "two!Torch.relu.1.forward"])
     benchmark = dump("b", ["two!Torch.relu.0.forward", "one!Torch.relu.1.forward"])
-    pairs = pairs_by_layer(sample, sample.records, benchmark, benchmark.records, {})
+    pairs, _ = pairs_by_layer(sample, sample.records, benchmark, benchmark.records, {})
     assert {(pair.sample.name, pair.benchmark.name) for pair in pairs} == {
         ("Torch.relu.0.forward.output.0", "Torch.relu.1.forward.output.0"),
         ("Torch.relu.1.forward.output.0", "Torch.relu.0.forward.output.0"),
@@ -239,12 +241,13 @@ def test_forward_and_backward_of_a_module_are_two_places(tmp_path):
         parents = {f"Module.net.{word}": None for word in words}
         (tmp_path / folder / "construct.json").write_text(json.dumps(parents))
         path = tmp_path / folder / "dump.json"
-        path.write_text("{}")
+        for empty in (path, path.with_name("stack.json")):
+            empty.write_text("{}")
         return Dump([record(name, noise(4, seed=i)) for i, name in enumerate(names)], "msprobe", path, path)
 
     sample = dump("a", ["Net.forward.0", "Net.backward.0", "Net.forward.1"])
     benchmark = dump("b", ["Net.backward.0", "Net.forward.0", "Net.forward.1"])
-    pairs = pairs_by_layer(sample, sample.records, benchmark, benchmark.records, {})
+    pairs, _ = pairs_by_layer(sample, sample.records, benchmark, benchmark.records, {})
     assert sorted((pair.sample.name, pair.benchmark.name) for pair in pairs) == [
         (name, name) for name in sorted(record.name for record in sample.records)
     ]

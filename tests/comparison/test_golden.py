@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sgsdump.comparison.golden import GoldenRow, compare_files, compare_golden, diff3
+from sgsdump.comparison.golden.by_file import compare_files
+from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden.formulas import diff3
+from sgsdump.comparison.golden.row import GoldenRow
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.reports.golden import csv as golden_csv

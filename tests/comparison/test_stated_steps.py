@@ -5,7 +5,7 @@ import pytest
 
 from sgsdump import Record, Tensor
 from sgsdump.comparison.distribution import BINS, describe
-from sgsdump.comparison.golden import compare_golden
+from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.dumps.dump import Dump
 
 

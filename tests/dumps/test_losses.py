@@ -37,6 +37,15 @@ def test_what_holds_everything_loses_nothing() -> None:
         assert losses(records, format) == []
 
 
+def test_the_order_of_bytes_is_no_loss(tmp_path: Path) -> None:
+    """It said of a big-endian float32 that it is float32, kept as float32."""
+    values = np.arange(-3, 3).astype(">f4").reshape(1, 2, 1, 3)
+    big_endian = Record("out", 0, 0, "ADD", Tensor.of("a", values, op_type="ADD", layout="NHWC"))
+    assert not losses([big_endian], "sigmastar_bin")
+    save_dump([big_endian], tmp_path / "a.bin")
+    assert np.array_equal(open_dump(tmp_path / "a.bin")["a"].stored(), values)
+
+
 @pytest.mark.parametrize(
     "facts, variant, said",
     [

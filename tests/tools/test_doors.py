@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import onnx
@@ -20,6 +22,18 @@ from sgsdump.dumps.formats.sigmastar import binary as sigmastar_bin
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 DOORS = sorted(path.name for path in TOOLS.iterdir() if path.is_file() and os.access(path, os.X_OK))
+AT_SDK_PLACES = sorted(
+    str(path.relative_to(TOOLS))
+    for folder in ("DumpDebug", "Scripts")
+    for path in (TOOLS / folder).rglob("*")
+    if path.is_file() and os.access(path, os.X_OK)
+)
+# Every path that the SDK's manual tells to run.
+MANUAL = {
+    *("DumpDebug/auto_dump_debug.sh", "DumpDebug/histogram.py", "DumpDebug/show_address.sh"),
+    *("DumpDebug/code/caffe_dump_data.py", "DumpDebug/code/onnx_dump_data.py"),
+    *("Scripts/examples/sim_calibrator.py", "Scripts/examples/sim_optimizer.py"),
+}
 SHAPE = "dim: 1 dim: 3 dim: 2 dim: 4"
 PREPROCESS = """
 import numpy as np
@@ -65,6 +79,17 @@ def door(work: Path, *words: object, env: dict[str, str] | None = None) -> subpr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **(env or {})}
     return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A door as a module."""
+    loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
 
 
 def succeeds(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
@@ -304,6 +329,29 @@ def test_histogram(work: Path, shared: Path) -> None:
     assert len(list((work / "Histograms").glob("*.png"))) > 10
 
 
+def test_presets_of_the_sdk_are_taken_by_name(work: Path) -> None:
+    presets = work / "SDK/Scripts/calibrator/preprocess_method"
+    presets.mkdir(parents=True)
+    (work / "pre.py").rename(presets / "mobile_v1.py")
+    words = "-i img.bmp -m net_float.onnx --input_config input_config.ini -n".split()
+    sdk = {"SGS_IPU_DIR": str(work / "SDK")}
+    for name in ("calibrator.py", "sim_calibrator.py"):
+        succeeds(work, name, *words, "mobile_v1", env=sdk)
+    succeeds(work, "sim_optimizer.py", *words, "mobile_v1", env=sdk)
+    simulator = "-i img.bmp -m net_float.onnx -c Unknown -t Float -n mobile_v1".split()
+    succeeds(work, "simulator.py", *simulator, env=sdk)
+    for name, env in (("mobile_v1", {"SGS_IPU_DIR": ""}), ("other", sdk)):
+        assert "there is no preprocess file" in fails(work, "sim_optimizer.py", *words, name, env=env)
+    (work / "mobile_v1.py").write_text("def get_image(path, norm=True, nchw=False):\n    raise OSError('mine')\n")
+    assert "OSError: 'mine'" in fails(work, "simulator.py", *simulator, env=sdk)
+
+
+def test_labels_are_read_from_a_file_only(work: Path) -> None:
+    os.mkfifo(work / "labels.txt")
+    words = "-i img.bmp -m net_float.onnx -c Classification -t Float -n pre.py -l labels.txt".split()
+    assert "cannot read labels.txt: it is a device or a pipe" in fails(work, "simulator.py", *words)
+
+
 def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     words = "-i img.bmp -m net_float.onnx -n pre.py --input_config input_config.ini --num_process 2".split()
     done = door(work, "calibrator.py", *words, "--quant_level", "L5", "-sth", "0.002", "-c", "Unknown")
@@ -347,6 +395,30 @@ def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     assert "Past COS < 0.99 or RMSE > 0.1: none." in shown
 
 
+def test_sim_optimizer_as_the_manual_has_it(work: Path) -> None:
+    """The list in the script is changed, then sim_calibrator.py takes the first file; -n is a name without .py."""
+    shutil.copytree(TOOLS, work / "SDK")
+    script = work / "SDK/sim_optimizer.py"
+    lines = script.read_text(encoding="utf-8").splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("compression_rates = ["))
+    lines[place] = "compression_rates = [0.7, 1.0]"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    (work / "optimized_quant_info_0.pkl").write_bytes(b"an older one")
+    env = {"PYTHONPATH": str(TOOLS.parent)}
+    words = "-i img.bmp -m net_float.onnx -n pre --input_config input_config.ini".split()
+    examples = work / "SDK/Scripts/examples"
+    shown = succeeds(work, examples / "sim_optimizer.py", *words, env=env)
+    names = [f"optimized_quant_info_{number}" for number in ("0", "0_0.7", "1", "1_1")]
+    assert sorted(path.stem for path in work.glob("*.pkl")) == names
+    for short, long in (names[:2], names[2:]):
+        assert (work / f"{short}.pkl").read_bytes() == (work / f"{long}.pkl").read_bytes()
+        assert f"{long}.pkl, {short}.pkl" in shown
+    shown = succeeds(
+        work, examples / "sim_calibrator.py", *words, "--quant_file", "./optimized_quant_info_1.pkl", env=env
+    )
+    assert "net_fixed.onnx: 4 convolutions" in shown and ", 0 of them" not in shown
+
+
 def test_splite_doors(work: Path) -> None:
     tensors = [Tensor.of("a/b", np.arange(6, dtype=np.float32)), Tensor.of("z" * 500, np.ones(2, np.float32))]
     save_dump([Record("out", i, 3, "SPLIT", tensor) for i, tensor in enumerate(tensors)], work / "dump.bin")
@@ -360,40 +432,48 @@ def test_splite_doors(work: Path) -> None:
     assert "no such file" in fails(work, "splite_binary_to_binary", "absent.bin")
 
 
-def test_show_address(work: Path) -> None:
+def elf(kind: int, *, big: bool = False) -> bytes:
+    """The head of an ELF file of this type, in either byte order."""
+    return b"\x7fELF\x02" + (b"\x02" if big else b"\x01") + bytes(10) + kind.to_bytes(2, "big" if big else "little")
+
+
+@pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "dash") if shutil.which(name)])
+def test_show_address(shell: str, work: Path) -> None:
     tools = work / "bin"
     tools.mkdir()
-    for name in ("bash", "head", "tail"):
-        found = next(path for folder in os.environ["PATH"].split(os.pathsep) if (path := Path(folder, name)).exists())
-        (tools / name).symlink_to(found)
-    (work / "core").write_bytes(b"\x7fELF" + bytes(100))
+    for name in (shell, "sh", "od", "tr"):
+        if not (tools / name).exists():
+            (tools / name).symlink_to(str(shutil.which(name)))
+    for big in (False, True):
+        (work / f"core{int(big)}").write_bytes(elf(4, big=big) + bytes(100))
+        (work / f"program{int(big)}").write_bytes(elf(3, big=big) + bytes(100))
     env = {"PATH": str(tools)}
 
     def run(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [str(tools / "bash"), str(TOOLS / "show_address.sh"), *map(str, words)]
+        command = [str(tools / shell), str(TOOLS / "show_address.sh"), *map(str, words)]
         return subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
 
-    assert (run("core").returncode, run("core", "absent").returncode, run("core", "pre.py").returncode) == (2, 2, 2)
-    assert "gdb is not installed" in run("core", "core").stderr
+    refused = [["core0"], ["program0", "absent"], ["program0", "pre.py"], ["pre.py", "core0"], ["core0", "core0"]]
+    for words in [*refused, ["core0", "program0"], ["core1", "program1"]]:
+        done = run(*words)
+        assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, ""), words
+    assert "program0 is not a core file; name the executable first" in run("core0", "program0").stderr
+    assert "gdb is not installed" in run("program0", "core0").stderr
     (tools / "gdb").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     (tools / "gdb").chmod(0o755)
-    shown = run(tools / "bash", "core").stdout
-    assert shown.endswith(
-        f"|info proc mappings|-ex|info sharedlibrary|-ex|thread apply all backtrace|{tools}/bash|core|"
-    )
+    for big in "01":
+        shown = run(f"program{big}", f"core{big}")
+        assert shown.returncode == 0
+        assert shown.stdout.endswith(
+            f"|info proc mappings|-ex|info sharedlibrary|-ex|thread apply all backtrace|program{big}|core{big}|"
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in DOORS if not name.endswith(".sh")])
 def test_importing_a_door_does_nothing(name: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     before, path = sorted(work.iterdir()), list(sys.path)
-    loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader.exec_module(module)
-    assert callable(module.main)
+    assert callable(imported(name, monkeypatch).main)
     assert (sorted(work.iterdir()), sys.path) == (before, path)
 
 
@@ -411,9 +491,58 @@ def test_the_readme_names_every_door(name: str) -> None:
     assert f"`{name}`" in (TOOLS / "README.md").read_text(encoding="utf-8")
 
 
-def test_auto_dump_debug_runs_in_any_shell(work: Path) -> None:
+@pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "dash") if shutil.which(name)])
+@pytest.mark.parametrize("place", ["auto_dump_debug.sh", "DumpDebug/auto_dump_debug.sh"])
+def test_auto_dump_debug_runs_in_any_shell(shell: str, place: str, work: Path) -> None:
     save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")
-    command = ["sh", str(TOOLS / "auto_dump_debug.sh"), "SDK", "a.bin", "a.txt"]
     environment = {**os.environ, "PYTHON": sys.executable}
+    for benchmark, status in (("a.bin", 0), ("a.txt", 2)):
+        command = [shell, str(TOOLS / place), "SDK", "a.bin", benchmark]
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert done.stderr.count("\n") == bool(status)
+
+
+def test_the_manuals_paths_are_there() -> None:
+    assert set(AT_SDK_PLACES) >= MANUAL
+    assert {Path(place).name for place in AT_SDK_PLACES} <= set(DOORS)
+    template = TOOLS / "cfg/DebugConfig.txt"
+    assert template.read_bytes() == (TOOLS.parent / "cfg/DebugConfig.txt").read_bytes()
+
+
+@pytest.mark.parametrize("place", [place for place in AT_SDK_PLACES if place.endswith(".py")])
+def test_a_door_at_its_sdk_place_is_the_same_door(place: str, work: Path) -> None:
+    name = Path(place).name
+    assert succeeds(work, place, "--help") == succeeds(work, name, "--help")
+    assert door(work, place, "--no-such-option").returncode == 2
+
+
+def test_onnx_dump_data_at_its_sdk_place(work: Path) -> None:
+    words = "--model_file net_float.onnx --image ./img.bmp --dump_bin True -n pre.py".split()
+    succeeds(work, "onnx_dump_data.py", *words)
+    file = work / "dumpData/onnx_NHWC_outtensor_dump.bin"
+    first = file.read_bytes()
+    file.unlink()
+    succeeds(work, "DumpDebug/code/onnx_dump_data.py", *words)
+    assert file.read_bytes() == first
+
+
+@pytest.mark.parametrize("place", [name for name in [*DOORS, *AT_SDK_PLACES] if not name.endswith(".sh")])
+def test_a_copied_folder_without_sgsdump_says_how_to_install_it(place: str, tmp_path: Path) -> None:
+    shutil.copytree(TOOLS, tmp_path / "SDK")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-S", str(tmp_path / "SDK" / place), "-m", "x", "-i", "y"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"{Path(place).name}: error: sgsdump is not installed")
+    assert f"{sys.executable} -m pip install" in done.stderr
+
+
+def test_a_copied_folder_finds_the_installed_sgsdump(work: Path) -> None:
+    save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")
+    shutil.copytree(TOOLS, work / "SDK")
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(TOOLS.parent)}
+    command = ["sh", "SDK/DumpDebug/auto_dump_debug.sh", "SDK", "a.bin", "a.bin"]
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "end in .bin" in done.stderr and "ubstitution" not in done.stderr
+    assert done.returncode == 0, done.stderr

@@ -15,5 +15,5 @@ def accumulated_relative_error(accumulator: RelativeErrors) -> float:
 
 
 ACCUMULATED_RELATIVE_ERROR = Metric(
-    "AccumulatedRelativeError", "Σ |d|/|b|", 0.0, False, accumulated_relative_error, RelativeErrors
+    "AccumulatedRelativeError", "Σ |d|/|b|", 0.0, False, accumulated_relative_error, RelativeErrors, sum
 )

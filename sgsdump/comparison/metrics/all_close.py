@@ -30,4 +30,4 @@ def all_close(accumulator: Close) -> float:
     return float(accumulator.close)
 
 
-ALL_CLOSE = Metric("all_close", "all |d| <= atol + rtol |b|", 1.0, True, all_close, Close)
+ALL_CLOSE = Metric("all_close", "all |d| <= atol + rtol |b|", 1.0, True, all_close, Close, min)

@@ -9,7 +9,7 @@ holds those that several metrics share).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,12 +89,24 @@ class Accumulator:
         return False
 
 
+def mean(values: Sequence[float]) -> float:
+    """NaN where one is."""
+    return float(np.mean(values))
+
+
+def largest(values: Sequence[float]) -> float:
+    """NaN where one is."""
+    return float(np.max(values))
+
+
 @dataclass(frozen=True)
 class Metric:
     """One number about a pair: its formula in a (sample), b (benchmark) and d = a-b, and its best value.
 
     of     the number, of the ``Sums``; of the accumulator where the metric has one.
     accumulator  the class of the Accumulator it needs; metrics that name the same class share one.
+    merged  the number of several runs from the numbers of each, where there is an accumulator: their mean, unless said
+            otherwise. A metric made of ``Sums`` is made again of all runs' sums.
     """
 
     name: str
@@ -103,6 +115,7 @@ class Metric:
     higher_is_better: bool
     of: Callable[[Any], float]
     accumulator: type[Accumulator] | None = None
+    merged: Callable[[Sequence[float]], float] = mean
 
 
 def ratio(numerator: float, denominator: float) -> float:

@@ -6,7 +6,7 @@ Those tools advise th1 = 1e-6 for float32 and 1e-4 for float16.
 from __future__ import annotations
 
 from sgsdump.comparison.metrics.accumulators import Diff3
-from sgsdump.comparison.metrics.base import Metric
+from sgsdump.comparison.metrics.base import Metric, largest
 
 
 def diff3_max(accumulator: Diff3) -> float:
@@ -14,4 +14,4 @@ def diff3_max(accumulator: Diff3) -> float:
     return accumulator.largest
 
 
-DIFF3_MAX = Metric("diff3_max", "max(|b| > th1 ? |d| / (|b| + 1e-9) : |d|)", 0.0, False, diff3_max, Diff3)
+DIFF3_MAX = Metric("diff3_max", "max(|b| > th1 ? |d| / (|b| + 1e-9) : |d|)", 0.0, False, diff3_max, Diff3, largest)

@@ -25,7 +25,9 @@ class Errors(Accumulator):
         if not self.parts:
             return math.nan
         self.parts = [np.concatenate(self.parts)]
-        return float(np.quantile(self.parts[0], share))
+        # numpy warns of Inf among the errors, which the result shows
+        with np.errstate(invalid="ignore"):
+            return float(np.quantile(self.parts[0], share))
 
 
 def median_error(accumulator: Errors) -> float:

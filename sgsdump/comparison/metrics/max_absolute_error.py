@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, largest
 
 
 class Largest(Accumulator):
@@ -21,4 +21,4 @@ def max_absolute_error(accumulator: Largest) -> float:
     return accumulator.value
 
 
-MAX_ABSOLUTE_ERROR = Metric("MaxAbsoluteError", "max |d|", 0.0, False, max_absolute_error, Largest)
+MAX_ABSOLUTE_ERROR = Metric("MaxAbsoluteError", "max |d|", 0.0, False, max_absolute_error, Largest, largest)

@@ -33,9 +33,14 @@ def pairs_by_map(sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameS
     if sources.links:
         _by_links(state, sources.links, (_is_pipeline(sample), _is_pipeline(benchmark)))
     if sources.layers is not None:
-        state.take(pairs_by_layer(sample, state.sample, benchmark, state.benchmark, sources.layers))
+        pairs, empty = pairs_by_layer(sample, state.sample, benchmark, state.benchmark, sources.layers)
+        state.take(pairs)
     if sources.rules:
         _by_rules(state, sources.rules)
+    if sources.layers is not None:
+        # the same name elsewhere in the network is another tensor
+        state.apart.update({id(record): empty[id(record)] for record in state.sample if id(record) in empty})
+        state.drop_settled()
     return Given(tuple(state.pairs), state.apart, state.reasons)
 
 

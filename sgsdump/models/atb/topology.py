@@ -38,16 +38,16 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def convert_topology(
-    source: Path | str, target: Path | str, level: int = LEAVES, csv: Path | str | None = None
+    source: Path | str, target: Path | str, level: int = LEAVES, csv: Path | str | Mapping[str, Tensors] | None = None
 ) -> tuple[str, ...]:
-    """Write the ONNX of a JSON file, whole or not at all; ``level`` and ``csv`` as in ``atb_graph``.
+    """Write the ONNX of a JSON file, whole or not at all; ``level`` and ``csv`` as in ``atb_graph``, or the CSV's path.
 
     Returns what had to be changed or left out, a line each. Raises FormatError, ConfigError, OutputError.
     """
     source = Path(source)
     document = json_of(decode(read_bytes(source, _MOST_BYTES), source), source)
     notes: list[str] = []
-    known = operation_csv.read(csv, notes) if csv is not None else None
+    known = operation_csv.read(csv, notes) if isinstance(csv, (Path, str)) else csv
     model = atb_graph(document, level, known, source)
     if model.ByteSize() > _MOST_ONNX:
         raise OutputError(f"cannot write {target}: an ONNX file holds at most 2 GiB; give a smaller --level")

@@ -55,12 +55,15 @@ class Preprocess:
 
 
 def load(path: Path | str) -> Preprocess:
-    """Import the file under a name of its own; its folder is importable only meanwhile.
+    """Import the file under a name of its own; its folder is importable only meanwhile. ``net`` may mean ``net.py``, as
+    the SDK's tools are given the name of a preset.
 
     Raises InputError for a missing file, one without either function, or one that fails; MissingExtra when it wants
     cv2 and that is not installed.
     """
     file = Path(path)
+    if not file.is_file() and not file.suffix:
+        file = file.with_name(f"{file.name}.py") if file.name else file
     if not file.is_file():
         raise InputError(f"there is no preprocess file {file}; -n takes the path of a Python file")
     module = import_file(file, "preprocess")

@@ -39,6 +39,8 @@ def remark(row: Row) -> str:
     if row.sample_name != row.name and row.paired != "cut name":
         by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
         remarks.append(f"paired{by} with {row.sample_name!r} of the sample")
+    if row.runs:
+        remarks.append(str(row.runs))
     if row.note:
         remarks.append(row.note)
     if row.extra or row.vendor:

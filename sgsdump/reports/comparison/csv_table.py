@@ -3,8 +3,9 @@
 ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
 ``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics stand behind the
 remark, each with how many values it left out where there are any; a vendor's as it prints them. ``statistics_error`` is
-the largest relative error of the statistics of a layer that has nothing else. Texts that a spreadsheet would run begin
-with ``'``.
+the largest relative error of the statistics of a layer that has nothing else. Where the rows are of several runs,
+``runs`` says in how many the layer was compared, ``worst_run`` in which its error is largest. Texts that a spreadsheet
+would run begin with ``'``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import io
 from collections.abc import Mapping
 
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.files.csv_cells import escaped
@@ -66,4 +67,11 @@ def _facts(record: Record, status: str, reason: str) -> dict[str, object]:
 def _further(row: Row) -> dict[str, object]:
     """What was asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
     left_out = {f"{name} left out": count for name, count in row.left_out.items()}
-    return {**row.extra, **left_out, **{f"vendor {name}": value for name, value in row.vendor.items()}}
+    vendor = {f"vendor {name}": value for name, value in row.vendor.items()}
+    return {**row.extra, **left_out, **vendor, **(_runs(row.runs) if row.runs else {})}
+
+
+def _runs(runs: OverRuns) -> dict[str, object]:
+    means = {"mean_cos": runs.mean_cos, "mean_rmse": runs.mean_rmse}
+    worst = {"worst_run": runs.worst, "worst_cos": runs.worst_cos, "worst_rmse": runs.worst_rmse}
+    return {"runs": runs.count, **means, **worst}

@@ -45,8 +45,10 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The row's fields; two of them have other names here, which readers of the file know."""
-    return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in asdict(row).items()}
+    """The row's fields; two of them have other names here, which readers of the file know. The sums are left out, and
+    ``runs`` where there is only one."""
+    fields = {name: value for name, value in asdict(row).items() if name != "sums" and (name, value) != ("runs", None)}
+    return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}
 
 
 def _facts(record: Record) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
-    rows, apart = comparison.rows, len(comparison.failed) + len(comparison.only_in_benchmark)
+    rows, apart = comparison.rows, _not_compared(comparison)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
@@ -53,6 +53,15 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
     if missing:
         yield f"Not compared: {len(missing)}"
     yield from _by_reason(missing)
+
+
+def _not_compared(comparison: Comparison) -> int:
+    """How many of the benchmark's layers have no row; of several runs, in none of them."""
+    records = [failed.pair.benchmark for failed in comparison.failed]
+    records += [unpaired.record for unpaired in comparison.only_in_benchmark]
+    if not any(row.runs for row in comparison.rows):
+        return len(records)
+    return len({record.name for record in records} - {row.name for row in comparison.rows})
 
 
 def _by_reason(missing: list[tuple[str, str]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sgsdump.comparison.golden import GoldenComparison
+from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.files.csv_cells import escaped
 
 _NUMBERS = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]

@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.comparison.golden import GoldenComparison, GoldenRow
+from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
 
 _THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
 

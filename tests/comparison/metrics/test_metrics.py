@@ -1,6 +1,7 @@
 """The metrics against plain whole-array formulas in high precision, and their edges."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -51,6 +52,23 @@ def test_formulas(pair):
         assert found["cos"] == pytest.approx(expected, abs=1e-12) and found["CosineSimilarity"] == found["cos"]
     assert found["mape"] == pytest.approx(np.mean(abs(a - b) / (abs(b) + 1e-9)), rel=1e-12)
     assert found["StandardDeviation"] == pytest.approx(abs(a.std() - b.std()), rel=1e-9, abs=1e-9)
+
+
+def test_quantiles_of_infinite_errors_warn_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = measured(np.array([1.0, 2.0, 3.0]), np.array([np.inf, -np.inf, 3.0]))
+    assert not math.isfinite(found["median_error"])
+
+
+def test_the_cosine_is_never_above_one() -> None:
+    """A tensor with itself gave 1.0000000000000002 in some sizes."""
+    rng = np.random.default_rng(0)
+    for size in range(990, 1040):
+        a = rng.standard_normal(size)
+        for b, limit in ((a, 1.0), (-a, -1.0)):
+            cosine = measured(a, b)["cos"]
+            assert cosine == pytest.approx(limit, abs=1e-15) and abs(cosine) <= 1
 
 
 @given(PAIRS, st.sampled_from([0.0, 1e-6, 1.0, 1e3]))

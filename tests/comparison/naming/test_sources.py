@@ -176,10 +176,27 @@ def test_the_vendors_layer_mapping_pairs_its_two_dumps(shared: Path) -> None:
         f"Cell.network_with_loss.module.{layer}.attention.ParallelAttention.forward.0.output.0": (
             f"Module.module.module.{layer}.self_attention.ParallelAttention.forward.0.output.0"
         ),
-        "Tensor.__add__.1.forward.output.0": "Tensor.__add__.1.forward.output.0",
     }.items():
         assert found[one] == (other, "layer mapping", "")
-    assert not given.apart
+    # the vendor's own test expects these partners of the operators, and none for the others
+    operators = {name.partition("ward")[0]: other.partition("ward")[0] for name, (other, _, _) in found.items()}
+    without = {
+        "Tensor.__add__.0.for",
+        "Tensor.__bool__.1.for",
+        f"Cell.network_with_loss.module.{layer}.input_norm.FusedRMSNorm.back",
+    }
+    assert not without & operators.keys()
+    assert {record.name.partition("ward")[0] for record in ours.records} - without == operators.keys()
+    # what MindSpore's own __getitem__ adds is not what the user's code adds: the first of these is call 1
+    note = "1 calls here in sample, 2 in benchmark"
+    added = "Tensor.__add__.{}.forward.output.0"
+    assert found[added.format(1)] == (added.format(0), "layer mapping", note)
+    assert added.format(0) not in found
+    comparison = sgsdump.compare(ours, theirs, name_map=names)
+    reasons = {one.record.name: one.reason for one in comparison.only_in_sample}
+    assert reasons[added.format(0)] == (
+        "the layer mapping leads to __getitem__.__add__, of which the benchmark has no call"
+    )
 
 
 def test_a_layer_mapping_is_for_msprobe(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 and the payload (``sgsdump.dumps.formats.atb.header``), little-endian, in C order of ``dims``.
 
 Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
-values are in another file of the same dump; a length that counts elements instead of bytes (the shape is believed);
-several tensors appended to each other, of which the first is taken. What is odd stands in the dump's notes. A shape
-that needs more bytes than are there is refused, and so is a type of unknown number; of undocumented types
-the bytes are given.
+values are those of another file of the same dump, where that lies in the dump's folders; a length that counts elements
+instead of bytes (the shape is believed); several tensors appended to each other, of which the first is taken. What is
+odd stands in the dump's notes. A shape that needs more bytes than are there is refused, and so is a type of unknown
+number; of undocumented types the bytes are given.
 
 The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.
 Written are the bytes that the vendor's probe writes.
@@ -22,6 +22,7 @@ from sgsdump.dumps.format import HEAD_BYTES, Format, Lost
 from sgsdump.dumps.formats.ascend.acl_types import format_number
 from sgsdump.dumps.formats.ascend.ge_types import layout_of
 from sgsdump.dumps.formats.atb import header, tensor
+from sgsdump.dumps.formats.atb.alias_alone import followed_alone
 from sgsdump.errors import OutputError
 from sgsdump.files.atomic_write import replacing
 
@@ -34,9 +35,13 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Dump:
     """A dump of one tensor, its values read when asked for. Raises FormatError."""
-    content = tensor.examine(path)
-    record = Record("out", 0, 0, "", content.tensor(path.name.removesuffix(ENDING)))
-    return Dump([record], FORMAT.name, None, path, [f"{path.name} {note}" for note in content.notes])
+    content, missing = tensor.examine(path), ""
+    notes = [f"{path.name} {note}" for note in content.notes]
+    if content.alias:
+        content, missing = followed_alone(path, content)
+        notes.extend([f"{path.name} has no values: {missing}"] if missing else [])
+    record = Record("out", 0, 0, "", content.tensor(path.name.removesuffix(ENDING), missing=missing))
+    return Dump([record], FORMAT.name, None, path, notes)
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

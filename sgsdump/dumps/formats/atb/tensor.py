@@ -59,13 +59,13 @@ class Content:
     statistics: Statistics | None = None
     notes: tuple[str, ...] = ()
 
-    def tensor(self, name: str, op_type: str = "") -> Tensor:
-        """The tensor under a name; that of an alias has no values."""
+    def tensor(self, name: str, op_type: str = "", missing: str = "") -> Tensor:
+        """The tensor under a name; ``missing`` is why it has no values, an alias that leads nowhere."""
         info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
+        if missing:
+            return without_values(info, missing)
         if self.statistics is not None:
             return Tensor.of_statistics(info, self.statistics)
-        if self.alias:
-            return without_values(info, f"its values are in {self.alias} of the same run; open the dump's whole folder")
         return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
 
 
@@ -92,17 +92,29 @@ def examine(path: Path) -> Content:
     """Read the header of a file. Raises FormatError when it is damaged or promises more than the file holds."""
     try:
         with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read(_FIRST_BYTES)
-            if b"\n$End=" not in data and b"\n$END=" not in data:
-                data += file.read(MOST_BYTES - len(data))
-            header = parse(data)
-            file.seek(0)
-            return _content(path, header, size, file)
+            return _content(path, _header(file), os.fstat(file.fileno()).st_size, file)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
     except FormatError as error:
         raise FormatError(f"{path} {error}") from None
+
+
+def header_of(path: Path) -> Header:
+    """What the header of a file says, unread. Raises FormatError."""
+    try:
+        with open_file(path) as file:
+            return _header(file)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
+    except FormatError as error:
+        raise FormatError(f"{path} {error}") from None
+
+
+def _header(file: IO[bytes]) -> Header:
+    data = file.read(_FIRST_BYTES)
+    if b"\n$End=" not in data and b"\n$END=" not in data:
+        data += file.read(MOST_BYTES - len(data))
+    return parse(data)
 
 
 def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:

@@ -40,7 +40,7 @@ def _lost_values(record: Record, is_float: bool) -> Iterator[str]:
         yield f"is {name}, which float32 cannot hold: {REFUSED}"
     elif is_integer(info.dtype) and quant is not None and not record.constant:
         yield f"is {name}, kept as the float32 it means" if _is_true(info) else f"has no true scale: {REFUSED}"
-    elif info.dtype != FLOAT32:
+    elif name != name_of(FLOAT32):
         yield f"is {name}, kept as float32"
 
 

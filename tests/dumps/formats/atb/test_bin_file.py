@@ -150,6 +150,37 @@ def test_an_alias_alone_has_no_values(tmp_path: Path) -> None:
         tensor.stored()
 
 
+def alias_at(path: Path, target: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bin_file(["$Object.Count=0", "$Object.Length=0", "dtype=1", "dims=2,2", f"data={target}"]))
+    return path
+
+
+def test_an_alias_in_its_dump_has_the_values_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "0_77/3"
+    first = alias_at(run / "1_Layer/1_B/before/intensor0_x.bin", "1_0_outtensor0.bin")
+    alias_at(run / "1_Layer/0_A/after/outtensor0.bin", "2_intensor1.bin")  # which is an alias itself
+    values = run / "2_Layer/before/intensor1_mask.bin"
+    values.parent.mkdir(parents=True)
+    values.write_bytes(bin_file(LINES, HALVES.tobytes()))
+    np.testing.assert_array_equal(open_dump(first)["intensor0_x"].stored(), HALVES)
+    monkeypatch.chdir(first.parent)
+    np.testing.assert_array_equal(open_dump("intensor0_x.bin")["intensor0_x"].stored(), HALVES)
+
+    outside = values.rename(tmp_path / "outside.bin")
+    values.symlink_to(outside)
+    dump = open_dump(first)
+    said = "it is an alias of 2_intensor1.bin, which is not in the dump; was it copied whole?"
+    assert dump.notes == (f"intensor0_x.bin has no values: {said}",)
+    with pytest.raises(ValuesError, match="not in the dump"):
+        dump["intensor0_x"].stored()
+    values.unlink()
+    values.write_bytes(b"$Version=1.0\n")  # damaged
+    assert "not in the dump" in open_dump(first).notes[0]
+    alias_at(values, "1_1_intensor0.bin")
+    assert "circle" in open_dump(first).notes[0]
+
+
 @pytest.mark.parametrize(
     ("number", "dims", "payload", "expected"),
     [

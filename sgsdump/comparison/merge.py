@@ -1,0 +1,148 @@
+"""One comparison of many runs (pictures): each layer's sums over all of them, their means, and the run it is worst in.
+
+Sums merge without loss: MSE, COS, RMSE and every further metric made of ``Sums`` are those of all runs' values laid end
+to end, which is also what onnxruntime's qdq_loss_debug measures its SQNR of. Other metrics are made of each run's
+number (``Metric.merged``: the mean, or the largest of those that are a largest already), a user's own by their mean.
+What could not be compared in one run is listed, and such a comparison does not pass. What a vendor's tool prints is
+left out: it knows no several runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from typing import TypeVar
+
+from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.dataflow import risen_again
+from sgsdump.comparison.metrics import METRICS
+from sgsdump.comparison.metrics.base import Sums, mean
+from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.metrics.mse import mse
+from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.row import Failed, OverRuns, Row
+from sgsdump.errors import ConfigError
+
+Item = TypeVar("Item")
+SHOWN = 3
+_NO_SUMS = astuple(Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+_COUNTS = tuple(field.name for field in fields(Sums) if field.name.endswith(("nan", "inf", "apart")))
+
+
+def merged_sums(sums: Iterable[Sums]) -> Sums:
+    """The sums of all the values, laid end to end."""
+    return Sums(*map(sum, zip(_NO_SUMS, *map(astuple, sums))))
+
+
+def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
+    """The comparison of all runs; ``comparisons`` is by the runs' names. Rows are in the order of the first run.
+
+    Raises ConfigError when there is none.
+    """
+    if not comparisons:
+        raise ConfigError("there is no comparison to merge")
+    rows: defaultdict[tuple[str, str, int, int], dict[str, Row]] = defaultdict(dict)
+    for run, comparison in comparisons.items():
+        seen: defaultdict[tuple[str, str, int], int] = defaultdict(int)
+        for row in comparison.rows:
+            layer = row.name, row.io, row.slot
+            rows[(*layer, seen[layer])][run] = row
+            seen[layer] += 1
+    return Comparison(
+        tuple(risen_again([_merged_row(of_layer, len(comparisons)) for of_layer in rows.values()])),
+        _listed(comparisons, lambda c: c.only_in_sample, _unpaired_key, _unpaired_said),
+        _listed(comparisons, lambda c: c.only_in_benchmark, _unpaired_key, _unpaired_said),
+        _listed(comparisons, lambda c: c.failed, _failed_key, _failed_said),
+        _notes(comparisons, lambda c: c.sample_notes),
+        _notes(comparisons, lambda c: c.benchmark_notes),
+        tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
+    )
+
+
+def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
+    rows = list(runs.values())
+    first, worst = rows[0], max(runs, key=lambda run: (runs[run].error, -runs[run].cos))
+    sums = merged_sums(row.sums for row in rows if row.sums is not None)
+    statistics = _each([row.statistics for row in rows], max)
+    known = not statistics
+    notes = list(dict.fromkeys(row.note for row in rows if row.note))
+    notes += [f"compared in {len(rows)} of {of} runs"] if len(rows) < of else []
+    means = (mean([row.rmse for row in rows]), mean([row.cos for row in rows]))
+    return replace(
+        first,
+        count=sums.count,
+        mse=mse(sums) if known else math.nan,
+        cos=cos(sums) if known else math.nan,
+        rmse=rmse(sums) if known else math.nan,
+        note="; ".join(notes[:SHOWN]) + (" …" if len(notes) > SHOWN else ""),
+        misnamed=next((row.misnamed for row in rows if row.misnamed), None),
+        dtype_note=next((row.dtype_note for row in rows if row.dtype_note), ""),
+        extra={name: _further(name, [row.extra.get(name, math.nan) for row in rows], sums) for name in first.extra},
+        left_out=_each([row.left_out for row in rows], sum),
+        vendor={},
+        vendor_message="",
+        statistics=statistics,
+        equal=all(row.equal for row in rows),
+        sums=sums,
+        runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
+        **{name: getattr(sums, name) for name in _COUNTS},
+    )
+
+
+def _further(name: str, values: Sequence[float], sums: Sums) -> float:
+    if name not in METRICS:
+        return mean(values)
+    metric = METRICS[name]
+    return float(metric.merged(values) if metric.accumulator else metric.of(sums))
+
+
+def _each(maps: Sequence[Mapping[str, Item]], together: Callable[[list[Item]], Item]) -> dict[str, Item]:
+    """All values of each name, made one."""
+    return {
+        name: together([one[name] for one in maps if name in one]) for name in dict.fromkeys(n for m in maps for n in m)
+    }
+
+
+def _listed(
+    comparisons: Mapping[str, Comparison],
+    items: Callable[[Comparison], Iterable[Item]],
+    key: Callable[[Item], tuple[object, ...]],
+    said: Callable[[Item, str], Item],
+) -> tuple[Item, ...]:
+    """What was not compared, once for all runs that it is not compared in for one reason; the runs are named where they
+    are not all."""
+    firsts: dict[tuple[object, ...], Item] = {}
+    runs: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+    for run, comparison in comparisons.items():
+        for item in items(comparison):
+            firsts.setdefault(key(item), item)
+            runs[key(item)].append(run)
+    return tuple(said(item, _which(runs[known], len(comparisons))) for known, item in firsts.items())
+
+
+def _which(runs: list[str], of: int) -> str:
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    return "" if len(runs) >= of else f"in {', '.join(runs[:SHOWN])}{more}: "
+
+
+def _unpaired_key(item: Unpaired) -> tuple[object, ...]:
+    return item.record.io, item.record.name, item.record.slot, item.reason
+
+
+def _unpaired_said(item: Unpaired, which: str) -> Unpaired:
+    return replace(item, reason=which + item.reason)
+
+
+def _failed_key(item: Failed) -> tuple[object, ...]:
+    return item.pair.benchmark.io, item.pair.benchmark.name, item.pair.benchmark.slot, item.reason
+
+
+def _failed_said(item: Failed, which: str) -> Failed:
+    return replace(item, reason=which + item.reason)
+
+
+def _notes(comparisons: Mapping[str, Comparison], notes: Callable[[Comparison], Iterable[str]]) -> tuple[str, ...]:
+    return _listed(comparisons, notes, lambda note: (note,), lambda note, which: which + note)

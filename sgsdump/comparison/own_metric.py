@@ -1,0 +1,89 @@
+"""A user's own metric of a pair, f(sample, benchmark) -> number: a Python function, or one of a file.
+
+It gets the real values of both sides, arrays of one shape that it cannot write to, in the type they have (integers and
+float16 among them). It is called once for each pair, never twice at once although several pairs are compared at a time.
+NaN and infinity are shown as they are. Where a limit is set, higher is better, as for the metric of ``tune``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.comparison.metrics import METRICS
+from sgsdump.comparison.metrics.base import Metric
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.files.user_module import blaming, import_function
+from sgsdump.tensors.real_view import Values
+
+OwnMetric = Callable[[np.ndarray, np.ndarray], float]
+Asked = Sequence[str] | Mapping[str, OwnMetric | None]
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def load_own_metrics(texts: Sequence[str]) -> dict[str, OwnMetric]:
+    """The functions of several ``FILE.py:function`` by their names.
+
+    Raises InputError for a file or function that is not there or fails, ConfigError for two functions of one name. A
+    function raises InputError later, with file and line, when it fails, and when what it returns is no number.
+    """
+    own: dict[str, OwnMetric] = {}
+    for text in texts:
+        file, name, function = import_function(text, "--metric", "metric", "sample, benchmark")
+        if name in own:
+            raise ConfigError(f"--metric {text}: there is a function {name} already; give this one another name")
+        own[name] = _checked(file, name, function)
+    return own
+
+
+def _checked(file: Path, name: str, function: Callable[..., Any]) -> OwnMetric:
+    def metric(sample: np.ndarray, benchmark: np.ndarray) -> float:
+        with blaming(file, "metric"):
+            result = function(sample, benchmark)
+        try:
+            return float(result)
+        except (TypeError, ValueError):
+            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is no number") from None
+
+    return metric
+
+
+def sorted_out(asked: Asked) -> tuple[dict[str, Metric], dict[str, OwnMetric]]:
+    """The metrics asked for: those of ``METRICS`` and the user's own, by the names they are shown under.
+
+    ``asked`` is names, or {name: function}, with None for a metric of ``METRICS``. Raises ConfigError for an unknown
+    name, and for a function under the name of a metric that there is.
+    """
+    if isinstance(asked, str):
+        names = [name.strip() for name in asked.split(",")]
+        raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
+    items = asked.items() if isinstance(asked, Mapping) else dict.fromkeys(asked).items()
+    known, own = {}, {}
+    for name, metric in items:
+        if metric is None:
+            known[name] = METRICS[name]
+        elif name in METRICS:
+            raise ConfigError(f"{name} is a metric of sgsdump; give your function another name")
+        else:
+            own[name] = metric
+    return known, own
+
+
+def measured_by(own: Mapping[str, OwnMetric], sample: Values, benchmark: Values) -> dict[str, float]:
+    """What the user's metrics give for a pair of one shape."""
+    if not own:
+        return {}
+    sides = [_shown(sample), _shown(benchmark)]
+    with _ONE_AT_A_TIME:
+        return {name: float(function(*sides)) for name, function in own.items()}
+
+
+def _shown(values: Values) -> np.ndarray:
+    array = values.array if values.to_real is None else values.to_real(values.array)
+    array = array.view()
+    array.flags.writeable = False
+    return array

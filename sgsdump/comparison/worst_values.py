@@ -1,0 +1,135 @@
+"""Where the values of one pair of tensors are farthest apart: index, both values and the error of single elements."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair, align
+from sgsdump.comparison.metrics.base import Accumulator, Settings
+from sgsdump.comparison.own_inputs import has_own_inputs
+from sgsdump.comparison.pair_result import Measures
+from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.dumps.dump import Dump
+from sgsdump.errors import ConfigError
+from sgsdump.registry import hint
+from sgsdump.tensors.real_view import Values
+
+Number = int | float | complex
+
+
+@dataclass(frozen=True)
+class WorstValue:
+    """One element: real values as the tensors hold them; error is |sample - benchmark|, infinite where one side is NaN
+    or Inf and the other is not the same; relative is error / |benchmark|."""
+
+    index: tuple[int, ...]
+    sample: Number
+    benchmark: Number
+    error: float
+    relative: float
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        return self.sample, self.benchmark, self.error, self.relative
+
+
+@dataclass(frozen=True)
+class WorstValues:
+    """The elements farthest apart, the farthest first; equal ones are not among them.
+
+    shape  what ``index`` counts in, the sample's unless ``note`` says otherwise.
+    apart  how many of all elements differ.
+    """
+
+    pair: Pair
+    shape: tuple[int, ...]
+    note: str
+    apart: int
+    values: tuple[WorstValue, ...]
+
+
+def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstValues:
+    """The ``count`` elements of the tensor ``name`` (of the benchmark, or the sample) with the largest errors.
+
+    Tensors are paired, and their layouts matched, as ``compare`` does. Of equal errors the first come first.
+    Raises ConfigError for a name that is not compared, ValuesError when the two do not fit each other.
+    """
+    if count < 1:
+        raise ConfigError(f"the number of worst values is 1 or more, so {count} cannot be one")
+    pair = _pair_of(sample, benchmark, name)
+    crop = not (has_own_inputs(sample) or has_own_inputs(benchmark))
+    measured, notes = Measures({}, crop=crop).measured(pair)
+    farthest = _Farthest(count)
+    pair_sums(measured.sample, measured.benchmark, [farthest])
+    shape = measured.sample.array.shape
+    values = [
+        _worst(measured.sample, measured.benchmark, tuple(map(int, np.unravel_index(place, shape))), error)
+        for place, error in farthest.found()
+    ]
+    note = "; ".join(filter(None, [*notes, measured.note]))
+    return WorstValues(pair, shape, note, farthest.apart, tuple(values))
+
+
+def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
+    """The pair that bears the name, outputs before inputs."""
+    alignment = align(sample, benchmark, inputs=True)
+    pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
+    for wanted in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
+        if wanted:
+            more = f"; {len(wanted)} tensors have this name, the first is shown" if len(wanted) > 1 else ""
+            return replace(wanted[0], note=wanted[0].note + more if wanted[0].note else more.removeprefix("; "))
+    apart = alignment.only_in_benchmark + alignment.only_in_sample
+    reason = next((f": {one.reason}" for one in apart if one.record.name == name), "")
+    names = [pair.benchmark.name for pair in pairs]
+    raise ConfigError(f"{name!r} is not among the tensors compared{reason or hint(name, names)}")
+
+
+class _Farthest(Accumulator):
+    """The places of the largest errors; the memory it takes is that of a few chunks."""
+
+    def __init__(self, count: int):
+        super().__init__(Settings())
+        self.count = count
+        self.seen = self.apart = 0
+        self.heap: list[tuple[float, int]] = []  # (error, -place): its first is the one to give way
+
+    def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
+        errors = np.abs(d)
+        odd = ~np.isfinite(errors)
+        if odd.any():
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            errors[odd] = np.where(same[odd], 0.0, math.inf)
+        self.apart += int(np.count_nonzero(errors))
+        least = self.heap[0][0] if len(self.heap) == self.count else 0.0
+        for place in self._candidates(errors, least):
+            entry = float(errors[place]), -(self.seen + int(place))
+            if len(self.heap) < self.count:
+                heapq.heappush(self.heap, entry)
+            else:
+                heapq.heappushpop(self.heap, entry)
+        self.seen += d.size
+
+    def _candidates(self, errors: np.ndarray, least: float) -> np.ndarray:
+        """The first places of the ``count`` largest errors above ``least``."""
+        (above,) = np.nonzero(errors > least)
+        return above[np.argsort(-errors[above], kind="stable")[: self.count]]
+
+    def found(self) -> list[tuple[int, float]]:
+        """(place, error), the largest error first, then the first place."""
+        return [(-place, error) for error, place in sorted(self.heap, reverse=True)]
+
+
+def _worst(sample: Values, benchmark: Values, index: tuple[int, ...], error: float) -> WorstValue:
+    a, b = _value(sample, index), _value(benchmark, index)
+    size = abs(b)
+    return WorstValue(index, a, b, error, error / size if size else math.inf)
+
+
+def _value(values: Values, index: tuple[int, ...]) -> Number:
+    one = np.asarray(values.array[index]).reshape(1)
+    value: Number = (one if values.to_real is None else values.to_real(one)).tolist()[0]
+    return value

@@ -1,0 +1,80 @@
+"""``sgsdump compare --runs``: two folders of dumps, one for each run, merged."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.cli import main
+from sgsdump.tensors.tensor import Tensor
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Four runs in either folder, of one of which the sample has no conv0, and one more in the benchmark's."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for folder in ("fixed", "float"):
+        (tmp_path / folder).mkdir()
+    for number in range(5):
+        values = {name: rng.standard_normal((1, 4, 5, 5)).astype(np.float32) for name in ("conv0", "conv1")}
+        off = {name: array + np.float32(0.01 * (number + 1)) for name, array in values.items()}
+        if number == 3:
+            del off["conv0"]
+        sgsdump.save_dump([Tensor.of(name, array) for name, array in values.items()], f"float/p{number}.npz")
+        if number < 4:
+            sgsdump.save_dump([Tensor.of(name, array) for name, array in off.items()], f"fixed/p{number}.npz")
+    return tmp_path
+
+
+def test_runs_of_one_name_are_merged(folders, capsys):
+    assert main("compare fixed float --runs --metrics sqnr --csv t.csv --json t.json".split()) == 0
+    out = capsys.readouterr().out
+    assert "3 runs, worst in run p2 (COS" in out and "4 runs, worst in run p3 (COS" in out
+    assert "Compared: 2 of the benchmark's 2 layers." in out
+    assert "conv0: in p3: no output of this name in the sample" in out
+    assert "Runs compared: 4.\nRun not compared: p4 of the benchmark, not in fixed\n" in out
+    first, second, missing = csv.DictReader((folders / "t.csv").read_text().splitlines())
+    assert (first["runs"], first["worst_run"], second["runs"], second["worst_run"]) == ("3", "p2", "4", "p3")
+    rows = [sgsdump.compare(f"fixed/p{n}.npz", f"float/p{n}.npz", metrics=["sqnr"])["conv1"] for n in range(4)]
+    assert float(second["mse"]) == pytest.approx(np.mean([row.mse for row in rows]), rel=1e-12)
+    assert float(second["mean_rmse"]) == pytest.approx(np.mean([row.rmse for row in rows]), rel=1e-12)
+    assert float(second["worst_rmse"]) == rows[3].rmse
+    powers = [10 ** (row.extra["sqnr"] / 10) * row.mse for row in rows]
+    expected = 10 * np.log10(np.mean(powers) / np.mean([row.mse for row in rows]))
+    assert float(second["sqnr"]) == pytest.approx(expected, rel=1e-9)
+    assert missing["remark"].startswith("in p3: ")
+    document = json.loads((folders / "t.json").read_text())
+    assert [row["runs"]["worst"] for row in document["rows"]] == ["p2", "p3"]
+
+
+def test_a_limit_holds_for_all_runs_together(folders):
+    for limit, status in (("0.02", 1), ("0.5", 0)):
+        assert main(["compare", "fixed", "float", "--runs", "--max-rmse", limit]) == status
+
+
+def test_endings_do_not_matter_and_folders_are_runs_too(folders, capsys):
+    sgsdump.save_dump(sgsdump.open_dump("float/p1.npz"), "other/p1")
+    assert main("compare fixed other --runs".split()) == 0
+    assert "Runs compared: 1.\n" in capsys.readouterr().out
+
+
+def test_trouble_is_one_line(folders, capsys):
+    (folders / "empty").mkdir()
+    (folders / "broken").mkdir()
+    (folders / "broken" / "p0.npz").write_bytes(b"nothing")
+    for words, said in (
+        ("fixed/p0.npz float", "a folder of dumps, one for each run, is asked for; fixed/p0.npz is a file"),
+        ("fixed none", "none is not there"),
+        ("fixed empty", "no dump of one name in both folders: fixed has 4, empty has 0"),
+        ("broken float", "broken/p0.npz"),
+        ("fixed float --compatible msprobe", "--compatible is for one run"),
+        ("fixed float --write-name-map m.json", "--write-name-map is for one run"),
+        ("fixed float --golden float", "--runs cannot be combined with --golden"),
+    ):
+        assert main(["compare", *words.split(), "--runs"]) == 2
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1, captured.err
+        assert not captured.out
