@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
+    from sgsdump.quantisation.side_ranges import side_ranges
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
@@ -108,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
-        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL)
+        side = side_ranges(calibration.statistics)
+        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL, side)
         rounds, texts = [], []
         for made in repair.rounds(args.rounds):
             rounds.append(made)

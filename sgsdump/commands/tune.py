@@ -38,6 +38,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,8 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.fixed_model import ClippedRange
     from sgsdump.quantisation.plan_trial import PlanTrial
+    from sgsdump.quantisation.side_ranges import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
     from sgsdump.tuning.pareto import Pareto
@@ -99,8 +100,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.pareto import pareto
     from sgsdump.tuning.plan_search import check_solver
     from sgsdump.tuning.target import parse_target
+    from sgsdump.tuning.tuned_files import fixed_of
     from sgsdump.tuning.tuning_setup import set_up
     from sgsdump.tuning.user_metric import load_metric
+    from sgsdump.tuning.verification import verify
 
     rates = parse_rates(args.rates) if args.rates else list(search.RATES)
     target = parse_target(args.target) if args.target else None
@@ -118,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     objective = parse_objective(args.objective, watched_by_output(deployed(model)))
     for note in board_notes(config):
         print(f"warning: {note}")
-    ranges, feeds = calibrated(args, model, config)
+    ranges, side, feeds = calibrated(args, model, config)
     with stopped_by_ctrl_c(seconds) as left:
         setup = set_up(model, ranges, config, feeds, metric, objective, folder / "progress.json", text,
                        workers_of(args), Terminal("stderr"))  # fmt: skip
@@ -138,15 +141,18 @@ def run(args: argparse.Namespace) -> int:
         finally:
             setup.pool.close()
     result = pareto(plans_found, setup.pool, setup.sizes, setup.trial, metric is not None)
+    taken = fixed_of(setup.trial, result.taken, side)
+    judged = (setup.pool.pictures, setup.pool.combined, setup.pool.outputs)
+    result = replace(result, verified=verify(model, taken, *judged, Terminal("stderr")))
     with together():
         if args.json:
             with replacing(args.json) as file:
                 file.write(render(result).encode())
         with replacing_folder(folder, keep=is_kept) as newer:
-            clipped = write_results(args, newer, ini, result, setup.trial)
+            write_results(args, newer, ini, result, setup.trial, side)
     print(table(result), end="")
     print_ending(args, folder, result)
-    for each in clipped:
+    for each in taken.clipped:
         print(f"warning: {each}")
     return 0
 
@@ -219,13 +225,14 @@ def usable_folder(path: Path, ini: Path) -> Path:
 
 def calibrated(
     args: argparse.Namespace, model: Model, config: InputConfig
-) -> tuple[dict[str, Range], Iterator[PictureFeed]]:
-    """The ranges of the model's tensors, and the pictures that judge plans."""
+) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
+    """The ranges of the model's tensors, what was seen besides, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.levels import calibrate
+    from sgsdump.quantisation.side_ranges import side_ranges
     from sgsdump.tuning.tuning_setup import evenly
 
     specs = tuple(graph_inputs(model.proto))
@@ -237,7 +244,7 @@ def calibrated(
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
-    return calibration.ranges, pairs
+    return calibration.ranges, side_ranges(calibration.statistics), pairs
 
 
 @contextmanager
@@ -269,10 +276,9 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
 
 
 def write_results(
-    args: argparse.Namespace, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial
-) -> tuple[ClippedRange, ...]:
-    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini. Returns which calibrated ranges
-    the plan * clips."""
+    args: argparse.Namespace, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial, side: SideRanges
+) -> None:
+    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
@@ -287,7 +293,7 @@ def write_results(
     asked = [row for row in result.rows if row.asked is not None]
     names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
     for name, row in [*zip(names, asked), ("", result.taken)]:
-        fixed = fixed_of(trial, row)
+        fixed = fixed_of(trial, row, side)
         params = optimized(trial, fixed, Path(args.model))
         quant_param.write(params, folder / f"optimized_quant_info{name}.json")
         if args.pickle:
@@ -298,7 +304,6 @@ def write_results(
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))
-    return fixed.clipped
 
 
 def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None:
@@ -316,6 +321,9 @@ def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None
         print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
               f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
+    if result.verified is not None:
+        print(f"*: in the hardware's integers its error is {result.verified.error:.3g} (searched with "
+              f"{result.taken.error:.3g})")  # fmt: skip
     level = LEVELS[args.quant_level]
     print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
           f"--quant-level {level}")  # fmt: skip

@@ -27,6 +27,7 @@ from sgsdump.quantisation.fixed_facts import (
     write_facts,
 )
 from sgsdump.quantisation.fusion import Operator, sdk_name
+from sgsdump.quantisation.integer.rounding import store_weight
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.tensors.tensor import Quant
@@ -72,12 +73,6 @@ def quantise(
         result.opset_import.add(domain=CONTRIB, version=1)
     write_facts(writer.facts(origin), result)
     return result
-
-
-def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
-    """The integers of a weight: round(w / scale) within the symmetric limits of its type."""
-    limit = np.iinfo(quant.dtype).max  # type: ignore[type-var]
-    return np.clip(np.round(weight / _along(quant, weight.ndim, np.float64)), -limit, limit).astype(quant.dtype)
 
 
 def fake_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:

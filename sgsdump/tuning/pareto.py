@@ -13,6 +13,7 @@ from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
+from sgsdump.tuning.verification import Verified
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -51,7 +52,8 @@ class Row:
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count."""
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``verified`` what the row to take gives
+    in the hardware's own integers."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -66,6 +68,7 @@ class Pareto:
     exhaustive: bool
     complete: bool
     unsearched: tuple[str, ...] = ()
+    verified: Verified | None = None
 
 
 def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
@@ -168,7 +171,8 @@ def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
     rows = [{**vars(row), "taken": row is result.taken} for row in result.rows]
     facts = {name: value for name, value in vars(result).items() if name not in ("rows", "taken", "cloud")}
-    return _plain({**facts, "rows": rows, "cloud": result.cloud})
+    verified = None if result.verified is None else vars(result.verified)
+    return _plain({**facts, "verified": verified, "rows": rows, "cloud": result.cloud})
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ import pytest
 
 from sgsdump.errors import InputError
 from sgsdump.quantisation.input_agreement import input_differences
-from sgsdump.quantisation.qdq_writer import Picture
+from sgsdump.quantisation.pictures import Picture
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (1, 3, 4, 4)).astype(np.float32)
 MEAN = np.array([123.0, 117.0, 104.0], np.float32).reshape(1, 3, 1, 1)

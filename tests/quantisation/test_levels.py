@@ -216,7 +216,7 @@ def test_plan_after_plan_gives_what_each_gives_alone(float_model, feeds):
 
 
 def test_raw_is_the_byte_the_picture_had():
-    from sgsdump.quantisation.qdq_writer import Picture
+    from sgsdump.quantisation.pictures import Picture
 
     pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
     mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)

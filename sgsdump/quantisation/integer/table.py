@@ -1,8 +1,8 @@
 """A function of one tensor as a table: the output for every integer that the input can hold.
 
 What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid
-and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6 (61 to
-75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
+and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6
+(61 to 75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
 Source: docs/formats/fixed_arithmetic.md#sigmoid-tanh.
 """
 
@@ -52,5 +52,5 @@ def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndar
     ends = [helper.make_tensor_value_info(name, kind, None) for name in (node.input[0], node.output[0])]
     constants = [graph.constants[name] for name in node.input[1:] if name]
     single = helper.make_graph([node], "function", ends[:1], ends[1:], constants)
-    session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8).SerializeToString(), 1)
+    session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8), 1)
     return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]]
