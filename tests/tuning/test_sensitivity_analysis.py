@@ -18,7 +18,7 @@ from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, o
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 EVERY = {"r1", "pool", "flat"}
-LAYER = {"r1": ("c2", "r2"), "pool": ("c3", "c3"), "flat": ("fc", "fc")}
+LAYER = {"r1": ("c2", "r2"), "pool": ("c3", "sig"), "flat": ("fc", "fc")}
 
 
 def raw(seed):
