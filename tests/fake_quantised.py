@@ -14,9 +14,7 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 
 
-def fake_quantised(
-    model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False
-) -> Model:
+def fake_quantised(model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False) -> Model:
     """``model`` with the fixed graph in float32 between QuantizeLinear and DequantizeLinear."""
     proto, pictures = deployed(model), pictures_of(model, config, ranges)
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)

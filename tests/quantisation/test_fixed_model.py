@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
@@ -86,7 +87,9 @@ def test_bgr_takes_its_means_in_the_order_of_its_channels():
     simple = simplify(residual_net())
     entry = ModelInput("data", "BGR", "BGR", (123.0, 117.0, 104.0), (58.0,) * 3)
     fixed = make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(entry,)))
-    record = next(iter(simulate(replace(simple, proto=fixed.proto), {"data": np.full((1, 3, 8, 8), 110.0)}).records))
+    record = next(
+        iter(simulate(replace(simple, proto=fixed.proto), {"data": np.full((1, 3, 8, 8), 110, np.float32)}).records)
+    )
     blue, green, red = record.tensor.real()[0, 0, 0]
     np.testing.assert_allclose([blue, green, red], (110 - np.array([104.0, 117.0, 123.0])) / 58, atol=0.02)
 

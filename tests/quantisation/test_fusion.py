@@ -134,7 +134,9 @@ def test_what_functions_and_arithmetic_join(before, following):
     second = {"Add": ["v"], "Mul": ["v"], "AddConstant": ["k"], "MulConstant": ["k"]}.get(following, [])
     nodes = [node(before, ["x", "k"], "y"), node(following.removesuffix("Constant"), ["y", *second], "z")]
     net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3), "v": (3, 3)}, ["z"])
-    joins = before in ("Conv", "ConvTranspose") or (before in ("MaxPool", "AveragePool") and following[3:] == "Constant")
+    joins = before in ("Conv", "ConvTranspose") or (
+        before in ("MaxPool", "AveragePool") and following[3:] == "Constant"
+    )
     assert chains(net, True) == ([["y", "z"]] if joins else [["y"], ["z"]])
     assert chains(net, False) == [["y"], ["z"]]
 

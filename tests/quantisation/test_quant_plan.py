@@ -76,7 +76,9 @@ def test_all_int16_leaves_only_the_picture_and_its_weights_at_8_bits():
     decided = plan(residual_net().proto, BOUNDS, Choice("ALL_INT16"), ["data"])
     assert {name for name, dtype in types(decided).items() if dtype == "uint8"} == {"data"}
     assert {name for name, quant in decided.weights.items() if quant.dtype == np.int8} == {"c1"}
-    assert decided.tensors["gap"].scale == decided.tensors["sig"].scale == single(0.99) / 32767, "average pooling keeps its input's scale"
+    assert decided.tensors["gap"].scale == decided.tensors["sig"].scale == single(0.99) / 32767, (
+        "average pooling keeps its input's scale"
+    )
 
 
 def test_tensor_arrays_raise_a_tensor_with_its_domain():

@@ -39,14 +39,16 @@ def test_four_dimensions_are_nhwc_and_others_have_no_layout(fixed):
         "c": ((1, 4, 5, 5), "NHWC"),
         "flat": ((1, 100), None),
     }
-    assert all(record.tensor.real().shape == record.tensor.info.shape for record in records)
+    # The two rows are no real values; what they mean depends on the layer's shifts.
+    values = [r.tensor.stored() if fixed and r.name.endswith(".b") else r.tensor.real() for r in records]
+    assert [array.shape for array in values] == [record.tensor.info.shape for record in records]
 
 
 def test_a_tensor_is_let_go_after_its_last_reader(monkeypatch):
     kept = {}
 
     class Runner:
-        def __init__(self, model):
+        def __init__(self, model, provider=None):
             self.skipped = {}
 
         def run(self, feed, only, advance):

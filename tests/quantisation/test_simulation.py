@@ -83,7 +83,9 @@ def test_the_fixed_dump_holds_what_the_fixed_model_computes(fixed_model):
 
 def test_biases_are_dumped_as_two_rows(fixed_model):
     """Bias and multiplier, int16, of every output channel."""
-    rows = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records if r.name[-2:] == ".b"}
+    rows = {
+        r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records if r.name[-2:] == ".b"
+    }
     assert {name: each.info.shape for name, each in rows.items()} == {
         "c1.b": (2, 8), "c2.b": (2, 8), "c3.b": (2, 6), "fc.b": (2, 5),
     }  # fmt: skip
