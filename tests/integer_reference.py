@@ -1,7 +1,7 @@
-"""The hardware's integer arithmetic in plain numpy int64, written from docs/formats/fixed_arithmetic.md (sections 1 to 4).
+"""The hardware's integer arithmetic in plain numpy int64, written from docs/formats/fixed_arithmetic.md.
 
-An oracle: it knows no ONNX graph and shares no line with ``sgsdump.quantisation.integer``. Shifts of whole numbers stand
-where the document divides by a power of two, loops where it takes a logarithm.
+An oracle: it knows no ONNX graph and shares no line with ``sgsdump.quantisation.integer``. Shifts of whole numbers
+stand where the document divides by a power of two, loops where it takes a logarithm.
 """
 
 from __future__ import annotations
@@ -187,6 +187,9 @@ def sums_transposed(
     spread = np.full((n, c, (height - 1) * strides[0] + 1, (width - 1) * strides[1] + 1), zero, np.int64)
     spread[:, :, :: strides[0], :: strides[1]] = x
     around = (kh - 1 - pads[0], kw - 1 - pads[1], kh - 1 - pads[2], kw - 1 - pads[3])
+    top, left, bottom, right = (max(-each, 0) for each in around)
+    spread = spread[:, :, top : spread.shape[2] - bottom, left : spread.shape[3] - right]
+    around = tuple(max(each, 0) for each in around)
     parts = w.reshape(group, c // group, *w.shape[1:]).transpose(0, 2, 1, 3, 4)[..., ::-1, ::-1]
     turned = parts.reshape(-1, c // group, kh, kw)
     return sums_of_products(spread, turned, zero, (1, 1), around, (1, 1), group)

@@ -83,7 +83,7 @@ class Probe:
         if path.exists():
             return open_dump(path)
         with tempfile.NamedTemporaryFile(suffix=".bin", delete=False) as file:
-            file.write(lzma.open(f"{path}.xz").read())
+            file.write(lzma.decompress(Path(f"{path}.xz").read_bytes()))
         return open_dump(file.name)
 
     @cached_property

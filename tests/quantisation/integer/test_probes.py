@@ -7,15 +7,12 @@ An operator whose arithmetic is unknown (``vendor_probes.PROBES``), and in the c
 from dataclasses import replace
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from integer_operators import operator_output, rows_of
+from onnx_part import STORED, part_outputs
 from vendor_probes import PROBES, Probe
 
 from sgsdump.quantisation.simulation import simulate
-
-STORED = "{}#stored"
 
 
 @pytest.fixture(scope="module", params=PROBES)
@@ -86,7 +83,7 @@ def test_every_operator_by_its_part_of_the_onnx_file(probe, stored):
         if set(names) & {*probe.unknown} or not names:
             continue
         feeds = {STORED.format(name): stored[name] for name in op.inputs}
-        outputs = _part(probe.fixed.proto, feeds, [STORED.format(name) for name in names])
+        outputs = part_outputs(probe.fixed.proto, feeds, [STORED.format(name) for name in names])
         for name, array in zip(names, outputs, strict=True):
             np.testing.assert_array_equal(array, stored[name], name)
 
@@ -131,32 +128,3 @@ def _unknown_heads(probe):
     """Convolutions that an unknown TanH or Sigmoid follows: their inner range is not in the text."""
     ops = [op for op in probe.fixed.plan.operators if op.outputs[0] in probe.unknown]
     return {op.head.output[0] for op in ops if op.last.op_type in ("Sigmoid", "Tanh")}
-
-
-def _part(proto, feeds, outputs):
-    """What the nodes between stored inputs and stored outputs compute, in onnxruntime."""
-    makers = {name: node for node in proto.graph.node for name in node.output}
-    wanted, seen, nodes = list(outputs), set(feeds), []
-    while wanted:
-        name = wanted.pop()
-        if name in seen or name not in makers:
-            continue
-        seen.update(makers[name].output)
-        nodes.append(makers[name])
-        wanted.extend(makers[name].input)
-    order = {id(node): index for index, node in enumerate(proto.graph.node)}
-    part = onnx.helper.make_graph(
-        sorted(nodes, key=lambda node: order[id(node)]),
-        "part",
-        [
-            onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name, array in feeds.items()
-        ],
-        [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
-        list(proto.graph.initializer),
-    )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
-    model = onnx.helper.make_model(part, opset_imports=proto.opset_import, ir_version=proto.ir_version)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(outputs, {name: np.ascontiguousarray(array) for name, array in feeds.items()})
