@@ -54,7 +54,7 @@ def many_rules(opset=13):
         node("AveragePool", ["leaky"], "ap", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
              count_include_pad=1),
         node("Concat", ["mp", "ap"], "cat", axis=1),
-        onnx.helper.make_node("Split", ["cat", *(["halves"] if opset < 18 else ["halves"])], ["s1", "s2"], name="s",
+        onnx.helper.make_node("Split", ["cat", "halves"], ["s1", "s2"], name="s",
                               axis=1),
         conv("g", "s1", group=2, pads=[1, 1, 1, 1]),
         node("ConvTranspose", ["s2", "t.w"], "t", strides=[2, 2]),

@@ -311,7 +311,7 @@ def test_the_accumulators_ties_go_away_from_zero():
 
 
 def test_the_ties_of_8_bit_inputs_too():
-    """Their accumulators are float32, which has no odd numbers beyond 2^24: 16-bit weights of few bits would do as well."""
+    """Their accumulators are float32."""
     net = model([node("Conv", ["x", "w"], "y")], {"w": np.ones((1, 1, 1, 1), np.float32)}, {"x": (1, 1, 1, 8)}, ["y"])
     ranges = {"x": Range.of(-128, 127), "w": Range.of(-127, 127), "y": Range.of(-32767 * 8, 32767 * 8)}
     side = SideRanges({"y": Range(np.array([-(2.0**16)]), np.array([2.0**16 - 128]))})
