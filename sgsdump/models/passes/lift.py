@@ -1,8 +1,9 @@
 """Lift a model to an opset and IR version in which every operator that quantising inserts exists.
 
 onnxruntime's own optimisations of QuantizeLinear and DequantizeLinear need opset 13 as well: in an older model they
-insert operators that it does not have, and the model does not load. Layers keep their names; where an operator meant
-something else (a Softmax over several axes) the converter writes it as several.
+insert operators that it does not have, and the model does not load. From opset 14 on BatchNormalization says whether it
+is being trained. Layers keep their names; where an operator meant something else (a Softmax over several axes) the
+converter writes it as several.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sgsdump.models.passes.fold_constants import fold_constants
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-OPSET = 13
+OPSET = 15
 IR_VERSION = 8
 # Of these opset 13 changed only which axes count: not their meaning where the further axes have length 1.
 _SOFTMAXES = ("Softmax", "LogSoftmax", "Hardmax")
@@ -25,7 +26,7 @@ _SET_ASIDE = "sgsdump.set_aside"
 
 
 def lift(proto: ModelProto) -> ModelProto:
-    """The model at opset 13 and IR version 8 or newer, weights no longer among its inputs; ``proto`` itself if it is
+    """The model at opset 15 and IR version 8 or newer, weights no longer among its inputs; ``proto`` itself if it is
     so already. Weights must be in the model, nodes in topological order.
 
     Raises ModelError for a model that cannot be converted.

@@ -13,6 +13,7 @@ import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.integer.add import add
+from sgsdump.quantisation.integer.constant import add_to, multiply_by
 from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.multiply import multiply
 from sgsdump.quantisation.integer.relu import relu
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One node to compute. ``operands``: its inputs as integers; ``output``, ``range``: the scale that its result has
-    to have, and the result's calibrated range."""
+    """One node to compute. ``operands``: its inputs as integers, without the ``constant`` that one is added to or
+    multiplied by; ``output``, ``range``: the scale that its result has to have, and the result's calibrated range."""
 
     emit: Emitter
     graph: Graph
@@ -35,17 +36,24 @@ class Call:
     operands: tuple[Integers, ...]
     output: Quant
     range: Range
+    constant: np.ndarray | None = None
 
 
 def _add(call: Call) -> Unrounded:
+    if call.constant is not None:
+        return add_to(call.emit, call.operands[0], call.constant, call.output)
     return add(call.emit, call.operands[0], call.operands[1], call.output)
 
 
 def _subtract(call: Call) -> Unrounded:
+    if call.constant is not None:
+        return add_to(call.emit, call.operands[0], -call.constant, call.output)
     return add(call.emit, call.operands[0], call.operands[1], call.output, -1)
 
 
 def _multiply(call: Call) -> Unrounded:
+    if call.constant is not None:
+        return multiply_by(call.emit, call.operands[0], call.constant, call.output)
     largest = max(abs(call.range.low), abs(call.range.high))
     return multiply(call.emit, call.operands[0], call.operands[1], call.output, largest)
 
@@ -84,5 +92,14 @@ RULES: Mapping[str, Callable[[Call], Unrounded]] = {
 }
 # Whose second input is a parameter and no operand.
 PARAMETRIC = ("PRelu",)
-# Whose result is right for most values only.
-NEARLY = {"Softmax": "a table that is right for 95 % of its values and within 1/32767 else"}
+# Of which one operand may be a constant: either, or the second alone.
+EITHER_CONSTANT = ("Add", "Mul")
+SECOND_CONSTANT = ("Sub",)
+
+
+def constant_of(graph: Graph, node: NodeProto) -> str | None:
+    """The constant that a node adds or multiplies by; None where both operands are tensors."""
+    names = node.input[:2] if node.op_type in EITHER_CONSTANT else ()
+    names = node.input[1:2] if node.op_type in SECOND_CONSTANT else names
+    constants = [name for name in names if name in graph.constants and graph.value(name).dtype.kind == "f"]
+    return constants[0] if len(constants) == 1 else None

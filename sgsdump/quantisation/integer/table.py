@@ -1,9 +1,7 @@
 """A function of one tensor as a table: the output for every integer that the input can hold.
 
-What is looked up is the function's float32 value, rounded half up: the ideal, not a rule of the hardware. For Sigmoid
-and TanH the vendor's own table is unknown; ideal rounding is within 2 (Sigmoid) or 3 (TanH) of its steps for |x| < 6
-(61 to 75 % exact), and up to 66 steps away beyond, where the vendor draws straight lines.
-Source: docs/formats/fixed_arithmetic.md#sigmoid-tanh.
+Sigmoid and TanH are the hardware's own (see ``curve``). Any other function is its float32 value rounded half up: the
+ideal, not a rule of the hardware.
 """
 
 from __future__ import annotations
@@ -24,24 +22,35 @@ if TYPE_CHECKING:
 
 # Element by element, of one tensor and constants of one element.
 FUNCTIONS = frozenset(
-    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu "
-    "Sigmoid Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu".split()
+    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
+    "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
 )
 
 
 def look_up(
     emit: Emitter, value: Integers, output: Quant, function: Callable[[np.ndarray], np.ndarray], name: str
 ) -> Integers:
-    """The stored output of ``function`` (float32 -> float32, element by element) under ``name``."""
+    """The stored output under ``name``; ``function``: stored inputs without their zero point -> stored outputs."""
     assert value.quant.dtype is not None and output.dtype is not None
     low, high = (int(end) for end in (np.iinfo(value.quant.dtype).min, np.iinfo(value.quant.dtype).max))
-    every = (np.arange(low, high + 1) - value.quant.zero_point).astype(np.float32) * np.float32(step(value.quant))
-    stored = half_up(function(every).astype(np.float64) / step(output)) + output.zero_point
+    stored = function((np.arange(low, high + 1) - value.quant.zero_point).astype(np.float64))
     values = np.clip(np.nan_to_num(stored), *limits(output)).astype(output.dtype)
     index = emit.cast(value.name, np.dtype(np.int32))
     if low:
         index = emit.add("Sub", [index, emit.constant(np.int32(low))])
     return Integers(emit.add("Gather", [emit.constant(values), index], name, axis=0), output.dtype, output)
+
+
+def ideal(
+    function: Callable[[np.ndarray], np.ndarray], input_: Quant, output: Quant
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of real values (float32 -> float32) as one of stored ones, rounded half up."""
+
+    def stored(q: np.ndarray) -> np.ndarray:
+        real = function(q.astype(np.float32) * np.float32(step(input_)))
+        return half_up(real.astype(np.float64) / step(output)) + output.zero_point
+
+    return stored
 
 
 def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndarray]:

@@ -4,14 +4,16 @@ Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of 
 the float32 its integers mean. Inside a fused chain the first operator is brought to INT16 over its own range, and so is
 every further one but the last. A picture input takes the raw bytes of the picture, as the SDK's fixed model does.
 
-What has no integer rule is done another way and listed in ``Written.approximate``: a function of one tensor is a table
-with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised output.
+What has no integer rule is done another way and listed in ``Written.approximate``: a function of one tensor other than
+Sigmoid and TanH is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs
+and a requantised output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,7 @@ from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, S
 from sgsdump.quantisation.fusion import Operator, is_convolution
 from sgsdump.quantisation.groups import joined
 from sgsdump.quantisation.integer.convolution import convolve
+from sgsdump.quantisation.integer.curve import CURVES, REACH
 from sgsdump.quantisation.integer.dumped import dumped
 from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.kernel import Kernel, kernel_of
@@ -29,9 +32,9 @@ from sgsdump.quantisation.integer.moving import move
 from sgsdump.quantisation.integer.pooling import average_pool, global_average_pool, max_pool
 from sgsdump.quantisation.integer.requantisation import requantisation
 from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, limits, step, store_weight
-from sgsdump.quantisation.integer.rules import NEARLY, PARAMETRIC, RULES, Call
+from sgsdump.quantisation.integer.rules import PARAMETRIC, RULES, Call, constant_of
 from sgsdump.quantisation.integer.scaling import requantise
-from sgsdump.quantisation.integer.table import FUNCTIONS, function_of, look_up
+from sgsdump.quantisation.integer.table import FUNCTIONS, function_of, ideal, look_up
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import INT16, QuantPlan, int16_quant, moves_values
 from sgsdump.tensors.tensor import Quant
@@ -116,7 +119,9 @@ class _Walk:
         """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded.
 
         q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps: the SDK's colour matrix works in
-        1/1024, and for its own examples it is the identity.
+        1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal, 256 + offset in the last three
+        places. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034 and 255); it is the
+        identity in all others.
         """
         quant, emit = self.plan.tensors[name], self.emit
         emit.scope = name
@@ -164,12 +169,11 @@ class _Walk:
     def _chain(self, operator: Operator) -> None:
         nodes, limits = _without_limits(self.graph, operator, self.plan.tensors[operator.outputs[0]])
         value: Integers | None = None
-        for node in nodes[:-1]:
-            quant = self._own_range(node.output[0])
+        for node, following in pairwise(nodes):
+            quant = self._own_range(node.output[0], REACH if following.op_type in CURVES else 0.0)
             outcome = self._compute(node, value, quant, node.output[0])
-            value = (
-                self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else self._rescaled(outcome, quant)
-            )
+            # What a pool puts out keeps the scale of its input.
+            value = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
         outcome = self._compute(nodes[-1], value, quant, name)
@@ -186,10 +190,16 @@ class _Walk:
         if operands is None:
             return self._in_float(node, quant, name)
         if node.op_type in RULES:
-            if node.op_type in NEARLY:
-                self.approximate[name] = f"{node.op_type}: {NEARLY[node.op_type]}"
             bounds = self.ranges.get(name) or _reach(quant)
-            return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds))
+            constant = constant_of(self.graph, node)
+            values = None if constant is None else self.graph.value(constant)
+            return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
+        if node.op_type in CURVES:
+            curve, source = CURVES[node.op_type], operands[0].quant
+            bounds = self.ranges.get(name) or _reach(quant)
+            return look_up(
+                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
+            )
         if node.op_type == "MaxPool":
             return max_pool(self.emit, operands[0], node)
         if node.op_type == "GlobalAveragePool":
@@ -201,7 +211,8 @@ class _Walk:
                 return pooled
         if node.op_type in FUNCTIONS and len(self.graph.variables(node)) == 1:
             self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
-            return look_up(self.emit, operands[0], quant, function_of(node, self.graph), STORED.format(name))
+            function = ideal(function_of(node, self.graph), operands[0].quant, quant)
+            return look_up(self.emit, operands[0], quant, function, STORED.format(name))
         return self._in_float(node, quant, name)
 
     def _convolution(self, node: NodeProto, quant: Quant) -> Unrounded | None:
@@ -242,7 +253,8 @@ class _Walk:
 
     def _operands(self, node: NodeProto, before: Integers | None) -> list[Integers] | None:
         """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
-        names = [name for name in node.input if name]
+        constant = constant_of(self.graph, node)
+        names = [name for name in node.input if name and name != constant]
         if node.op_type in PARAMETRIC or node.op_type not in RULES:
             names = names[:1]
         operands = []
@@ -314,10 +326,10 @@ class _Walk:
             if name not in keep_integer:
                 self._real(name)
 
-    def _own_range(self, name: str) -> Quant:
-        """The scale between two operators of a chain: INT16 over the tensor's own range."""
+    def _own_range(self, name: str, least: float) -> Quant:
+        """The scale between two operators of a chain: INT16 over the tensor's own range, up to ``least`` anyway."""
         bounds = self.ranges[name].at(INT16)
-        return int16_quant(bounds.low, bounds.high)
+        return int16_quant(bounds.low, max(bounds.high, least))
 
     def facts(self, pictures: Mapping[str, Picture], origin: Origin | None) -> FixedFacts:
         tensors = {
