@@ -22,7 +22,7 @@ def operator_output(probe: Probe, op: Operator, stored: dict[str, np.ndarray]) -
     value, own = None, None
     for node in nodes[:1] if clip_only else nodes:
         last = clip_only or node is nodes[-1]
-        to = out if last else rule.scale_of(*probe.ranges[node.output[0]], "int16")
+        to = out if last else _inner(probe, op, node)
         outputs = _node(probe, node, value, own, to, stored, clip_only)
         if outputs is not None and node.op_type == "Split":
             return dict(zip(node.output, outputs, strict=True))
@@ -38,13 +38,23 @@ def scale(probe: Probe, name: str) -> Scale:
     return scale(probe, node.input[0])
 
 
+def _inner(probe: Probe, op: Operator, node) -> Scale:
+    """Between two operators of a chain: INT16 over the first one's range, which reaches 6 for a Sigmoid or TanH. A pool
+    keeps its input's."""
+    following = op.nodes[[each is node for each in op.nodes].index(True) + 1]
+    if node.op_type in ("MaxPool", "AveragePool"):
+        return scale(probe, node.input[0])
+    low, high = probe.ranges[node.output[0]]
+    return rule.scale_of(low, max(high, 6.0) if following.op_type in ("Sigmoid", "Tanh") else high, "int16")
+
+
 def rows_of(probe: Probe, op: Operator) -> dict[str, np.ndarray]:
     """The vendor's name of the bias -> rows of bias and multiplier, (2, C); of each group of a convolution."""
     node = op.head
     if node.op_type not in CONVOLUTIONS:
         return {}
     plain = len(op.nodes) == 1 or (len(op.nodes) == 2 and op.last.op_type == "Relu")
-    out = scale(probe, op.outputs[0]) if plain else rule.scale_of(*probe.ranges[node.output[0]], "int16")
+    out = scale(probe, op.outputs[0]) if plain else _inner(probe, op, node)
     parts = _parts(probe, node, scale(probe, node.input[0]), out)
     return {name: np.stack([own.bias, own.mul]) for name, (_, own) in parts.items()}
 
@@ -95,10 +105,19 @@ def _node(probe, node, value, own, out: Scale, stored, relu: bool):
         operands.insert(place, (value, own))
     x, s = operands[0]
     ends = probe.ranges.get(node.output[0])
+    constants = [name for name in node.input if name in probe.graph.constants]
+    if kind == "Sigmoid":
+        return rule.sigmoid(x, s, out)
+    if kind == "Tanh":
+        return rule.tanh(x, s, out, *ends)
+    if kind == "Softmax":
+        return rule.softmax(x, s, attribute(node, "axis", -1))
     if kind == "Add":
-        constants = [name for name in node.input if name in probe.graph.constants]
-        assert not constants
+        if constants:
+            return rule.add_to(x, s, probe.graph.value(constants[0]), out)
         return rule.add(x, s, *operands[1], out)
+    if kind == "Mul" and constants:
+        return rule.multiply_by(x, s, probe.graph.value(constants[0]), out)
     if kind == "Mul":
         return rule.multiply(x, s, *operands[1], out, max(map(abs, map(rule.single, ends))))
     if kind == "Max":

@@ -257,3 +257,90 @@ def pooled(
         ]
     )
     return windows.max(axis=0) if largest else average(windows.sum(axis=0), kernel[0] * kernel[1])
+
+
+def picture(pixels: np.ndarray, mean: float, std: float, out: Scale) -> np.ndarray:
+    """Bytes through the colour matrix, which counts in 1/1024; the identity where the range is that of the bytes."""
+    gain, offset = round(1024 / (std * out.step)), round(out.zero - mean / (std * out.step))
+    return clipped(shift_up(pixels.astype(np.int64) * gain, 10) + offset, out)
+
+
+def multiply_by(a: np.ndarray, sa: Scale, factors: np.ndarray, out: Scale) -> np.ndarray:
+    """By float constants; ``factors`` broadcast over ``a``."""
+    m = sa.single * factors.astype(np.float64) / out.single
+    n = nrm(float(np.abs(m).max()))
+    return clipped(shift_up((a.astype(np.int64) - sa.zero) * np.vectorize(away)(m * 2.0**n), n) + out.zero, out)
+
+
+def add_to(a: np.ndarray, sa: Scale, addends: np.ndarray, out: Scale) -> np.ndarray:
+    """Float constants; one bit more than the output while they are added."""
+    m = sa.single / out.single
+    n = nrm(m)
+    doubled = shift_up((a.astype(np.int64) - sa.zero) * up(m * 2.0**n), n - 1)
+    total = doubled + np.vectorize(away)(2 * addends.astype(np.float64) / out.single)
+    return clipped(shift_up(total, 1) + out.zero, out)
+
+
+def _line(function, t: np.ndarray, n: int, knots: int) -> np.ndarray:
+    """``function`` at t / 2^n on straight lines between whole knots, ``knots`` per unit; places have 15 bits."""
+    place = t * knots
+    index, rest = place >> n, place & ((1 << n) - 1)
+    every = np.arange(index.min(), index.max() + 2)
+    table = np.array([away(function(each / knots)) for each in every], np.int64)
+    low, high = table[index - every[0]], table[index - every[0] + 1]
+    fraction = rest << 15 >> n
+    return shift_up((low << 15) + (high - low) * fraction, 15)
+
+
+def _times(values: np.ndarray, ratio: float) -> np.ndarray:
+    n = nrm(ratio)
+    return shift_up(values * up(ratio * 2.0**n), n)
+
+
+def _fixed_point(q: np.ndarray, s: Scale) -> tuple[np.ndarray, int]:
+    n = nrm(s.single)
+    return q.astype(np.int64) * up(s.single * 2.0**n), n
+
+
+def sigmoid(q: np.ndarray, sa: Scale, out: Scale) -> np.ndarray:
+    """Inner INT16 -> INT16, about 1/2, in steps of 1/65534 on the way."""
+    t, n = _fixed_point(q, sa)
+    size, sign, fine = np.abs(t), np.sign(t), 0.5 / 32767
+
+    def centred(x: float) -> float:
+        return 1 / (1 + float(np.exp(-x))) - 0.5
+
+    top = centred(2.0) / 32767
+    near = _times(sign * _line(lambda x: centred(x) / top, size, n, 128), top / fine)
+    far = _line(lambda x: centred(x) / fine, np.minimum(size, 6 << n), n, 16)
+    beyond = np.minimum(away(centred(6.0) / fine) + shift_up(8 * (size - (6 << n)), n), 32767)
+    value = np.where(size < 2 << n, near, sign * np.where(size < 6 << n, far, beyond))
+    ratio = fine / out.single
+    k = nrm(ratio)
+    doubled = shift_up(value * up(ratio * 2.0**k), k - 1) + up(1 / out.single)
+    return clipped(shift_up(doubled, 1), out)
+
+
+def tanh(q: np.ndarray, sa: Scale, out: Scale, low: float, high: float) -> np.ndarray:
+    """Inner INT16 -> INT16 over ``low`` to ``high``, from there to an UINT8 output."""
+    wide = scale_of(low, high, "int16")
+    t, n = _fixed_point(q, sa)
+    size, sign = np.abs(t), np.sign(t)
+    top = float(np.tanh(2.0)) / 32767
+    near = _times(sign * _line(lambda x: float(np.tanh(x)) / top, size, n, 128), top / wide.single)
+    far = _times(sign * _line(lambda x: float(np.tanh(x)) * 32767, size, n, 16), 1 / 32767 / wide.single)
+    inner = clipped(np.where(size < 2 << n, near, far), wide)
+    return inner if out.dtype == "int16" else requantise(inner, wide, out)
+
+
+def softmax(q: np.ndarray, sa: Scale, axis: int) -> np.ndarray:
+    t, n = _fixed_point(q.astype(np.int64) - q.max(axis=axis, keepdims=True), sa)
+    top = float(np.exp(-2.0))
+    near = _line(lambda x: 32767 * float(np.exp(x)), np.maximum(t, -(2 << n)), n, 32)
+    far = _line(lambda x: 32767 / top * float(np.exp(x)), np.maximum(t, -(10 << n)), n, 32)
+    beyond = np.maximum(shift_up(11 * ((11 << n) + t), n), 0)
+    e = np.where(-t < 2 << n, near, _times(np.where(-t < 10 << n, far, beyond), top))
+    total = e.sum(axis=axis, keepdims=True)
+    j = np.vectorize(lambda each: max(int(each).bit_length() - 16, 0))(total)
+    reciprocal = (1 << (30 + j)) // total
+    return np.minimum(32767, (e * reciprocal + (1 << (14 + j))) >> (15 + j))

@@ -24,39 +24,16 @@ from sgsdump.quantisation.sdk_log import read_log
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig
 
-# name -> operators whose arithmetic is unknown: Sigmoid, TanH and Softmax, BatchNorm + Scale. At L5 the quantiser
-# narrowed the picture's range in c_dw_L5, and its four first convolutions work on something else than the picture.
-PROBES: dict[str, tuple[str, ...]] = {
-    "a_first": (),
-    "b_k1": (),
-    "b_k3": (),
-    "c_dw": (),
-    "c_dw_L5": ("r8", "r16", "r17", "r40"),
-    "e_add": (),
-    "e_add_A16": (),
-    "f_cat": (),
-    "g_pool": (),
-    "h_fc": ("sm",),
-    "i_sig": ("sg", "sg2", "th"),
-    "j_mul": (),
-    "l_prelu": (),
-    "m_dil": (),
-    "n_soft": ("sm",),
-    "o_bn": ("br", "sc"),
-    "p_deconv": (),
-    "p_up": (),
-    "q_slice": (),
-    "t_leaky": (),
-    "t_mul": (),
-    "t_soft2": ("sm", "sm2", "sm3", "sm21"),
-}
+PROBES = (
+    *("a_first", "b_k1", "b_k3", "c_dw", "c_dw_L5", "e_add", "e_add_A16", "f_cat", "g_pool", "h_fc", "i_sig", "j_mul"),
+    *("l_prelu", "m_dil", "n_soft", "o_bn", "p_deconv", "p_up", "q_slice", "t_leaky", "t_mul", "t_sig", "t_soft2"),
+)
 NUMBERED = re.compile(r"#\d+$")
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
     folder: Path
-    unknown: tuple[str, ...]
 
     @cached_property
     def config(self) -> InputConfig:

@@ -1,11 +1,10 @@
 """Every integer of the vendor's probe networks: chained from the picture by our ONNX file, and operator by operator,
 each fed the vendor's own inputs, by the ONNX file and by the reference in numpy.
-
-An operator whose arithmetic is unknown (``vendor_probes.PROBES``), and in the chain what comes after it, is left out.
 """
 
 from dataclasses import replace
 
+import integer_reference as rule
 import numpy as np
 import pytest
 from integer_operators import operator_output, rows_of
@@ -17,7 +16,7 @@ from sgsdump.quantisation.simulation import simulate
 
 @pytest.fixture(scope="module", params=PROBES)
 def probe(request, shared):
-    return Probe(shared / f"sigmastar/probes/{request.param}", PROBES[request.param])
+    return Probe(shared / f"sigmastar/probes/{request.param}")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +37,9 @@ def stored(probe, records):
         assert vendor.dtype == array.dtype and vendor.size == array.size, name
         shaped = vendor.reshape(array.shape)
         found[name] = np.moveaxis(shaped, -1, 1) if shaped.ndim == 4 else shaped
+    # The vendor dumps the picture's bytes as they came.
+    (entry,) = probe.config.inputs
+    found["data"] = rule.picture(found["data"], entry.mean[0], entry.std[0], probe.scales["data"]).astype(np.uint8)
     for op in probe.fixed.plan.operators:
         if op.outputs[0] not in found and op.head.op_type == "Flatten":
             found[op.outputs[0]] = found[op.inputs[0]].reshape(found[op.inputs[0]].shape[0], -1)
@@ -46,9 +48,8 @@ def stored(probe, records):
 
 def test_every_integer_chained_from_the_picture(probe, records):
     ours = {r.name: r.tensor for r in records if not r.constant and r.io == "out"}
-    behind = _behind(probe, probe.unknown)
-    checked = [name for name in ours if name in probe.vendor and name not in behind]
-    assert checked or probe.folder.name == "c_dw_L5"  # nothing there comes before the unknown
+    checked = [name for name in ours if name in probe.vendor]
+    assert len(checked) >= 3
     for name in checked:
         vendor, array = probe.vendor[name], ours[name].stored()
         assert array.dtype == vendor.dtype, name
@@ -61,7 +62,7 @@ def test_every_row_of_bias_and_multiplier(probe, records):
     ours = {r.name: r.tensor.stored() for r in records if r.constant and r.tensor.info.dtype == np.int16}
     vendor = {r.name: r.tensor.stored().reshape(2, -1) for r in probe.dump.records if r.name.endswith("_bias")}
     assert vendor
-    for name in vendor.keys() - {f"{node}_bias" for node in _unknown_heads(probe)}:
+    for name in vendor:
         np.testing.assert_array_equal(ours[name], vendor[name], name)
 
 
@@ -69,18 +70,18 @@ def test_every_operator_by_the_reference(probe, stored):
     checked = 0
     for op in probe.fixed.plan.operators:
         name = op.outputs[0]
-        if name in probe.unknown or name not in probe.vendor:
+        if name not in probe.vendor:
             continue
         for output, array in operator_output(probe, op, stored).items():
             np.testing.assert_array_equal(array, stored[output], output)
             checked += 1
-    assert checked >= 2
+    assert checked
 
 
 def test_every_operator_by_its_part_of_the_onnx_file(probe, stored):
     for op in probe.fixed.plan.operators:
         names = [name for name in op.outputs if name in stored]
-        if set(names) & {*probe.unknown} or not names:
+        if not names:
             continue
         feeds = {STORED.format(name): stored[name] for name in op.inputs}
         outputs = part_outputs(probe.fixed.proto, feeds, [STORED.format(name) for name in names])
@@ -91,40 +92,8 @@ def test_every_operator_by_its_part_of_the_onnx_file(probe, stored):
 def test_the_rows_of_the_reference(probe):
     checked = 0
     for op in probe.fixed.plan.operators:
-        if op.outputs[0] in probe.vendor and not {op.head.output[0]} & _unknown_heads(probe):
+        if op.outputs[0] in probe.vendor:
             for name, rows in rows_of(probe, op).items():
                 np.testing.assert_array_equal(rows, probe.vendor[name].reshape(2, -1), name)
                 checked += 1
-    assert checked >= 2
-
-
-# Per output: the most steps of 1/32768 it is off, and the least share of values that are exact.
-SOFTMAXES = {"n_soft/sm": (4, 0.94), "t_soft2/sm": (1, 0.95), "t_soft2/sm2": (1, 0.95), "t_soft2/sm3": (2, 0.95)}
-SOFTMAXES |= {"t_soft2/sm21": (4, 0.94)}
-
-
-@pytest.mark.parametrize("place", SOFTMAXES)
-def test_a_softmax_is_within_a_few_steps(shared, place):
-    folder, _, name = place.partition("/")
-    probe = Probe(shared / f"sigmastar/probes/{folder}", PROBES[folder])
-    ours = simulate(replace(probe.model, proto=probe.fixed.proto), probe.picture, dequantise=False)
-    array = next(r.tensor.stored() for r in ours.records if r.name == name and r.io == "out")
-    apart = np.abs(array.astype(np.int64).reshape(-1) - probe.vendor[name].reshape(-1))
-    most, share = SOFTMAXES[place]
-    assert apart.max() <= most
-    assert (apart == 0).mean() >= share
-
-
-def _behind(probe, names):
-    """These tensors and all that is computed from them."""
-    found = set(names)
-    for op in probe.fixed.plan.operators:
-        if found & {*op.inputs, *op.outputs}:
-            found.update(op.outputs)
-    return found
-
-
-def _unknown_heads(probe):
-    """Convolutions that an unknown TanH or Sigmoid follows: their inner range is not in the text."""
-    ops = [op for op in probe.fixed.plan.operators if op.outputs[0] in probe.unknown]
-    return {op.head.output[0] for op in ops if op.last.op_type in ("Sigmoid", "Tanh")}
+    assert checked
