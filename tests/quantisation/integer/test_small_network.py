@@ -1,7 +1,6 @@
 """The small network of the SDK's examples, as its user gets it: calibrated and simulated by the command line with the
 SDK's own log folder, against the SDK's own dumps."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def dumps(shared, tmp_path, monkeypatch, request):
         config = f"disableDomainFuseOps\n{config}"
     Path("DebugConfig.txt").write_text(config)
     # Its ranges come from the log folder, all of them; one picture is enough to have been shown.
-    os.mkdir("pictures")
+    Path("pictures").mkdir()
     Image.fromarray(np.full((20, 24, 3), 99, np.uint8)).save("pictures/0.png")
     ranges = shared / f"sigmastar/calibration/{log}/tensor_min_max.txt"
     files = ["-m", f"{model}/tiny.prototxt", "--weight-file", f"{model}/tiny.caffemodel"]
