@@ -125,7 +125,7 @@ def main(data: Path, runs: int) -> None:
                 )
         taken = {name: memory(paths[name], pairs[0][name != "float"]) for name in paths}
         for name, size in taken.items():
-            print(f"memory    {name:15} {size:7.1f} MiB x{size / taken['float']:.2f}")
+            print(f"memory      {name:15} {size:7.1f} MiB x{size / taken['float']:.2f}")
         errors = root_mean_squares(paths, pairs)
         for name in ("ALL_UINT8", "ALL_INT16"):
             for index, output in enumerate(model.proto.graph.output):

@@ -109,7 +109,7 @@ def test_a_product_of_two_variables_is_no_convolution():
     ],
 )
 def test_what_an_activation_joins(activation, before, fused, visible):
-    """``visible``: also with disableDomainFuseOps. A fully connected operator takes none: behind it stands a reshape."""
+    """``visible``: also with disableDomainFuseOps. A fully connected operator takes none."""
     slope = ["k"] if activation == "PRelu" else []
     nodes = [node(before, ["x", "k"], "y"), node(activation, ["y", *slope], "z")]
     net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"])

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from PIL import Image
 from fake_quantised import fake_quantised
+from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 from watched import Watched
 

@@ -251,7 +251,7 @@ def test_a_global_pool_raises_the_convolution_that_reads_its_input():
 
 
 def test_groups_have_a_weight_scale_each():
-    """The SDK makes as many convolutions of one with groups; its texts name their weights X_conv#0_filter#0 and so on."""
+    """The SDK makes as many convolutions of one with groups; X_conv#0_filter#0 is the first one's weights."""
     constants = weights("c", (6, 2, 3, 3))
     net = model([conv("c", "x", group=3)], constants, {"x": (1, 6, 5, 5)}, ["c"])
     bounds = ranged({"x": (-1, 1), "c": (-1, 1)})

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 STORED = "{}#stored"
-# Below it the reference implementation of ONNX trains every BatchNormalization. What else is newer there than in opset
-# 13 are types and attributes that nothing sets.
-LEAST_OPSET = 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +81,6 @@ def write_integers(
     walk.outputs(keep_integer)
     result = ModelProto()
     result.CopyFrom(proto)
-    for entry in result.opset_import:
-        if entry.domain in ("", "ai.onnx"):
-            entry.version = max(entry.version, LEAST_OPSET)
     del result.graph.node[:]
     del result.graph.value_info[:]
     result.graph.node.extend(walk.emit.nodes)

@@ -11,6 +11,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 from small_nets import conv, model, node, residual_net, weights
 
+from sgsdump.models.passes.lift import OPSET
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
@@ -86,7 +87,7 @@ def fixed(request):
     feeds = [(str(i), {"data": rng.uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)}) for i in range(3)]
     config = replace(PICTURE, conv_format="ALL_INT16" if wide else "ALL_UINT8")
     made = make_fixed(net, measure_ranges(net, feeds), config)
-    assert next(o.version for o in made.proto.opset_import if o.domain in ("", "ai.onnx")) == max(opset, 14)
+    assert next(o.version for o in made.proto.opset_import if o.domain in ("", "ai.onnx")) == max(opset, OPSET)
     assert {o.domain for o in made.proto.opset_import} <= {"", "ai.onnx"}, "standard operators only"
     picture = {"data": rng.integers(0, 256, (1, 3, 8, 8)).astype(np.float32)}
     return replace(net, proto=made.proto), picture
