@@ -2,8 +2,8 @@
 
 For UINT8 and for ALL_INT16, on UltraFace at level L1: processor time of one run on one thread and on two, which wait
 without spinning, and the memory that a process with the session takes; all as ratios to the float model's. The least of
-several runs counts, taken in turns, for other work on the machine only adds. Then how far both outputs are from the float model's over
-pictures with faces, as root mean square, against the fake-quantised form of the same plan.
+several runs counts, taken in turns, for other work on the machine only adds. Then how far both outputs are from the
+float model's over pictures with faces, as root mean square, against the fake-quantised form of the same plan.
 
     python benchmarks/fixed.py [--short] [DATA]
 
