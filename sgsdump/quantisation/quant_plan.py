@@ -172,8 +172,8 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
     groups = 1 if is_depthwise(graph, node) or axis else attribute(node, "group", 1)
     if calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1):
         top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max))
-    elif calibrated is not None and not per_channel and groups == 1:
-        top = np.array([max(abs(calibrated.low), abs(calibrated.high))])
+    elif calibrated is not None and not per_channel and (groups == 1 or calibrated.min.size == groups):
+        top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max)).reshape(groups, -1).max(axis=1)
     else:
         weight = np.abs(graph.value(node.input[1]).astype(np.float64))
         other = tuple(i for i in range(weight.ndim) if i != axis)

@@ -20,10 +20,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import numpy as np
 
+from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import open_file
 from sgsdump.sidecars.number_lists import numbers_range
@@ -65,7 +66,7 @@ def read(path: Path) -> list[WeightRange]:
     (it holds no ranges). Raises FormatError for numbers that are no range; ConfigError when it cannot be read."""
     found: list[WeightRange] = []
     names, fields = "", dict[str, str]()
-    with open_file(path) as file:
+    with _opened(path) as file:
         # The weights' own line can be as long as the file; it is read, and passed over, in parts.
         for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
             if line.lstrip().startswith(b"data:["):
@@ -80,6 +81,13 @@ def read(path: Path) -> list[WeightRange]:
             elif field := _FIELD.fullmatch(text):
                 fields[field[1]] = field[2]
     return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_file(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool, with_data: bool = True) -> None:

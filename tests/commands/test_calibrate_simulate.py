@@ -116,16 +116,16 @@ def test_every_word_of_debug_config(folder):
     debug(folder, "dumpTensor", "eliminateGarbage")
     main(FIXED)
     integers = open_dump("sigma_outtensor_dump.bin")
-    assert integers["r1"].stored().dtype == np.uint8 and integers["c3"].stored().dtype == np.int16
+    assert integers["r1"].stored().dtype == np.uint8 and integers["sig"].stored().dtype == np.int16
     debug(folder, "dumpTensor", "eliminateGarbage", "dumpasstring")
     main(FIXED)
     text = open_dump("sigma_outtensor_dump.bin")
     assert text.format == "sigmastar_text"
-    np.testing.assert_array_equal(text["c3"].stored().reshape(-1), integers["c3"].stored().reshape(-1))
+    np.testing.assert_array_equal(text["sig"].stored().reshape(-1), integers["sig"].stored().reshape(-1))
     debug(folder, "dumpTensor")
     main(FIXED)
     padded = open_dump("sigma_outtensor_dump.bin")
-    assert padded["c3"].raw().size > integers["c3"].raw().size
+    assert padded["sig"].raw().size > integers["sig"].raw().size
     debug(folder, "dumpTensor", "eliminateGarbage", "dequantFixed", "dumpdonotrecovery")
     assert main([*FIXED[:-1], "pictures"]) == 0
     assert {p.name for p in folder.glob("sigma*")} >= {f"sigma_outtensor_dump_{n}.bin" for n in (1, 2, 3)}

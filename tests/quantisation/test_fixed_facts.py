@@ -43,13 +43,15 @@ def changed(fixed, change):
 def test_what_is_written_is_read_back(fixed):
     facts = read_facts(fixed)
     assert facts.tensors["r1"] == StoredTensor(
-        np.dtype(np.uint8), facts.tensors["r1"].scale, 0, "r1#stored", "r1", False
+        np.dtype(np.uint8), facts.tensors["r1"].scale, 0, "r1#stored", None, False
     )
-    assert facts.tensors["data"].picture and facts.tensors["data"].real == "data#real"
+    assert facts.tensors["data"].picture and facts.tensors["data"].real is None
     assert facts.convolutions["c2"] == "c2.w#int8"
     weights = facts.weights["c2.w#int8"]
     assert (weights.name, weights.dtype, len(weights.scale), weights.axis) == ("c2.w", np.int8, 8, 0)
-    assert facts.operators[0] == DumpedOperator("CONV_2D", "CONV_2D", ("data",), ("c1.w#int8", "c1.b"), ("r1",))
+    assert facts.operators[0] == DumpedOperator("CONV_2D", "CONV_2D", ("data",), ("c1.w#int8", "c1#rows"), ("r1",))
+    assert facts.biases["c1#rows"] == "c1.b" and set(facts.biases.values()) == {"c1.b", "c2.b", "c3.b", "fc.b"}
+
     assert facts.origin.inputs == CONFIG.inputs and {"r1", "c2.w"} <= facts.origin.ranges.keys()
 
 
@@ -57,7 +59,9 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
     (entry,) = fixed.proto.metadata_props
     document = json.loads(entry.value)
     assert entry.key == METADATA_KEY == "sgsdump.fixed"
-    assert list(document) == ["version", "tensors", "weights", "convolutions", "operators", "inputs", "ranges"]
+    assert list(document) == [
+        *("version", "tensors", "weights", "convolutions", "biases", "operators", "inputs", "ranges", "channels")
+    ]
     assert document["version"] == 1
     assert list(document["tensors"]["r1"]) == ["dtype", "scale", "zero_point", "stored", "real", "picture"]
     assert list(document["weights"]["c2.w#int8"]) == ["name", "dtype", "scale", "axis"]
@@ -67,7 +71,7 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
 
 def test_models_of_earlier_versions_are_read(fixed):
     def older(document):
-        for key in ("version", "convolutions", "ranges", "inputs"):
+        for key in ("version", "convolutions", "biases", "ranges", "channels", "inputs"):
             del document[key]
 
     facts = read_facts(changed(fixed, older))

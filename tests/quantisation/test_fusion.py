@@ -20,7 +20,7 @@ def test_a_relu_and_an_add_join_the_convolution_before_them():
     found = chains(residual_net(), True)
     assert ["c1", "r1"] in found
     assert ["c2", "add", "r2"] in found
-    assert ["sig"] in found
+    assert ["c3", "sig"] in found, "so does a Sigmoid"
 
 
 def test_without_fusing_only_the_activation_stays_inside():
@@ -104,12 +104,12 @@ def test_a_product_of_two_variables_is_no_convolution():
 @pytest.mark.parametrize(
     ("before", "fused", "visible"),
     [
-        *(("Conv", True, True), ("ConvTranspose", True, True), ("Gemm", True, True), ("MatMul", True, True)),
-        *(("Add", True, False), ("BatchNormalization", True, False), ("Mul", False, False), ("MaxPool", False, False)),
+        *(("Conv", True, True), ("ConvTranspose", True, True), ("Gemm", False, False), ("MatMul", False, False)),
+        *(("Add", True, False), ("BatchNormalization", True, False), ("Mul", True, False), ("MaxPool", False, False)),
     ],
 )
 def test_what_an_activation_joins(activation, before, fused, visible):
-    """``visible``: also with disableDomainFuseOps."""
+    """``visible``: also with disableDomainFuseOps. A fully connected operator takes none."""
     slope = ["k"] if activation == "PRelu" else []
     nodes = [node(before, ["x", "k"], "y"), node(activation, ["y", *slope], "z")]
     net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"])
@@ -127,9 +127,32 @@ def test_what_is_only_the_slope_of_an_activation_is_not_its_input():
     assert chains(model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["z"]), True) == [["y"], ["z"]]
 
 
+@pytest.mark.parametrize("before", ["Conv", "ConvTranspose", "Gemm", "MatMul", "MaxPool", "AveragePool", "Relu"])
+@pytest.mark.parametrize("following", ["Sigmoid", "Tanh", "Add", "Mul", "AddConstant", "MulConstant"])
+def test_what_functions_and_arithmetic_join(before, following):
+    """Behind a Conv all of them; Caffe's Scale, a constant factor and offset, joins a pool as well."""
+    second = {"Add": ["v"], "Mul": ["v"], "AddConstant": ["k"], "MulConstant": ["k"]}.get(following, [])
+    nodes = [node(before, ["x", "k"], "y"), node(following.removesuffix("Constant"), ["y", *second], "z")]
+    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3), "v": (3, 3)}, ["z"])
+    joins = before in ("Conv", "ConvTranspose") or (
+        before in ("MaxPool", "AveragePool") and following[3:] == "Constant"
+    )
+    assert chains(net, True) == ([["y", "z"]] if joins else [["y"], ["z"]])
+    assert chains(net, False) == [["y"], ["z"]]
+
+
+def test_a_batchnorm_in_two_joins_with_its_activation():
+    nodes = [node("Conv", ["x", "k"], "c"), node("Mul", ["c", "k"], "m"), node("Add", ["m", "k"], "a")]
+    nodes.append(node("Relu", ["a"], "r"))
+    net = model(nodes, {"k": np.ones((3, 3), np.float32)}, {"x": (3, 3)}, ["r"])
+    assert chains(net, True) == [["c", "m", "a", "r"]]
+
+
 def test_an_add_whose_other_operand_comes_later_waits_for_it():
     constants = {**weights("a", (3, 3, 1, 1)), **weights("b", (3, 3, 1, 1))}
     nodes = [conv("a", "x"), conv("b", "x"), node("Relu", ["b"], "r"), node("Add", ["a", "r"], "sum")]
-    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "r"], ["sum"]]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "r", "sum"]]
+    nodes = [conv("a", "x"), node("Sigmoid", ["x"], "s"), node("Add", ["a", "s"], "sum")]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["s"], ["sum"]]
     nodes = [conv("a", "x"), node("Add", ["x", "a"], "sum"), node("Relu", ["sum"], "r")]
     assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["r"]), True) == [["a", "sum", "r"]]

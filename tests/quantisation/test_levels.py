@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from fake_quantised import fake_quantised
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 from watched import Watched
@@ -180,8 +181,8 @@ def test_no_picture_is_said(float_model):
         gather(float_model, [])
 
 
-def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_model, feeds):
-    """Against fixed models made and simulated one by one; judged before the softmax."""
+def test_sensitivity_is_the_share_of_noise_that_the_fake_quantised_models_show(float_model, feeds):
+    """Against models made and simulated one by one; judged before the softmax."""
     ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
     chosen = [feeds[0], feeds[4]]
     trials = Trials(float_model, ranges, CONFIG, chosen)
@@ -190,8 +191,8 @@ def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_mode
     wide = trials.run(every)
 
     def by_hand(raised, feed):
-        fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=raised))
-        records = simulate(replace(float_model, proto=fixed.proto), feed).records
+        fake = fake_quantised(float_model, ranges, replace(CONFIG, tensor_arrays=raised))
+        records = simulate(fake, feed).records
         return next(r.tensor.real() for r in records if r.io == "out" and r.name == "fc").astype(np.float64)
 
     effects = []

@@ -1,12 +1,12 @@
-"""One graph for every plan gives what the fixed model of that plan gives, to the last bit."""
+"""One graph for every plan gives what the fake-quantised model of that plan gives, to the last bit."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_quantised import fake_quantised
 from small_nets import residual_net
 
-from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.plan_trial import PlanTrial
@@ -30,18 +30,18 @@ def ranges(float_model):
     return measure_ranges(float_model, [(str(s), {"data": (raw(s)["data"] - 127) / 128}) for s in range(3)])
 
 
-def fixed_outputs(model, ranges, raised, per_channel):
-    fixed = make_fixed(model, ranges, replace(CONFIG, tensor_arrays=tuple(raised)), per_channel=per_channel)
-    simulation = simulate(replace(model, proto=fixed.proto), raw(7))
+def plain_outputs(model, ranges, raised, per_channel):
+    config = replace(CONFIG, tensor_arrays=tuple(raised))
+    simulation = simulate(fake_quantised(model, ranges, config, per_channel), raw(7))
     list(simulation.records)
     return simulation.outputs
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("raised", [(), ("r1",), ("pool", "flat"), ("r1", "pool", "flat")])
-def test_every_plan_is_the_fixed_model_of_that_plan(float_model, ranges, raised, per_channel):
+def test_every_plan_is_the_fake_quantised_model_of_that_plan(float_model, ranges, raised, per_channel):
     trial = PlanTrial(float_model, ranges, CONFIG, per_channel)
-    expected = fixed_outputs(float_model, ranges, raised, per_channel)
+    expected = plain_outputs(float_model, ranges, raised, per_channel)
     np.testing.assert_array_equal(trial.run(raised, raw(7))["prob"], expected["prob"])
 
 

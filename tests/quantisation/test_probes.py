@@ -19,7 +19,7 @@ from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
 # How many tensors are common with the vendor's dump, whose converter splits some operators in two.
-NETS = {"a_first": 7, "e_add": 8, "h_fc": 5, "l_prelu": 5, "m_dil": 5, "n_soft": 3, "p_up": 4, "q_slice": 6}
+NETS = {"a_first": 7, "e_add": 8, "h_fc": 6, "l_prelu": 5, "m_dil": 5, "n_soft": 3, "p_up": 4, "q_slice": 6}
 # The vendor's scale of a Softmax's input holds softmax_lut_range.txt's minimum as well (-10.44); ours stops at -10.
 OTHER_SCALE = ("n_soft", "a")
 

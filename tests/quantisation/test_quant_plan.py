@@ -36,6 +36,11 @@ BOUNDS = ranged({
 finite = st.floats(-1e6, 1e6)
 
 
+def single(value):
+    """A range's end as the SDK reads it: float32; what is computed from it is double."""
+    return float(np.float32(value))
+
+
 def types(decided):
     return {name: str(quant.dtype) for name, quant in decided.tensors.items()}
 
@@ -43,8 +48,8 @@ def types(decided):
 def test_what_feeds_a_convolution_is_uint8_and_the_rest_int16():
     decided = plan(residual_net().proto, BOUNDS, pictures=["data"])
     assert types(decided) == {
-        "data": "uint8", "r1": "uint8", "r2": "uint8", "pool": "uint8", "c3": "int16", "sig": "int16",
-        "gap": "uint8", "flat": "uint8", "fc": "int16", "prob": "int16",
+        "data": "uint8", "r1": "uint8", "r2": "uint8", "pool": "uint8", "sig": "int16",
+        "gap": "int16", "flat": "uint8", "fc": "int16", "prob": "int16",
     }  # fmt: skip
     assert {str(q.dtype) for q in decided.weights.values()} == {"int8"}
 
@@ -57,7 +62,7 @@ def test_max_pooling_shares_the_union_of_its_ranges():
 
 def test_the_fixed_scales_of_sigmoid_softmax_and_softmax_input():
     tensors = plan(residual_net().proto, BOUNDS).tensors
-    assert tensors["sig"].scale == 1 / 32767
+    assert tensors["sig"].scale == single(0.99) / 32767, "behind a convolution it keeps its own range"
     assert tensors["prob"].scale == 1 / 32768
     assert tensors["fc"].scale == 10 / 32767
 
@@ -71,7 +76,9 @@ def test_all_int16_leaves_only_the_picture_and_its_weights_at_8_bits():
     decided = plan(residual_net().proto, BOUNDS, Choice("ALL_INT16"), ["data"])
     assert {name for name, dtype in types(decided).items() if dtype == "uint8"} == {"data"}
     assert {name for name, quant in decided.weights.items() if quant.dtype == np.int8} == {"c1"}
-    assert decided.tensors["gap"].scale == 1 / 32767, "average pooling keeps its input's scale"
+    assert decided.tensors["gap"].scale == decided.tensors["sig"].scale == single(0.99) / 32767, (
+        "average pooling keeps its input's scale"
+    )
 
 
 def test_tensor_arrays_raise_a_tensor_with_its_domain():
@@ -120,7 +127,7 @@ def test_a_weight_range_per_channel_sets_the_scales_and_one_for_all_clips():
     tops = np.linspace(0.1, 0.8, 8)
     decided = plan(net.proto, {**BOUNDS, "c2.w": Range(-tops, tops), "fc.w": Range.of(-0.2, 0.1)})
     np.testing.assert_allclose(decided.weights["c2"].scale, tops / 127, rtol=1e-6)
-    assert decided.weights["fc"].scale == 0.2 / 127 and decided.weights["fc"].axis is None
+    assert decided.weights["fc"].scale == single(0.2) / 127 and decided.weights["fc"].axis is None
 
 
 @pytest.mark.parametrize(
@@ -178,16 +185,16 @@ BLOCK = ranged({
 def test_an_average_pool_does_not_give_its_scale_to_a_concat():
     decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
     scales = {name: quant.scale for name, quant in decided.tensors.items()}
-    assert scales["p"] == scales["c1"] == 2.39 / 32767
-    assert scales["c2"] == scales["cat"] == 20.2 / 32767
+    assert scales["p"] == scales["c1"] == single(2.39) / 32767
+    assert scales["c2"] == scales["cat"] == single(20.2) / 32767
     assert clipped_ranges(decided, BLOCK) == ()
 
 
 def test_what_is_only_moved_from_an_average_pool_has_its_scale_too():
     identity = node("Identity", ["p"], "i")
     tensors = plan(densenet_block([identity]).proto, {**BLOCK, "i": BLOCK["p"]}, Choice("ALL_INT16"), ["x"]).tensors
-    assert tensors["p"].scale == tensors["i"].scale == 2.39 / 32767
-    assert tensors["cat"].scale == 20.2 / 32767
+    assert tensors["p"].scale == tensors["i"].scale == single(2.39) / 32767
+    assert tensors["cat"].scale == single(20.2) / 32767
 
 
 def test_a_calibrated_range_that_the_plan_does_not_hold_is_named():
@@ -214,9 +221,64 @@ def test_the_picture_is_uint8_whatever_reads_it():
     ],
 )
 def test_the_scale_of_a_sigmoid_and_softmax_is_fixed_unless_its_domain_goes_beyond_1(op, high, scale):
-    net = model([node(op, ["x"], "y"), node("Flatten", ["y"], "flat")], {}, {"x": (1, 3, 4, 4)}, ["flat"])
-    tensors = plan(net.proto, ranged({"x": (-20, 3), "y": (0.1, 0.9), "flat": (0.1, high)})).tensors
-    assert tensors["y"].scale == tensors["flat"].scale == scale
+    nodes = [node(op, ["x"], "y"), node("Concat", ["y", "v"], "cat", axis=1)]
+    net = model(nodes, {}, {"x": (1, 3, 4, 4), "v": (1, 3, 4, 4)}, ["cat"])
+    tensors = plan(net.proto, ranged({"x": (-20, 3), "y": (0.1, 0.9), "v": (0, 0.5), "cat": (0.1, high)})).tensors
+    assert tensors["y"].scale == tensors["v"].scale == tensors["cat"].scale == scale
+
+
+@pytest.mark.parametrize("moved", ["Flatten", "MaxPool", "Identity"])
+@pytest.mark.parametrize(("source", "scale"), [("Sigmoid", 1 / 32767), ("GlobalAveragePool", 4 / 32767)])
+def test_what_is_always_int16_goes_on_to_a_convolution_as_uint8(source, scale, moved):
+    """Sigmoids' outputs, global pools' inputs and outputs; a mover of them has a domain of its own."""
+    how = {"kernel_shape": [1, 1]} if moved == "MaxPool" else {}
+    nodes = [node(source, ["x"], "y"), node(moved, ["y"], "m", **how), conv("c", "m"), conv("d", "y")]
+    constants = weights("c", (2, 3, 1, 1)) | weights("d", (2, 3, 1, 1))
+    net = model(nodes, constants, {"x": (1, 3, 4, 4)}, ["c", "d"])
+    bounds = ranged({"x": (-4, 3), "y": (0.25, 0.5), "m": (0.25, 0.5), "c": (-1, 1), "d": (-1, 1)})
+    decided = plan(net.proto, bounds)
+    assert types(decided) == {"x": "int16", "y": "int16", "m": "uint8", "c": "int16", "d": "int16"}
+    assert decided.tensors["y"].scale == scale
+    assert decided.tensors["m"] == uint8_quant(0.25, 0.5)
+    assert {name: quant.dtype for name, quant in decided.weights.items()} == {"c": np.int8, "d": np.int16}
+
+
+def test_a_global_pool_raises_the_convolution_that_reads_its_input():
+    nodes = [node("Relu", ["x"], "r"), node("GlobalMaxPool", ["r"], "g"), conv("c", "r")]
+    net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["g", "c"])
+    decided = plan(net.proto, ranged({"x": (-1, 1), "r": (0, 1), "g": (0, 1), "c": (-1, 1)}))
+    assert types(decided)["r"] == types(decided)["g"] == "int16" and decided.weights["c"].dtype == np.int16
+
+
+def test_groups_have_a_weight_scale_each():
+    """The SDK makes as many convolutions of one with groups; X_conv#0_filter#0 is the first one's weights."""
+    constants = weights("c", (6, 2, 3, 3))
+    net = model([conv("c", "x", group=3)], constants, {"x": (1, 6, 5, 5)}, ["c"])
+    bounds = ranged({"x": (-1, 1), "c": (-1, 1)})
+    quant = plan(net.proto, bounds).weights["c"]
+    tops = np.abs(constants["c.w"]).reshape(3, -1).max(axis=1).astype(np.float64)
+    np.testing.assert_array_equal(quant.scale, np.repeat(tops, 2) / 127)
+    named = {f"c_conv#{i}_filter#{i}": Range.of(-(i + 1), 0.5) for i in range(3)}
+    quant = plan(net.proto, {**bounds, **named}).weights["c"]
+    np.testing.assert_array_equal(quant.scale, np.array([1, 1, 2, 2, 3, 3]) / 127)
+    quant = plan(net.proto, {**bounds, "c.w": Range.of(-9, 9)}).weights["c"]
+    np.testing.assert_array_equal(quant.scale, np.repeat(tops, 2) / 127)
+    quant = plan(net.proto, {**bounds, **named}, Choice(per_channel=True)).weights["c"]
+    np.testing.assert_array_equal(quant.scale, np.abs(constants["c.w"]).reshape(6, -1).max(axis=1).astype(float) / 127)
+
+
+def test_channels_too_far_apart_have_one_scale_the_largest():
+    """Their ratio has to fit the multipliers: 1024 does, more does not."""
+    for ratio, size in ((1024.0, 2), (1025.0, 1)):
+        constants = {"c.w": np.array([ratio, 1.0], np.float32).reshape(2, 1, 1, 1), "c.b": np.zeros(2, np.float32)}
+        net = model([conv("c", "x")], constants, {"x": (1, 1, 5, 5)}, ["c"])
+        quant = plan(net.proto, ranged({"x": (-1, 1), "c": (-1, 1)}), Choice(per_channel=True)).weights["c"]
+        assert np.size(quant.scale) == size and np.max(quant.scale) == ratio / 127
+
+
+def test_ranges_are_read_as_float32():
+    assert uint8_quant(0.1, 0.7).scale == single(0.7) / 255
+    assert int16_quant(-0.1, 0.3).scale == single(0.3) / 32767
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
@@ -229,6 +291,8 @@ def test_the_range_of_a_softmax_input_includes_minus_10(op, low, high, top):
 @pytest.mark.parametrize("op", ["AveragePool", "GlobalAveragePool"])
 @pytest.mark.parametrize(("raised", "scale"), [(("r",), 4 / 32767), ((), 3 / 32767)])
 def test_average_pooling_keeps_its_inputs_scale_where_both_are_int16(op, raised, scale):
+    """A global pool's input is INT16 whoever reads it."""
+    scale = 4 / 32767 if op == "GlobalAveragePool" else scale
     nodes = [node("Relu", ["x"], "r"), conv("c", "r"), node(op, ["r"], "p", kernel_shape=[2, 2])]
     net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["c", "p"])
     bounds = ranged({"x": (-1, 1), "r": (0, 4), "c": (-1, 1), "p": (0, 3)})

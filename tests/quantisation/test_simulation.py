@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_nets import residual_net, run_all
 
-from sgsdump.quantisation.fixed_facts import is_fixed
+from sgsdump.quantisation.fixed_facts import is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
@@ -35,6 +35,10 @@ def float_model():
 def fixed_model(float_model):
     ranges = measure_ranges(float_model, [(str(s), float_feed(s)) for s in range(3)])
     return replace(float_model, proto=make_fixed(float_model, ranges, CONFIG).proto)
+
+
+def make_plan(model):
+    return {name: tensor.quant for name, tensor in read_facts(model).tensors.items()}
 
 
 def test_the_float_dump_holds_every_layer_with_its_inputs_and_constants(float_model):
@@ -66,10 +70,29 @@ def test_weights_are_output_height_width_input(float_model):
 
 def test_the_fixed_dump_holds_what_the_fixed_model_computes(fixed_model):
     records = [r for r in simulate(fixed_model, raw_feed()).records if r.io == "out"]
-    assert [r.name for r in records] == ["r1", "r2", "pool", "c3", "sig", "gap", "flat", "fc", "prob"]
+    assert [r.name for r in records] == ["r1", "r2", "pool", "sig", "gap", "flat", "fc", "prob"]
     oracle = run_all(fixed_model.proto, raw_feed())
+    quants = make_plan(fixed_model)
     for record in records:
-        np.testing.assert_array_equal(to_nchw(record.tensor.real()), oracle[record.name], err_msg=record.name)
+        name, quant = record.name, quants[record.name]
+        real = (oracle[f"{name}#stored"].astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
+        np.testing.assert_array_equal(to_nchw(record.tensor.real()), real, err_msg=name)
+        assert record.tensor.info.quant == quant
+    np.testing.assert_array_equal(records[-1].tensor.real(), oracle["prob"])
+
+
+def test_biases_are_dumped_as_two_rows(fixed_model):
+    """Bias and multiplier, int16, of every output channel."""
+    rows = {
+        r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records if r.name[-2:] == ".b"
+    }
+    assert {name: each.info.shape for name, each in rows.items()} == {
+        "c1.b": (2, 8), "c2.b": (2, 8), "c3.b": (2, 6), "fc.b": (2, 5),
+    }  # fmt: skip
+    for name, tensor in rows.items():
+        bias, multipliers = tensor.stored()
+        assert tensor.info.dtype == np.int16 and np.all(multipliers == multipliers[0]), name
+        assert 16384 <= multipliers[0] <= 32767 and np.any(bias), name
 
 
 def test_stored_integers_mean_the_dequantised_values(fixed_model):
@@ -85,9 +108,9 @@ def test_stored_integers_mean_the_dequantised_values(fixed_model):
 def test_without_stripping_the_stored_integers_are_padded(fixed_model):
     plain = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False).records}
     padded = {r.name: r.tensor for r in simulate(fixed_model, raw_feed(), dequantise=False, strip=False).records}
-    np.testing.assert_array_equal(padded["c3"].raw(), pad_channels(plain["c3"].stored()))
+    np.testing.assert_array_equal(padded["sig"].raw(), pad_channels(plain["sig"].stored()))
     assert padded["data"].raw().nbytes == 8 * 8 * 4
-    assert padded["c3"].info.shape == plain["c3"].info.shape
+    assert padded["sig"].info.shape == plain["sig"].info.shape
 
 
 def test_the_fixed_model_remembers_how_its_pictures_were_prepared(fixed_model, float_model):

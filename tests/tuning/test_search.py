@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_quantised import fake_quantised
 from small_nets import conv, model, node, weights
 
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.measured_ranges import measure_ranges
@@ -76,9 +76,9 @@ def setup(float_model, ranges):
 
 
 def plain_error(float_model, ranges, plan):
-    """The error by its formula, from a fixed model made for this plan alone: the oracle."""
-    fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(plan)))
-    mine = SegmentRunner(replace(float_model, proto=fixed.proto), keep_sessions=True)
+    """The error by its formula, from a fake-quantised model made for this plan alone: the oracle."""
+    fake = fake_quantised(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(plan)))
+    mine = SegmentRunner(fake, keep_sessions=True)
     theirs = SegmentRunner(float_model, keep_sessions=True)
     apart = energy = 0.0
     for feed, raw_feed in feeds():
@@ -105,7 +105,7 @@ def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
             np.testing.assert_array_equal(outputs["prob"], trial.run(plan, feed)["prob"])
 
 
-def test_scores_are_those_of_the_fixed_model(setup, float_model, ranges):
+def test_scores_are_those_of_the_fake_quantised_model(setup, float_model, ranges):
     names = setup.sizes.domains
     plans = (frozenset(), frozenset(names[1:3]), frozenset(names))
     setup.pool.measure(plans)

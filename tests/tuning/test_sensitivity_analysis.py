@@ -1,14 +1,14 @@
-"""The sensitivity analysis measures on one session what plain simulations of the fixed models give."""
+"""The sensitivity analysis measures on one session what plain simulations of fake-quantised models give."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_quantised import fake_quantised
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.errors import InputError, ValuesError
-from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
@@ -18,7 +18,7 @@ from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, o
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 EVERY = {"r1", "pool", "flat"}
-LAYER = {"r1": ("c2", "r2"), "pool": ("c3", "c3"), "flat": ("fc", "fc")}
+LAYER = {"r1": ("c2", "r2"), "pool": ("c3", "sig"), "flat": ("fc", "fc")}
 
 
 def raw(seed):
@@ -45,11 +45,11 @@ def ranges(float_model):
 
 @pytest.fixture(scope="module")
 def plain(float_model, ranges):
-    """(raised, seed) -> every tensor of the plain fixed model."""
+    """(raised, seed) -> every tensor of the plain fake-quantised model."""
 
     def run(raised, seed):
-        fixed = make_fixed(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(sorted(raised))))
-        records = simulate(replace(float_model, proto=fixed.proto), raw(seed)).records
+        fake = fake_quantised(float_model, ranges, replace(CONFIG, tensor_arrays=tuple(sorted(raised))))
+        records = simulate(fake, raw(seed)).records
         return {record.name: record.tensor.real() for record in records if record.io == "out"}
 
     return run

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute, drop_unused_constants
+from sgsdump.models.shape_inference import infer_types
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TypeProto
 
 
 def split_batchnorm(proto: ModelProto) -> ModelProto:
-    """A copy of the model without BatchNormalization of constant statistics; nodes stay in order."""
+    """A copy of the model without BatchNormalization of constant statistics, where the rank of what it reads is known;
+    nodes stay in order."""
     from onnx import ModelProto, helper, numpy_helper
 
     graph = Graph(proto)
@@ -28,17 +30,19 @@ def split_batchnorm(proto: ModelProto) -> ModelProto:
     nodes: list[NodeProto] = []
     done: set[int] = set()
     names = {*graph.producer, *graph.constants, *graph.inputs}
+    types = infer_types(proto) if any(_constant(graph, node) for node in graph.nodes) else {}
     for node in graph.nodes:
         if id(node) in done:
             continue
-        if not _constant(graph, node):
+        rank = _rank(types.get(node.input[0])) if _constant(graph, node) else None
+        if rank is None:
             nodes.append(node)
             continue
         run = [node]
         while (following := graph.sole_consumer(run[-1].output[0])) is not None and _constant(graph, following):
             run.append(following)
         done.update(map(id, run))
-        gain, offset = _combined(graph, run)
+        gain, offset = _combined(graph, run, rank)
         first, last = node.output[0], run[-1].output[0]
         product, scale, shift = (_free(n, names) for n in (f"{node.input[0]}_MUL", f"{first}_scale", f"{first}_offset"))
         result.graph.initializer.append(numpy_helper.from_array(gain, scale))
@@ -57,14 +61,22 @@ def _constant(graph: Graph, node: NodeProto) -> bool:
     return known and all(name in graph.constants for name in node.input[1:])
 
 
-def _combined(graph: Graph, run: list[NodeProto]) -> tuple[np.ndarray, np.ndarray]:
-    """Gain and offset of all together, float32 (C, 1, 1): channels are the second axis of what they act on."""
+def _rank(kind: TypeProto | None) -> int | None:
+    """How many dimensions a tensor has; None when that is unknown, or fewer than the two that have channels."""
+    if kind is None or not kind.tensor_type.HasField("shape"):
+        return None
+    rank = len(kind.tensor_type.shape.dim)
+    return rank if rank >= 2 else None
+
+
+def _combined(graph: Graph, run: list[NodeProto], rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gain and offset of all together, float32, (C, 1, 1) for four dimensions: channels are the second axis."""
     gain, offset = np.ones(1), np.zeros(1)
     for node in run:
         gamma, beta, mean, var = (graph.value(name).astype(np.float64) for name in node.input[1:5])
         own = gamma / np.sqrt(var + attribute(node, "epsilon", 1e-5))
         gain, offset = gain * own, offset * own + beta - mean * own
-    return tuple(values.astype(np.float32).reshape(-1, 1, 1) for values in (gain, offset))  # type: ignore[return-value]
+    return tuple(values.astype(np.float32).reshape(-1, *[1] * (rank - 2)) for values in (gain, offset))  # type: ignore[return-value]
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -50,8 +50,10 @@ def global_average_pool(emit: Emitter, value: Integers) -> Integers:
     """The average over everything behind the channels, of any rank."""
     source = emit.doubles(value)
     shape = emit.add("Shape", [source])
-    two, one = (emit.constant(np.int64(number)) for number in (2, 1))
-    axes = emit.add("Range", [two, emit.add("Size", [shape]), one])
+    zero, two, one = (emit.constant(np.int64(number)) for number in (0, 2, 1))
+    # onnxruntime's shape inference takes Size(Shape(x)) for Size(x), and warns.
+    rank = emit.add("Gather", [emit.add("Shape", [shape]), zero], axis=0)
+    axes = emit.add("Range", [two, rank, one])
     sizes = emit.add("Gather", [shape, axes], axis=0)
     count = emit.cast(emit.add("ReduceProd", [sizes], keepdims=0), DOUBLE)
     return _divided(emit, emit.add("ReduceSum", [source, axes], keepdims=1), count, value)

@@ -31,8 +31,12 @@ def step(quant: Quant) -> float:
 
 
 def steps(quant: Quant, channels: int) -> np.ndarray:
-    """The scales of weights as float32 values, one per output channel."""
-    return np.broadcast_to(np.asarray(quant.scale, np.float32).astype(np.float64).reshape(-1), (channels,))
+    """The scales of weights as float32 values, one per output channel.
+
+    The groups of a ConvTranspose have theirs in common: its weights are (I, O / group, ...).
+    """
+    values = np.asarray(quant.scale, np.float32).astype(np.float64).reshape(-1)
+    return np.tile(values, channels // values.size)
 
 
 def shift(largest: float) -> int:

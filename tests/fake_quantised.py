@@ -1,0 +1,21 @@
+"""The fake-quantised form of a plan, which the graph with switches has to equal: one QDQ model for this plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sgsdump.models.model import Model
+from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.qdq_writer import quantise
+from sgsdump.quantisation.quant_plan import Choice, plan
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.value_range import Range
+
+
+def fake_quantised(model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False) -> Model:
+    """``model`` with the fixed graph in float32 between QuantizeLinear and DequantizeLinear."""
+    proto, pictures = deployed(model), pictures_of(model, config, ranges)
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
+    return replace(model, proto=quantise(proto, plan(proto, ranges, choice, pictures), pictures))

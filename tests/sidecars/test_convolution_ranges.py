@@ -1,0 +1,147 @@
+"""tensor_chn.txt and tensor_weight_calibration.txt: read as the SDK writes them, read back as we write them, refused in
+one line when they are damaged."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgsdump.errors import ConfigError, FormatError, SgsdumpError
+from sgsdump.sidecars import tensor_chn, tensor_weight
+from sgsdump.sidecars.number_lists import numbers_range
+from sgsdump.sidecars.tensor_weight import ConvolutionWeights
+from sgsdump.tensors.value_range import Range
+
+CHN = "Name:conv1, 2\nmin_chn: -1.500000, 0.000000, max_chn: 2.000000, 0.250000;\n"
+WEIGHT = (
+    "Name:[data,conv1_filter],\n     Operator:CONV_2D,\n     shape:[2,1,1,1],\n     hasChanged:FALSE,\n"
+    "     BitWidth:[UINT8,INT8],\n     min:[-0.500000, -0.250000],\n     max:[0.500000, 1.000000],\n"
+    "     data:[0.500000, 1.000000, ];\n"
+)
+names = st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1)
+values = st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=5).map(lambda n: np.array(n) / 1e6)
+
+
+def same(a, b):
+    return np.array_equal(a.min, b.min) and np.array_equal(a.max, b.max)
+
+
+@pytest.mark.parametrize("level", ["tiny_L1", "tiny_L5", "tiny_all16"])
+def test_the_sdks_channel_ranges_are_read_and_written_again(shared, tmp_path, level):
+    """Its own file has a comma more before max_chn, and its values are six-decimal text."""
+    path = shared / f"sigmastar/calibration/{level}/tensor_chn.txt"
+    found = tensor_chn.read(path)
+    assert found["conv1"].min.size == 10 and len(found) == 6
+    assert all((each.min <= each.max).all() for each in found.values())
+    tensor_chn.write(found, tmp_path / "again.txt")
+    again = tensor_chn.read(tmp_path / "again.txt")
+    assert list(again) == list(found) and all(same(again[name], found[name]) for name in found)
+
+
+def test_the_sdks_weight_ranges_are_read(shared):
+    found = tensor_weight.read(shared / "sigmastar/calibration/tiny_L5/tensor_weight_calibration.txt")
+    assert [each.names for each in found][:2] == ["data,conv1_filter", "relu1,block/dw_filter"]
+    first = found[0]
+    assert first.types == ("UINT8", "INT8") and first.range.min.size == 10
+    assert (first.range.min[0], first.range.max[0]) == (-0.701890, 0.811629)
+    assert tensor_weight.read(shared / "sigmastar/calibration/tiny_L5/tensor_weight.txt") == []
+
+
+@given(st.dictionaries(names, values, max_size=3))
+def test_channel_ranges_come_back(tmp_path_factory, ends):
+    path = tmp_path_factory.mktemp("chn") / "tensor_chn.txt"
+    ranges = {name: Range(-np.abs(each), np.abs(each)) for name, each in ends.items()}
+    tensor_chn.write(ranges, path)
+    found = tensor_chn.read(path)
+    assert found.keys() == ranges.keys() and all(same(found[name], ranges[name]) for name in ranges)
+
+
+@given(st.lists(st.tuples(names, names, values), max_size=3), st.booleans())
+def test_weight_ranges_come_back(tmp_path_factory, entries, with_data):
+    path = tmp_path_factory.mktemp("weight") / "tensor_weight_calibration.txt"
+    convolutions = [
+        ConvolutionWeights(
+            a, b, "CONV_2D", np.zeros((1, 2, 3, 4), np.float32), Range(-np.abs(v), np.abs(v)), ("INT16", "INT16"), (16,)
+        )
+        for a, b, v in entries
+    ]
+    tensor_weight.write(convolutions, path, with_ranges=True, with_data=with_data)
+    found = tensor_weight.read(path)
+    assert [(each.names, each.types) for each in found] == [(f"{a},{b}", ("INT16", "INT16")) for a, b, _ in entries]
+    assert all(same(each.range, wanted.range) for each, wanted in zip(found, convolutions, strict=True))
+
+
+def test_a_line_of_data_may_be_as_long_as_the_file(tmp_path):
+    path = tmp_path / "w.txt"
+    path.write_text(WEIGHT.replace("0.500000, 1.000000, ];", "0.250000, " * 400_000 + "];") + WEIGHT)
+    assert [each.names for each in tensor_weight.read(path)] == ["data,conv1_filter"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CHN.replace(", 2\n", ", 3\n"), r"chn.txt:2: .*no ranges of as many channels"),
+        (CHN.replace("-1.500000", "3.000000"), r"chn.txt:2: .*no ranges"),
+        (CHN.replace("-1.500000", "nan"), r"chn.txt:2: "),
+        (CHN.replace("2.000000", "inf"), r"chn.txt:2: "),
+        (CHN.replace("-1.500000", "minus one"), r"chn.txt:2: could not convert"),
+        (CHN.splitlines()[0] + "\n", r"chn.txt:1: 'Name:conv1, 2' and the line behind it are no tensor's ranges"),
+        (CHN + "hello\nworld\n", r"chn.txt:3: 'hello'"),
+        ("\n" + CHN, r"chn.txt:1: "),
+        (CHN.replace(", 2\n", ", 99999999999999999999\n"), r"chn.txt:2: "),
+    ],
+)
+def test_damaged_channel_ranges_are_one_line(tmp_path, text, message):
+    path = tmp_path / "chn.txt"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=message) as trouble:
+        tensor_chn.read(path)
+    assert "\n" not in str(trouble.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WEIGHT.replace("min:[-0.500000, ", "min:["),
+        WEIGHT.replace("-0.500000", "nan"),
+        WEIGHT.replace("0.500000, 1.000000],", "-9, 1.000000],"),
+        WEIGHT.replace("-0.250000", "one"),
+    ],
+)
+def test_damaged_weight_ranges_are_one_line(tmp_path, text):
+    path = tmp_path / "w.txt"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"w.txt:8: ") as trouble:
+        tensor_weight.read(path)
+    assert "\n" not in str(trouble.value)
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.sampled_from([CHN, WEIGHT]))
+def test_any_bytes_are_read_or_refused(tmp_path_factory, junk, at, text):
+    path = tmp_path_factory.mktemp("any") / "x.txt"
+    data = text.encode()
+    path.write_bytes(data[:at] + junk + data[at:])
+    for read in (tensor_chn.read, tensor_weight.read):
+        with suppress(SgsdumpError):
+            read(path)
+
+
+@pytest.mark.parametrize("read", [tensor_chn.read, tensor_weight.read])
+def test_a_file_that_is_not_there_or_a_folder_is_said(tmp_path, read):
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(ConfigError, match="cannot read"):
+            read(path)
+
+
+def test_an_empty_file_holds_nothing(tmp_path):
+    (tmp_path / "x.txt").touch()
+    assert tensor_chn.read(tmp_path / "x.txt") == {} and tensor_weight.read(tmp_path / "x.txt") == []
+
+
+def test_lists_of_numbers():
+    assert same(numbers_range("1, -2,", " 3,4 ", "x"), Range(np.array([1.0, -2.0]), np.array([3.0, 4.0])))
+    for low, high in (("", ""), ("1", ""), ("1,2", "3"), ("2", "1"), ("1_0", "x")):
+        with pytest.raises(FormatError, match=r"^here: "):
+            numbers_range(low, high, "here")
