@@ -27,7 +27,7 @@ from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, calibrate
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges

@@ -29,8 +29,8 @@ from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed, pictures_of
 from sgsdump.quantisation.float_model import deployed, open_float_model, serialise
 from sgsdump.quantisation.levels import Calibration, calibrate
-from sgsdump.quantisation.qdq_writer import quantise
-from sgsdump.quantisation.side_ranges import side_ranges
+from sgsdump.quantisation.ranges.side_ranges import side_ranges
+from sgsdump.quantisation.trials.qdq_writer import quantise
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.qdq_writer import quantise
 from sgsdump.quantisation.quant_plan import Choice, plan
+from sgsdump.quantisation.trials.qdq_writer import quantise
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 

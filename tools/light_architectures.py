@@ -160,7 +160,7 @@ def clipped_tensors(fixed: str) -> list[str]:
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.quantisation.float_model import open_float_model
-    from sgsdump.quantisation.measured_ranges import measure_ranges
+    from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
     from sgsdump.sidecars import input_config
 
     config = input_config.read("input_config.ini")

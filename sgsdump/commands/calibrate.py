@@ -110,8 +110,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.ranges.side_ranges import SideRanges, side_ranges, updated
     from sgsdump.quantisation.sdk_log import read_log
-    from sgsdump.quantisation.side_ranges import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()

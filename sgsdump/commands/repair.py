@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.side_ranges import side_ranges
+    from sgsdump.quantisation.ranges.side_ranges import side_ranges
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays

@@ -47,8 +47,8 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.plan_trial import PlanTrial
-    from sgsdump.quantisation.side_ranges import SideRanges
+    from sgsdump.quantisation.ranges.side_ranges import SideRanges
+    from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
     from sgsdump.tuning.pareto import Pareto
@@ -232,7 +232,7 @@ def calibrated(
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.side_ranges import side_ranges
+    from sgsdump.quantisation.ranges.side_ranges import side_ranges
     from sgsdump.tuning.tuning_setup import evenly
 
     specs = tuple(graph_inputs(model.proto))

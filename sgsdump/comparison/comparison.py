@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Alignment, Given, Unpaired, align
 from sgsdump.comparison.dataflow import with_rises
-from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics.base import Settings
-from sgsdump.comparison.misnamed import find_misnamed
+from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
+from sgsdump.comparison.misnaming.misnamed import find_misnamed
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_inputs import has_own_inputs

@@ -20,7 +20,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution, is_depthwise, sdk_name
 from sgsdump.quantisation.levels import Calibration
 from sgsdump.quantisation.quant_plan import QuantPlan
-from sgsdump.quantisation.weight_fit import output_rows
+from sgsdump.quantisation.ranges.weight_fit import output_rows
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.tensor_min_max import write_ranges
 from sgsdump.tensors.layout import to_nhwc

@@ -25,9 +25,10 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
-from sgsdump.quantisation.measured_ranges import Feed, gather, plain_ranges
-from sgsdump.quantisation.observers import Statistics, Wanted
 from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
+from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, plain_ranges
+from sgsdump.quantisation.ranges.observers import Statistics, Wanted
+from sgsdump.quantisation.ranges.weight_fit import fit_weight
 from sgsdump.quantisation.trials.output_trials import (
     THRESHOLD,
     RangeFit,
@@ -36,7 +37,6 @@ from sgsdump.quantisation.trials.output_trials import (
     fit_ranges,
     sensitivities,
 )
-from sgsdump.quantisation.weight_fit import fit_weight
 from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.side_ranges import SideRanges
+from sgsdump.quantisation.ranges.side_ranges import SideRanges
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges

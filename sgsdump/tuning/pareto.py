@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.quantisation.objective import watched_by_output
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
 from sgsdump.tuning.verification import Verified

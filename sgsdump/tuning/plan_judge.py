@@ -10,7 +10,7 @@ import numpy as np
 
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range

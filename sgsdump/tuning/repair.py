@@ -23,7 +23,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import analyse
-from sgsdump.quantisation.side_ranges import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensors.value_range import Range

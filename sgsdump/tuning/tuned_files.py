@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.quantisation.quant_export import quant_params
-from sgsdump.quantisation.side_ranges import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tuning.pareto import Row
 

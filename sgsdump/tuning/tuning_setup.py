@@ -17,7 +17,7 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison import value_probes
-from sgsdump.comparison.value_probes import Agreement, find_matches
+from sgsdump.comparison.misnaming.value_probes import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.tensor import Tensor

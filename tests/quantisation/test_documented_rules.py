@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sgsdump.quantisation.fixed_facts import StoredTensor, StoredWeights
-from sgsdump.quantisation.range_fit import proposals, squared_error
-from sgsdump.quantisation.value_histogram import count_values
+from sgsdump.quantisation.ranges.range_fit import proposals, squared_error
+from sgsdump.quantisation.ranges.value_histogram import count_values
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])

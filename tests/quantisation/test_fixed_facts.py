@@ -11,7 +11,7 @@ from sgsdump.errors import ModelError
 from sgsdump.quantisation.fixed_facts import METADATA_KEY, DumpedOperator, StoredTensor, is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 

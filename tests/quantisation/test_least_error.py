@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.quantisation.range_fit import GRID, _least_error, squared_error
+from sgsdump.quantisation.ranges.range_fit import GRID, _least_error, squared_error
 
 
 def spelt_out(values, counts, low, high):

@@ -23,8 +23,8 @@ from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
-from sgsdump.quantisation.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.quant_plan import analyse
+from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config

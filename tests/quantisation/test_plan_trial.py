@@ -8,9 +8,9 @@ from fake_quantised import fake_quantised
 from small_nets import residual_net
 
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))

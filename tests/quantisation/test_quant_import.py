@@ -13,8 +13,8 @@ from sgsdump.errors import ConfigError, ModelError, SgsdumpError
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
-from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.quant_import import import_params, read_quant_file
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.sidecars.quant_param_entries import QuantParam

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from sgsdump.quantisation.quant_plan import uint8_quant
-from sgsdump.quantisation.range_fit import (
+from sgsdump.quantisation.ranges.range_fit import (
     DEEPEST,
     ENTROPY,
     GRID,
@@ -19,7 +19,7 @@ from sgsdump.quantisation.range_fit import (
     proposals,
     squared_error,
 )
-from sgsdump.quantisation.value_histogram import count_values
+from sgsdump.quantisation.ranges.value_histogram import count_values
 
 
 def by_onnxruntime(values, low, high):

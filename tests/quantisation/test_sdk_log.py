@@ -6,8 +6,8 @@ from small_nets import conv, model, weights
 
 from sgsdump.errors import FormatError
 from sgsdump.quantisation.groups import joined
+from sgsdump.quantisation.ranges.side_ranges import SideRanges, updated, with_softmax
 from sgsdump.quantisation.sdk_log import model_name, read_log, read_side_ranges, read_weight_params, with_model_names
-from sgsdump.quantisation.side_ranges import SideRanges, updated, with_softmax
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.value_range import Range
 

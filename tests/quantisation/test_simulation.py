@@ -9,7 +9,7 @@ from small_nets import residual_net, run_all
 from sgsdump.quantisation.fixed_facts import is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nchw

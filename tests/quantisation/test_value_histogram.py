@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgsdump.quantisation.value_histogram import SIDE, SMALLEST, ValueHistogram, count_values
+from sgsdump.quantisation.ranges.value_histogram import SIDE, SMALLEST, ValueHistogram, count_values
 
 NUMBERS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False) | st.sampled_from(
     [0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0]

@@ -5,9 +5,9 @@ import pytest
 from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
-from sgsdump.quantisation import weight_fit
-from sgsdump.quantisation.observers import Moments
-from sgsdump.quantisation.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
+from sgsdump.quantisation.ranges import weight_fit
+from sgsdump.quantisation.ranges.observers import Moments
+from sgsdump.quantisation.ranges.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
 
 
 def net(weight, **attributes):

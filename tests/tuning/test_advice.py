@@ -10,7 +10,7 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.row import row_of
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
-from sgsdump.quantisation.plan_trial import Domain
+from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tuning.advice import MAYBE, NO, YES, advise, tensor_arrays
 from sgsdump.tuning.rules_of_thumb import Convolution, Signs

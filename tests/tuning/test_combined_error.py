@@ -6,8 +6,8 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.objective import score, watched_by_output
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.combined_error import MEAN, WORST, Objective, combined_error, parse_objective
 from sgsdump.tuning.plan_search import every_plan

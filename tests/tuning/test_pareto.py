@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sgsdump.quantisation.objective import score
-from sgsdump.quantisation.plan_trial import Domain
+from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.tuning import pareto as module
 from sgsdump.tuning.combined_error import Objective
 from sgsdump.tuning.pareto import as_document, macs_of, pareto

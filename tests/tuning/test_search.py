@@ -14,9 +14,9 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
-from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
-from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals

@@ -10,7 +10,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nhwc

@@ -22,13 +22,13 @@ from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.input_agreement import raw_bytes
-from sgsdump.quantisation.measured_ranges import Feed
 from sgsdump.quantisation.objective import watched_tensors
-from sgsdump.quantisation.observers import Statistics
-from sgsdump.quantisation.plan_trial import Domain, PlanTrial
-from sgsdump.quantisation.range_fit import MIN_MAX, Proposal, proposals
+from sgsdump.quantisation.ranges.measured_ranges import Feed
+from sgsdump.quantisation.ranges.observers import Statistics
+from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
+from sgsdump.quantisation.ranges.value_histogram import ValueHistogram
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
-from sgsdump.quantisation.value_histogram import ValueHistogram
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 

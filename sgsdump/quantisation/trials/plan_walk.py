@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
-from sgsdump.quantisation.plan_trial import PlanTrial
-from sgsdump.quantisation.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, parameter
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, parameter
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""

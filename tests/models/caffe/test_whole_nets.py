@@ -12,7 +12,7 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 
 RNG = np.random.default_rng(11)

@@ -14,7 +14,7 @@ from small_nets import conv, model, node, residual_net, weights
 from sgsdump.models.passes.lift import OPSET
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 

@@ -19,7 +19,7 @@ from small_nets import helper, model, node
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.integer import accumulator, convolution, requantisation, rounding, writer
 from sgsdump.quantisation.quant_plan import INT16
-from sgsdump.quantisation.side_ranges import SideRanges
+from sgsdump.quantisation.ranges.side_ranges import SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range

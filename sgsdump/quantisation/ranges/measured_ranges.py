@@ -17,7 +17,7 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.fusion import operators
-from sgsdump.quantisation.observers import PLAIN, Collector, Statistics, Wanted
+from sgsdump.quantisation.ranges.observers import PLAIN, Collector, Statistics, Wanted
 from sgsdump.tensors.value_range import Range
 
 Feed = tuple[str, Mapping[str, np.ndarray]]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.quantisation.value_histogram import ValueHistogram
+from sgsdump.quantisation.ranges.value_histogram import ValueHistogram
 
 STEPS = 255
 PERCENTILES = (1e-5, 1e-4, 1e-3)

@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.quantisation.value_histogram import ValueHistogram, count_values
+from sgsdump.quantisation.ranges.value_histogram import ValueHistogram, count_values
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.misnaming.value_probes import Agreement, find_matches
 from sgsdump.comparison.real_values import readable, real_values
 from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.comparison.value_probes import Agreement, find_matches
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import SgsdumpError
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.observers import Moments
 from sgsdump.quantisation.quant_plan import INT8, output_axis
+from sgsdump.quantisation.ranges.observers import Moments
 from sgsdump.tensors.value_range import Range
 
 if TYPE_CHECKING:

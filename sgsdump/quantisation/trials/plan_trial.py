@@ -19,9 +19,18 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.qdq_writer import fake_weight, quantise
 from sgsdump.quantisation.quant_plan import Analysis, Choice, QuantPlan, analyse, decide
-from sgsdump.quantisation.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, limits, parameter, parametrise
+from sgsdump.quantisation.trials.qdq_writer import fake_weight, quantise
+from sgsdump.quantisation.trials.switchable_graph import (
+    HIGH,
+    LOW,
+    SCALE,
+    WEIGHT,
+    ZERO_POINT,
+    limits,
+    parameter,
+    parametrise,
+)
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range

@@ -22,8 +22,8 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Given, Pair
 from sgsdump.comparison.layout_match import measure
+from sgsdump.comparison.misnaming.value_probes import PROBES, probe_all
 from sgsdump.comparison.real_values import readable
-from sgsdump.comparison.value_probes import PROBES, probe_all
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
 from sgsdump.files.safe_names import normalised
