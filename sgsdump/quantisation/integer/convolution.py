@@ -14,6 +14,7 @@ import numpy as np
 from sgsdump.quantisation.integer.accumulator import Accumulator, accumulate
 from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.kernel import Kernel
+from sgsdump.quantisation.integer.quotient import divisors
 from sgsdump.quantisation.integer.requantisation import Requantisation
 
 FLOOR_BITS = 16
@@ -24,10 +25,38 @@ FLOAT_TIES_BELOW = 3.3e6
 DOUBLE_TIES = 1 + 2.0**-44
 
 
-def convolve(emit: Emitter, value: Integers, kernel: Kernel, numbers: Requantisation, rows: str) -> Unrounded:
-    """A convolution up to its last rounding. ``rows``: the name of the constant (2, C), bias and multiplier."""
+def convolve(
+    emit: Emitter, value: Integers, kernel: Kernel, numbers: Requantisation, rows: str, stored: str = ""
+) -> Unrounded | str:
+    """A convolution up to its last rounding, or the name ``stored`` of what is stored already.
+
+    rows    the name of the constant (2, C), bias and multiplier.
+    stored  the name to store under, where the output is UINT8 with no narrower limits than its type's; else "".
+    """
     accumulator = accumulate(emit, value, kernel, np.maximum(numbers.k - FLOOR_BITS, 0), numbers.zero)
+    if stored and len(kernel.shape) > 1 and _in_floats(accumulator, numbers.k):
+        divisor = divisors(numbers)
+        if divisor is not None:
+            return _divided(emit, accumulator, numbers, rows, divisor, kernel.shape, stored)
     return _requantised(emit, accumulator, numbers, rows, kernel.shape)
+
+
+def _divided(
+    emit: Emitter,
+    accumulator: Accumulator,
+    numbers: Requantisation,
+    rows: str,
+    divisor: np.ndarray,
+    shape: tuple[int, ...],
+    stored: str,
+) -> str:
+    """(A + bias) / divisor, rounded and saturated; see ``quotient``."""
+    rounded = _rounded_floats(emit, accumulator, numbers.k, shape)
+    bias = emit.add("Gather", [emit.cast(rows, FLOAT), emit.constant(np.int64(0))], axis=0)
+    bias = emit.add("Reshape", [bias, emit.constant(np.array(shape, np.int64))])
+    zero = emit.constant(np.zeros(divisor.shape, np.uint8))
+    total = emit.add("Add", [rounded, bias])
+    return emit.add("QuantizeLinear", [total, emit.constant(divisor), zero], stored, axis=1)
 
 
 def _requantised(
@@ -53,17 +82,26 @@ def _requantised(
 
 def _half_away(emit: Emitter, accumulator: Accumulator, k: np.ndarray, shape: tuple[int, ...]) -> str:
     """Whole doubles: an accumulator over 2^K, of which 2^max(K - 16, 0) is taken off already, rounded."""
+    if _in_floats(accumulator, k):
+        return emit.cast(_rounded_floats(emit, accumulator, k, shape), DOUBLE)
     name, left = accumulator.name, _along(2.0 ** np.minimum(k, FLOOR_BITS), shape)
-    small = accumulator.largest < FLOAT_TIES_BELOW and np.all(k <= FLOOR_BITS)
-    if accumulator.dtype == FLOAT and small and np.all(k > 0):
-        ties = emit.constant((left * FLOAT_TIES).astype(np.float32))
-        return emit.cast(emit.add("Round", [emit.add("Div", [name, ties])]), DOUBLE)
     name = name if accumulator.dtype == DOUBLE else emit.cast(name, DOUBLE)
     if np.any(k > FLOOR_BITS):
         name = emit.add("Floor", [name])
     if not np.any(k > 0):
         return emit.add("Mul", [name, emit.constant(1 / left)]) if np.any(k) else name
     return emit.add("Round", [emit.add("Mul", [name, emit.constant(DOUBLE_TIES / left)])])
+
+
+def _in_floats(accumulator: Accumulator, k: np.ndarray) -> bool:
+    """Whether float32 rounds the accumulator over 2^K right."""
+    small = accumulator.largest < FLOAT_TIES_BELOW and np.all(k <= FLOOR_BITS)
+    return bool(accumulator.dtype == FLOAT and small and np.all(k > 0))
+
+
+def _rounded_floats(emit: Emitter, accumulator: Accumulator, k: np.ndarray, shape: tuple[int, ...]) -> str:
+    ties = _along(2.0**k * FLOAT_TIES, shape).astype(np.float32)
+    return emit.add("Round", [emit.add("Div", [accumulator.name, emit.constant(ties)])])
 
 
 def _along(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

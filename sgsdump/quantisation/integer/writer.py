@@ -36,7 +36,7 @@ from sgsdump.quantisation.integer.rules import PARAMETRIC, RULES, Call, constant
 from sgsdump.quantisation.integer.scaling import requantise
 from sgsdump.quantisation.integer.table import FUNCTIONS, function_of, ideal, look_up
 from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.quant_plan import INT16, QuantPlan, int16_quant, moves_values
+from sgsdump.quantisation.quant_plan import INT16, UINT8, QuantPlan, int16_quant, moves_values
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
@@ -170,15 +170,18 @@ class _Walk:
             value = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
-        outcome = self._compute(nodes[-1], value, quant, name)
+        whole = quant.dtype == UINT8 and (limits is None or limits == (0, np.inf))
+        outcome = self._compute(nodes[-1], value, quant, name, STORED.format(name) if whole else "")
         if isinstance(outcome, Unrounded) and limits is not None:
             outcome = replace(outcome, lowest=limits[0], highest=limits[1])
         self._keep(outcome, quant, name)
 
-    def _compute(self, node: NodeProto, before: Integers | None, quant: Quant, name: str) -> Integers | Unrounded:
-        """One node by its rule, or by the nearest thing to one."""
+    def _compute(
+        self, node: NodeProto, before: Integers | None, quant: Quant, name: str, stored: str = ""
+    ) -> Integers | Unrounded:
+        """One node by its rule, or by the nearest thing to one. ``stored``: see ``convolve``."""
         weighted = node.output[0] in self.plan.weights and node.input[0] in self.values
-        if weighted and (convolved := self._convolution(node, quant)) is not None:
+        if weighted and (convolved := self._convolution(node, quant, stored)) is not None:
             return convolved
         operands = self._operands(node, before)
         if operands is None:
@@ -209,7 +212,7 @@ class _Walk:
             return look_up(self.emit, operands[0], quant, function, STORED.format(name))
         return self._in_float(node, quant, name)
 
-    def _convolution(self, node: NodeProto, quant: Quant) -> Unrounded | None:
+    def _convolution(self, node: NodeProto, quant: Quant, output: str) -> Integers | Unrounded | None:
         """None for a fully connected operator whose matrix is not a plain one."""
         value, name = self.values[node.input[0]], node.output[0]
         scale = self.plan.weights[name]
@@ -228,7 +231,8 @@ class _Walk:
         rows = self.emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#rows")
         self.biases[rows] = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
         self.named[name] = (kernel.name, rows)
-        return convolve(self.emit, value, kernel, numbers, rows)
+        outcome = convolve(self.emit, value, kernel, numbers, rows, output)
+        return Integers(outcome, UINT8, quant) if isinstance(outcome, str) else outcome
 
     def _bias(self, node: NodeProto, count: int) -> np.ndarray:
         if len(node.input) < 3 or not node.input[2]:
