@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -146,7 +146,7 @@ def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model,
         return trial.measure(_feeds(args, model, config), advance)
 
 
-def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[PictureFeed]:
+def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:
     """Every picture as the float model and as the fixed model takes it."""
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.model import graph_inputs

@@ -237,14 +237,14 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
     from sgsdump.commands.run_by_run import of_one_run, paired_trees
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.merge import merge
-    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.dumps.paired_dumps import paired_dumps
     from sgsdump.errors import ConfigError
     from sgsdump.progress import each
 
     for name in ("write_name_map", "compatible"):
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
-    runs = paired_trees(args) or paired_runs(args.sample, args.benchmark)
+    runs = paired_trees(args) or paired_dumps(args.sample, args.benchmark)
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
     comparison = merge({name: compared(*_opened(of_one_run(args), *paths)) for name, paths in pairs})
     apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
