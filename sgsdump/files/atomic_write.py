@@ -197,18 +197,24 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def set_aside(path: Path, name: Path | None = None) -> Path | None:
-    """Move an existing folder out of the way as ``NAME_DATE``, of its own name or another; returns its new place, None
-    when there was none. Raises OutputError."""
+def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datetime | None = None) -> Path | None:
+    """Move an existing folder out of the way as ``NAME_DATE``; returns its new place, None when there was none.
+
+    name  the path whose name it takes, its own when None.
+    mark  stands between the name and the date.
+    date  None: that of the folder's last change.
+
+    Raises OutputError.
+    """
     if not path.exists():
         return None
     name = path if name is None else name
-    stamp = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y%m%d-%H%M%S")
-    aside = name.with_name(f"{name.name}_{stamp}")
+    stamp = (date or datetime.fromtimestamp(path.stat().st_mtime)).strftime("%Y%m%d-%H%M%S")
+    aside = name.with_name(f"{name.name}{mark}{stamp}")
     number = 1
     while aside.exists():
         number += 1
-        aside = name.with_name(f"{name.name}_{stamp}_{number}")
+        aside = name.with_name(f"{name.name}{mark}{stamp}_{number}")
     try:
         path.rename(aside)
     except OSError as error:
