@@ -24,7 +24,7 @@ from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
 from sgsdump.pipeline.inputs.given import Given
-from sgsdump.pipeline.not_dumped import NotDumped
+from sgsdump.pipeline.running.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.layout import NCHW
