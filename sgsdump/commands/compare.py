@@ -293,7 +293,7 @@ def _run_golden(args: argparse.Namespace) -> int:
 
 def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     """The dumps, unpadded and dequantised as the side files that were named allow."""
-    from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
+    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 

@@ -11,7 +11,7 @@ import pytest
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump
 from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files, text
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant
-from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, unpadded, with_net_scales
+from sgsdump.dumps.formats.sigmastar.net_scales import scales_of, with_net_scales
 from sgsdump.dumps.formats.sigmastar.record import (
     header_of,
     infer_op_indexes,
@@ -33,6 +33,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 )
 from sgsdump.dumps.formats.sigmastar.record_losses import lost
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
+from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.tensors.device_layout import Origin
