@@ -12,7 +12,7 @@ import pytest
 from dumps.formats.conformance import Conformance, plain_records
 
 from sgsdump import Record, Tensor, open_dump, save_dump
-from sgsdump.dumps.formats.sdaa.dump_info import outputs_file
+from sgsdump.dumps.formats.sdaa.file_names import outputs_file
 from sgsdump.dumps.losses import losses
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.tensors.dtypes import KNOWN
