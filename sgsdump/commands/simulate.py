@@ -135,6 +135,7 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
 
     from sgsdump.dumps.formats.sigmastar import binary
     from sgsdump.dumps.formats.sigmastar import text as sigmastar_text
+    from sgsdump.dumps.formats.sigmastar.text_variant import SIM
     from sgsdump.files.atomic_write import replacing
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.debug_config import dump_path
@@ -145,7 +146,7 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
         return
     path = dump_path(debug, name)
     if debug.dump_as_string:
-        text = replace(sigmastar_text.SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
+        text = replace(SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
         sigmastar_text.write(simulation.records, path, text)
     else:
         binary.write(simulation.records, path, replace(binary.SIM_SHAPED, is_float=is_float))
