@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
-    from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.fixed_model import pictures_of
@@ -100,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if measurement and names:
         tried = trial.try_plan(names, _feeds(args, model, config))
     if args.json:
-        with replacing(args.json) as file:
-            file.write(advice_json.render(verdicts, names, measurement, tried).encode("utf-8", "surrogateescape"))
+        replace_text(args.json, advice_json.render(verdicts, names, measurement, tried))
     print(advice_table.render(verdicts))
     rows = comparison.rows if comparison else ()
     print(advice_verdict.render(verdicts, names, limits, measurement, tried, rows), end="")

@@ -48,6 +48,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8 by ``replacing``. Surrogates, as which names that are not UTF-8 are read, become the bytes
+    they were."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """The files that ``replacing`` writes in the block take their places at its end, one right after the other; none

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.files.atomic_write import make_folder, replacing, set_aside
+from sgsdump.files.atomic_write import make_folder, replace_text, set_aside
 from sgsdump.reports.comparison import REPORTS
 
 
@@ -33,7 +33,5 @@ def write_log(comparison: Comparison, name: str, folder: Path, lines: str = "sdk
     lines  the report that gives these: ``sdk_lines`` as newer scripts print them, ``sdk_table`` as the manual shows.
     """
     log = folder / f"{name}_doAnalyzeRmse_run.log"
-    with replacing(log) as file:
-        text = f"{folder / 'genCompareLayer'}\n" + REPORTS[lines](comparison, DOCUMENTED)
-        file.write(text.encode("utf-8", "surrogateescape"))
+    replace_text(log, f"{folder / 'genCompareLayer'}\n" + REPORTS[lines](comparison, DOCUMENTED))
     return log

@@ -29,7 +29,7 @@ import numpy as np
 from sgsdump.dumps.formats.sdaa.file_names import INPUTS, OUTPUTS
 from sgsdump.dumps.formats.sdaa.tensor_facts import Number, TensorFacts
 from sgsdump.errors import FormatError
-from sgsdump.files.atomic_write import replacing
+from sgsdump.files.atomic_write import replace_text
 from sgsdump.files.bounded_read import read_whole
 
 JSON_NAME = "dump_info.json"
@@ -83,8 +83,7 @@ def write(info: DumpInfo, folder: Path) -> None:
         "node_output_info": [_output_json(entry) for entry in info.outputs],
     }
     text = json.dumps(_strict(document), indent=4, ensure_ascii=False, allow_nan=False)
-    with replacing(folder / JSON_NAME) as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
+    replace_text(folder / JSON_NAME, text)
 
 
 def read(path: Path) -> DumpInfo:
