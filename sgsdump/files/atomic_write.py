@@ -49,8 +49,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8 by ``replacing``. Surrogates, as which names that are not UTF-8 are read, become the bytes
-    they were."""
+    """Write ``text`` as UTF-8 by ``replacing``; surrogates, as which names that are not UTF-8 are read, become the
+    bytes they were."""
     with replacing(path) as file:
         file.write(text.encode("utf-8", "surrogateescape"))
 
