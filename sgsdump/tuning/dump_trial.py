@@ -30,7 +30,7 @@ from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.sensitivity_analysis import PictureFeed, Totals
+from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Totals
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class DumpTrial:
         model: Model,
         ranges: Mapping[str, Range],
         config: InputConfig,
-        pictures: Sequence[PictureFeed],
+        pictures: Sequence[LabelledPictureFeed],
         float_path: Path,
         progress: Progress = SILENT,
         side: SideRanges = NOTHING_BESIDE,
