@@ -128,7 +128,7 @@ class _FixedView:
 
     def source(self, name: str) -> str:
         tensor = self.tensors.get(name)
-        if tensor is None or tensor.picture:
+        if tensor is None or (tensor.picture and not self.dequantise):
             return name
         return tensor.real if self.dequantise and tensor.real is not None else tensor.stored
 
@@ -137,11 +137,11 @@ class _FixedView:
         stored = self.tensors.get(name)
         if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
+        if self.dequantise:
+            return _tensor(name, op_type, _real(array, stored.quant), stored.quant)
         if stored.picture:
             # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
             array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
-        if self.dequantise:
-            return _tensor(name, op_type, _real(array, stored.quant), stored.quant)
         if self.strip:
             return _tensor(name, op_type, array, stored.quant)
         padded = _PADDED[self.orders[name] if array.ndim == 4 else "NHWC"](array)

@@ -148,10 +148,16 @@ def test_a_batchnorm_in_two_joins_with_its_activation():
     assert chains(net, True) == [["c", "m", "a", "r"]]
 
 
-def test_an_add_whose_other_operand_comes_later_waits_for_it():
+def test_nothing_but_an_activation_joins_behind_an_activation():
     constants = {**weights("a", (3, 3, 1, 1)), **weights("b", (3, 3, 1, 1))}
     nodes = [conv("a", "x"), conv("b", "x"), node("Relu", ["b"], "r"), node("Add", ["a", "r"], "sum")]
-    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "r", "sum"]]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "r"], ["sum"]]
+
+
+def test_an_add_whose_other_operand_comes_later_waits_for_it():
+    constants = {**weights("a", (3, 3, 1, 1)), **weights("b", (3, 3, 1, 1))}
+    nodes = [conv("a", "x"), conv("b", "x"), node("Add", ["a", "b"], "sum")]
+    assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["b", "sum"]]
     nodes = [conv("a", "x"), node("Sigmoid", ["x"], "s"), node("Add", ["a", "s"], "sum")]
     assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["s"], ["sum"]]
     nodes = [conv("a", "x"), node("Add", ["x", "a"], "sum"), node("Relu", ["sum"], "r")]

@@ -87,7 +87,7 @@ def write_integers(
     result.graph.initializer.extend(walk.emit.constants)
     _integer_outputs(result, keep_integer & set(plan.tensors), plan)
     drop_unused_constants(result)
-    write_facts(walk.facts(pictures, origin), result)
+    write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
     return Written(result, walk.approximate)
 
 
@@ -329,7 +329,7 @@ class _Walk:
         bounds = self.ranges[name].at(INT16)
         return int16_quant(bounds.low, max(bounds.high, least))
 
-    def facts(self, pictures: Mapping[str, Picture], origin: Origin | None) -> FixedFacts:
+    def facts(self, pictures: Mapping[str, Picture], origin: Origin | None, constants: set[str]) -> FixedFacts:
         tensors = {
             name: StoredTensor(
                 quant.dtype, float(quant.scale), quant.zero_point, STORED.format(name), None, name in pictures
@@ -337,7 +337,7 @@ class _Walk:
             for name, quant in self.plan.tensors.items()
             if name in self.values and quant.dtype is not None
         }
-        operators = tuple(dumped(self.graph, operator, self.named) for operator in self.plan.operators)
+        operators = tuple(dumped(self.graph, operator, self.named, constants) for operator in self.plan.operators)
         return FixedFacts(tensors, self.weights, self.convolutions, operators, origin, self.biases)
 
 

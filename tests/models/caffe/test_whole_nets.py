@@ -140,7 +140,7 @@ def test_a_net_is_calibrated_and_simulated(name: str, tmp_path: Path) -> None:
     simple = simplify(opened(tmp_path, text, weights))
     ranges = measure_ranges(simple, [("one", feed)])
     fixed = Model(make_fixed(simple, ranges).proto, simple.path)
-    assert "BatchNormalization" not in {node.op_type for node in fixed.proto.graph.node}
+    assert "BatchNormalization" not in {node.op_type for node in simple.proto.graph.node}
     values = [{r.name: r.tensor.real() for r in simulate(m, feed).records if r.io == "out"} for m in (simple, fixed)]
     common = set(outputs) & values[0].keys() & values[1].keys()
     assert common >= set(outputs) - {"prior"}  # what does not depend on the picture is folded away
