@@ -11,7 +11,8 @@ import sgsdump
 
 PACKAGE = Path(__file__).parents[1] / "sgsdump"
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
-    *("__main__", "cli", "commands", "msit", "reports", "tuning", "quantisation", "pipeline", "executors", "models"),
+    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "capture"),
+    *("executors", "models"),
     *("comparison", "dumps", "sidecars", "tensors", "files", "progress", "registry", "errors"),
 )
 # A folder of equal members behind a table, none of which knows another.
