@@ -28,6 +28,7 @@ SHARED = {
         "commands/terminal",
         "executors/runner",
         "executors/base",
+        "executors/output_check",
         "executors/table",
         "executors/conformance",
     ),

@@ -21,12 +21,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import dump_all
+    from sgsdump.commands.dump import Source, dump_all
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"
     output = Path("dumpData/onnx_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")
-    dump_all(open_model(args.model_file), args.image, args.preprocess, None, output, text=text, own_outputs_first=True)
+    dump_all(
+        open_model(args.model_file), Source(args.image, args.preprocess), output, text=text, own_outputs_first=True
+    )
     return 0
 
 

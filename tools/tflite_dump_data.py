@@ -21,10 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import output_paths
     from sgsdump.commands.sdk.tflite_run import TfliteRun
     from sgsdump.dumps.formats.sigmastar import binary, text
     from sgsdump.files.atomic_write import make_folder
+    from sgsdump.files.output_names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
 
     model = TfliteRun(Path(args.model_file))

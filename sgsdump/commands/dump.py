@@ -2,12 +2,15 @@
 
 The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
 With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
+A data loader script is Python with load_data(), which yields a dictionary of arrays by input name for each run; their
+dumps are numbered: out_0.bin, out_1.bin.
 
 examples:
   sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
   sgsdump dump -m net.onnx -i pictures/ --input-config input_config.ini -o out.bin
   sgsdump dump -m net.onnx -i a.npy,b.npy -n a.py,b.py
   sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py --dump-bin False
+  sgsdump dump -m net.onnx --data-loader-script feeds.py -o out.bin
   sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
 
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
@@ -17,12 +20,13 @@ in place has its last value. --every-layer adds the values that were written ove
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.options import add_feeds, add_model, add_provider
+from sgsdump.files.output_names import named, output_paths
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +45,7 @@ CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    add_pictures(parser)
+    add_feeds(parser)
     parser.add_argument("--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess")
     parser.add_argument(
         "--dump-bin",
@@ -49,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="True",
         help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
     )
+    add_provider(parser)
     parser.add_argument("--every-layer", action="store_true", help="Caffe: also what in-place layers wrote over")
     parser.add_argument(
         "-o",
@@ -69,23 +74,33 @@ def run(args: argparse.Namespace) -> int:
     model = open_model(args.model, args.weight_file)
     caffe = model.blobs is not None
     output = args.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
-    check_outputs([output], [args.model, args.weight_file, args.image, args.input_config])
-    every = args.every_layer
-    dump_all(model, args.image, args.preprocess, config, output, text=text, caffe=caffe, every_layer=every)
+    read = (args.model, args.weight_file, args.image, args.input_config, args.data_loader_script)
+    check_outputs([output], read)
+    source = Source(args.image, args.preprocess, config, args.data_loader_script)
+    dump_all(model, source, output, text=text, caffe=caffe, every_layer=args.every_layer, provider=args.provider)
     return 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the feeds come from: ``image`` and ``preprocess``, or the data loader ``script``, as users write them."""
+
+    image: str | None
+    preprocess: str | None = None
+    config: InputConfig | None = None
+    script: str | None = None
 
 
 def dump_all(
     model: Model,
-    image: str,
-    preprocess: str | None,
-    config: InputConfig | None,
+    source: Source,
     output: Path,
     *,
     text: bool = False,
     caffe: bool = False,
     own_outputs_first: bool = False,
     every_layer: bool = False,
+    provider: str = "CPU",
 ) -> None:
     """Dump every input in turn and print what was written. The folder of the SDK's default output is made.
 
@@ -93,23 +108,20 @@ def dump_all(
     caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
     own_outputs_first  in the order of onnx_dump_data.py.
     every_layer        of a model with in-place layers also the tensors they wrote over.
+    provider           onnxruntime's execution provider.
     """
     from sgsdump.commands.sdk import listing
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.files.atomic_write import make_folder
-    from sgsdump.models.feeds.feeds import expand, feeds
-    from sgsdump.models.model import graph_inputs
 
-    specs = graph_inputs(model.proto)
-    runs = feeds(image, preprocess, specs, config)
-    targets = output_paths(output, [files[0] for files in expand(image, len(specs))])
-    runner = SegmentRunner(model, keep_sessions=len(targets) > 1)
+    several, runs = _runs(model, source, output)
+    runner = SegmentRunner(model, keep_sessions=several, provider=provider)
     outputs = [info.name for info in model.proto.graph.output]
     # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
     slots = {} if own_outputs_first or caffe else output_slots(model.proto)
     shown = model.blobs | model.overwritten if model.blobs and every_layer else model.blobs
-    for target, (label, feed) in zip(targets, runs):
+    for target, label, feed in runs:
         if output.parent == DEFAULT_OUTPUT.parent:
             make_folder(output.parent)
         summary = Summary()
@@ -123,6 +135,22 @@ def dump_all(
             print(f"not finite: {name}: {what}")
     for skip in runner.skipped.values():
         print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
+
+
+def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tuple[Path, str, Feed]]]:
+    """Whether there may be several runs, and where each one's dump goes, its label and its feed."""
+    from sgsdump.models.feeds.data_loader import loaded_feeds
+    from sgsdump.models.feeds.feeds import expand, feeds
+    from sgsdump.models.model import graph_inputs
+
+    specs = graph_inputs(model.proto)
+    if source.script:
+        loaded = loaded_feeds(source.script, specs, source.config)
+        return True, ((named(output, number), f"feed {number}", feed) for number, feed in loaded)
+    assert source.image is not None
+    runs = feeds(source.image, source.preprocess, specs, source.config)
+    targets = output_paths(output, [files[0] for files in expand(source.image, len(specs))])
+    return len(targets) > 1, ((target, label, feed) for target, (label, feed) in zip(targets, runs))
 
 
 def _write(
@@ -204,18 +232,3 @@ def not_finite(array: np.ndarray) -> str:
             return ""
     nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
     return f"{nan} NaN, {inf} Inf of {array.size} values" if nan or inf else ""
-
-
-def output_paths(output: Path, files: Sequence[str]) -> list[Path]:
-    """Where each input's dump goes: ``output`` for one; with the input's name put in for several, all different."""
-    if len(files) == 1:
-        return [output]
-    paths: list[Path] = []
-    for file in files:
-        stem = f"{output.stem}_{Path(file).stem}"
-        path, number = output.with_name(stem + output.suffix), 1
-        while path in paths:
-            number += 1
-            path = output.with_name(f"{stem}_{number}{output.suffix}")
-        paths.append(path)
-    return paths

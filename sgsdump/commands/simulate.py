@@ -1,6 +1,8 @@
 """Simulate: run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
 
-The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty).
+The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty); of several pictures each
+has one with the picture's name in it (`sigma_outtensor_dump_cat.bin`), and of the feeds of a data loader script, Python
+with load_data() that yields a dictionary of arrays by input name for each run, one with its number.
 `sgsdump cfg DebugConfig.txt` writes one into the current folder. Uncomment what you need: dumpTensor switches dumping
 on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs are
 summed up.
@@ -17,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.options import add_feeds, add_model, add_provider
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
@@ -31,7 +33,8 @@ HELP = "run one picture through a float or fixed model, dump its layers"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, "float model (ONNX, .prototxt) or the fixed one of calibrate")
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
-    add_pictures(parser, "picture, .npy, Input_shape= text, or random[:SEED]")
+    add_feeds(parser, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    add_provider(parser)
     parser.add_argument("--input-config", help="input_config.ini, for the built-in preprocess of a float model")
 
 
@@ -40,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
 
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_as(args.type, args.model, args.weight_file)
-    for _ in simulate_all(model, args.type, args.image, args.preprocess, config):
+    script, provider = args.data_loader_script, args.provider
+    for _ in simulate_all(
+        model, args.type, args.image, args.preprocess, config, script=script, provider=provider, each_named=True
+    ):
         pass
     return 0
 
@@ -58,19 +64,29 @@ def open_as(kind: str, path: str, weights: str | None = None) -> Model:
 def simulate_all(
     model: Model,
     kind: str,
-    image: str,
+    image: str | None,
     preprocess: str | None,
     config: InputConfig | None = None,
     folder: Path | str = ".",
+    *,
+    script: str | None = None,
+    provider: str = "CPU",
+    each_named: bool = False,
 ) -> Iterator[tuple[str, Simulation]]:
     """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give what came of it.
 
     kind    ``Float`` or ``Fixed``.
     config  for a float model's built-in preprocess; a fixed model remembers its own.
+    script  a data loader script, in place of ``image``.
+    provider    onnxruntime's execution provider.
+    each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
+
     Raises ModelError when ``kind`` is not what the model is.
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.errors import ConfigError, ModelError
+    from sgsdump.files.output_names import named, output_paths
+    from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.fixed_facts import is_fixed
@@ -85,8 +101,9 @@ def simulate_all(
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
     specs = graph_inputs(model.proto)
-    count = len(expand(image, len(specs)))
-    if count > 1 and debug.dump_tensor and not debug.do_not_recover:
+    files = [] if image is None else [run[0] for run in expand(image, len(specs))]
+    count = len(files)
+    if count > 1 and debug.dump_tensor and not (debug.do_not_recover or each_named):
         raise ConfigError(
             f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
@@ -94,17 +111,25 @@ def simulate_all(
     if kind == "Fixed":
         config = fixed_config(model)
     raw = kind == "Fixed" and config is not None
-    for label, feed in feeds(image, preprocess, specs, config, normalised=not raw):
+    plain = Path(debug_config.DUMP_NAME)
+    if image is None:
+        loaded = loaded_feeds(script or "", specs, config, normalised=not raw)
+        runs = ((named(plain, number), f"feed {number}", feed) for number, feed in loaded)
+    else:
+        targets = [plain] * count if debug.do_not_recover else output_paths(plain, files)
+        fed = feeds(image, preprocess, specs, config, normalised=not raw)
+        runs = ((target, label, feed) for target, (label, feed) in zip(targets, fed))
+    for target, label, feed in runs:
         with TERMINAL.bar("simulate", "layer") as advance:
-            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance)
-            _dump(simulation, debug, is_float=kind == "Float" or debug.dequant_fixed)
+            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance, provider)
+            _dump(simulation, debug, target.name, is_float=kind == "Float" or debug.dequant_fixed)
         _sum_up(label, simulation)
         yield label, simulation
     if not debug.dump_tensor:
         print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
 
 
-def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
+def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool) -> None:
     """Write the dump DebugConfig.txt asks for; without one just run to the end."""
     from dataclasses import replace
 
@@ -118,7 +143,7 @@ def _dump(simulation: Simulation, debug: DebugConfig, is_float: bool) -> None:
         for _ in simulation.records:
             pass
         return
-    path = dump_path(debug)
+    path = dump_path(debug, name)
     if debug.dump_as_string:
         text = replace(sigmastar_text.SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
         sigmastar_text.write(simulation.records, path, text)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgsdump.errors import ConfigError, ModelError, SgsdumpError
+from sgsdump.executors.output_check import check_outputs
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.model import graph_inputs
 from sgsdump.registry import hint
@@ -54,7 +55,7 @@ class Executor(ABC):
     inputs: tuple[InputSpec, ...] = ()
     _state = "new"
     _bfloat16: frozenset[str] = frozenset()
-    _outputs: tuple[str, ...] = ()
+    _model: onnx.ModelProto | None = None
 
     def init(self, configs: Configs | None = None) -> None:
         """Set the back-end up. Raises ConfigError for an unknown option, MissingExtra for an absent package."""
@@ -76,7 +77,7 @@ class Executor(ABC):
         configs = self._known("load_model", configs, self.load_options)
         self._state = "ready"
         self.inputs, self._bfloat16 = graph_inputs(model), bfloat16_inputs(model)
-        self._outputs = tuple(info.name for info in model.graph.output)
+        self._model = model
         with self._in_one_line("cannot load the model"):
             self.on_load(model, configs, folder)
         self._state = "loaded"
@@ -89,25 +90,27 @@ class Executor(ABC):
         feed  array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
 
         The arrays belong to the caller. Raises InputError for a feed that does not fit, ModelError for a name that is
-        no output of the model, for an output that cannot be an array, and for a model that fails.
+        no output of the model, for an output that cannot be an array, for one of another element type or shape than
+        the model's, and for a model that fails.
         """
         self._expect("execute", "loaded")
+        assert self._model is not None
+        outputs = [info.name for info in self._model.graph.output]
         configs = self._known("execute", configs, self.execute_options)
         for name in output_names:
-            if name not in self._outputs:
-                known = hint(name, list(self._outputs))
+            if name not in outputs:
+                known = hint(name, outputs)
                 raise ModelError(f"executor {self.name}: the loaded model has no output {name!r}{known}")
-        feed = fitted(feed, self.inputs, self._bfloat16)
+        feed = {name: _read_only(array) for name, array in fitted(feed, self.inputs, self._bfloat16).items()}
         with self._in_one_line("cannot run the model"):
             arrays = self.on_execute(list(output_names), feed, configs)
-        if len(arrays) != len(output_names):
-            raise ModelError(f"executor {self.name} gave {len(arrays)} arrays for {len(output_names)} outputs")
+        check_outputs(f"executor {self.name}", self._model, output_names, arrays, feed)
         return arrays
 
     def release(self) -> None:
         """Free everything; may be called in any state, and twice. ``init`` may follow."""
         if self._state not in ("new", "released"):
-            self._state = "released"
+            self._state, self._model = "released", None
             self.on_release()
 
     def on_init(self, configs: Configs) -> None:  # noqa: B027 - setting up is optional
@@ -121,11 +124,18 @@ class Executor(ABC):
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
         """Newly allocated arrays for ``output_names``, never views of an internal buffer.
 
-        The names are outputs of the model; ``feed`` fits it, in the model's own dtypes.
+        The names are outputs of the model; ``feed`` fits it, in the model's own dtypes, and its arrays are read-only:
+        the caller goes on using them.
         """
 
     def on_release(self) -> None:  # noqa: B027 - releasing is optional
         """Nothing, unless a back-end holds something; called once, also when ``on_init`` failed half-way."""
+
+    def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - looking at it is optional
+        """Nothing, unless a back-end sees in a whole model that it runs no part of it; raises ModelError then.
+
+        Called before a model is run part by part, so that one line says it and not one for each tensor.
+        """
 
     def plain(self, error: Exception) -> str:
         """What the back-end says, as one line; override to name the node or to leave out noise."""
@@ -161,6 +171,12 @@ class Executor(ABC):
             raise
         except Exception as error:
             raise ModelError(f"executor {self.name} {what}: {self.plain(error)}") from error
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def reason_of(error: BaseException) -> str:

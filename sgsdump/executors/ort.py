@@ -18,6 +18,7 @@ import onnxruntime as ort
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.base import Configs, Executor
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, to_array, why_not
+from sgsdump.executors.onnx_runtime.providers import CPU, providers
 from sgsdump.executors.onnx_runtime.segment_runner import plain, session_options
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import segment, sub_model
@@ -32,9 +33,6 @@ LEVELS = {
     "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-
-
-CPU = "CPUExecutionProvider"
 
 
 class OrtExecutor(Executor):
@@ -52,7 +50,7 @@ class OrtExecutor(Executor):
         level = configs.get("optimisation", "none")
         if level not in LEVELS:
             raise ConfigError(f"executor ort: unknown optimisation {level!r}{hint(str(level), LEVELS)}")
-        self._providers = _providers(str(configs.get("provider", CPU)))
+        self._providers = providers(str(configs.get("provider", CPU)))
         threads = str(configs.get("threads", 0))
         if not threads.isdecimal():
             raise ConfigError(f"executor ort: threads is a number of threads or 0, not {threads!r}")
@@ -68,7 +66,7 @@ class OrtExecutor(Executor):
         used = tuple(dict.fromkeys((*part.weights, *(name for name in outputs if name in weights))))
         part = replace(part, reads=tuple(fed), weights=used, makes=outputs)
         stubs, self._lent = lend_all({name: weights[name] for name in used})
-        options = session_options(model, Path(folder) if folder else None)
+        options = session_options(Path(folder) if folder else None)
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = self._threads
         options.add_external_initializers(list(self._lent), list(self._lent.values()))
@@ -89,16 +87,8 @@ class OrtExecutor(Executor):
     def on_release(self) -> None:
         self._session, self._lent = None, MappingProxyType({})
 
+    def check_model(self, model: ModelProto) -> None:
+        header(model)
+
     def plain(self, error: Exception) -> str:
         return plain(error)
-
-
-def _providers(name: str) -> list[str]:
-    """The provider of this name, ``CUDA`` for short, and the CPU behind it. Raises ConfigError for one not there."""
-    there = ort.get_available_providers()
-    for each in there:
-        if name.lower() in (each.lower(), each.lower().removesuffix("executionprovider")):
-            return list(dict.fromkeys((each, CPU)))
-    raise ConfigError(
-        f"executor ort: the installed onnxruntime has no execution provider {name!r}; it has {', '.join(there)}"
-    )

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     import onnx
 
 HEAD_BYTES = 4096
+_NO_TENSORS = {
+    "sequence_type": "a sequence",
+    "optional_type": "an optional value",
+    "map_type": "a map",
+    "sparse_tensor_type": "a sparse tensor",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +96,12 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     import numpy as np
     import onnx
 
-    if info.type.WhichOneof("value") != "tensor_type":
-        kind = (info.type.WhichOneof("value") or "value without a type").removesuffix("_type").replace("_", " ")
-        raise ModelError(f"input {info.name!r} of the model is a {kind}; sgsdump feeds tensors only")
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ModelError(
+            f"input {info.name!r} of the model is {_NO_TENSORS.get(kind, 'of no type')}; sgsdump feeds tensors only: "
+            f"export the model with a tensor there"
+        )
     tensor = info.type.tensor_type
     if not tensor.HasField("shape"):
         raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")

@@ -16,6 +16,7 @@ from sgsdump.files.bounded_read import read_whole
 from sgsdump.models.external_data import graph_tensors
 from sgsdump.models.graph import bodies
 from sgsdump.models.model import Model, ModelReader
+from sgsdump.models.passes.inline_functions import inline_functions
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +30,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _read(path: Path) -> Model:
-    """The model without its external data. Raises ModelError."""
+    """The model without its external data, its functions put in place. Raises ModelError."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -54,7 +55,8 @@ def _read(path: Path) -> Model:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
     _check_names(proto.graph, path)
     _check_inputs(proto, path)
-    return Model(proto, path, path.parent if _check_external(proto.graph, path) else None)
+    folder = path.parent if _check_external(proto.graph, path) else None
+    return Model(inline_functions(proto), path, folder)
 
 
 def _check_names(graph: onnx.GraphProto, path: Path) -> None:

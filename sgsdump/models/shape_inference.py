@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Weights up to this many elements are shape parameters more often than not; shape inference wants their values.
 SMALL_WEIGHT = 1024
+# Inference takes any vector for a shape and invents a name for each unknown size in it: 70 bytes an element.
+LONG_VECTOR = 1 << 16
 
 
 def infer_types(
@@ -55,6 +57,16 @@ def is_known(kind: onnx.TypeProto | None) -> bool:
     return kind.WhichOneof("value") != "tensor_type" or kind.tensor_type.elem_type != 0
 
 
+def _stand_in(tensor: onnx.TensorProto) -> onnx.TypeProto:
+    """The type of the input that stands for a weight; a long vector's length is left open."""
+    import onnx
+
+    kind = tensor_type(tensor)
+    if len(tensor.dims) == 1 and tensor.dims[0] > LONG_VECTOR:
+        return onnx.helper.make_tensor_type_proto(tensor.data_type, [None])
+    return kind
+
+
 def _skeleton(
     proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], nodes: Iterable[onnx.NodeProto]
 ) -> onnx.ModelProto:
@@ -64,7 +76,7 @@ def _skeleton(
     weights = {t.name: t for t in proto.graph.initializer}
     outside = onnx.TensorProto.EXTERNAL
     big = {
-        name: tensor_type(tensor)
+        name: _stand_in(tensor)
         for name, tensor in weights.items()
         if math.prod(tensor.dims) > SMALL_WEIGHT or tensor.data_location == outside
     }
@@ -83,7 +95,7 @@ def _skeleton(
     for node in nodes:
         value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
         if value is not None and math.prod(value.dims) > SMALL_WEIGHT:
-            big[node.output[0]] = tensor_type(value)
+            big[node.output[0]] = _stand_in(value)
         else:
             graph.node.append(node)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=kind) for name, kind in big.items())

@@ -54,6 +54,7 @@ class Job:
     input_file: str | None = None
     input_dir: Path | None = None
     inputs_from: Path | None = None
+    data_loader_script: str | None = None
     seed: int | None = None
     range: Sequence[Sequence[str]] = ()
     shape: Sequence[str] = ()
@@ -99,11 +100,12 @@ def check(job: Job) -> None:
             raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
     if job.model_type and job.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {job.model_type!r}{hint(job.model_type, list(MODEL_TYPES))}")
-    if sum(way is not None for way in (job.input_file, job.input_dir, job.inputs_from)) > 1:
-        raise ConfigError("inputs come one of three ways: -i, --input-dir or --inputs-from")
-    if (job.input_dir or job.inputs_from) and (job.seed is not None or job.range):
+    if sum(way is not None for way in (job.input_file, job.input_dir, job.inputs_from, job.data_loader_script)) > 1:
+        raise ConfigError("inputs come one of four ways: -i, --input-dir, --inputs-from or --data-loader-script")
+    if (job.input_dir or job.inputs_from or job.data_loader_script) and (job.seed is not None or job.range):
         raise ConfigError(
-            "--seed and --range draw random inputs; --input-dir and --inputs-from already say what they are"
+            "--seed and --range draw random inputs; --input-dir, --inputs-from and --data-loader-script already say "
+            "what they are"
         )
     if job.depth is not None and job.depth < 1:
         raise ConfigError(f"--depth {job.depth}: the last node alone is 1; leave it out for all nodes")
@@ -128,5 +130,11 @@ def _check_comparison(job: Job) -> None:
     for what, value in (("-t", job.input_tag), ("-t1", job.th1), ("-t2", job.th2), ("--threshold", job.threshold)):
         if value is not None and not value >= 0:
             raise ConfigError(f"{what} {value:g}: a threshold is 0 or more")
+    if not (job.data_loader_script or job.input_dir):  # of several inputs each has a folder in it
+        check_compared(job)
+
+
+def check_compared(job: Job) -> None:
+    """Raises ConfigError for a folder to compare with that is missing or holds no .npy file."""
     for folder in filter(None, (job.compare_dir, job.golden_dir)):
         npy_files(folder)

@@ -28,6 +28,7 @@ from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
+from sgsdump.models.passes.inline_functions import inline_functions
 from sgsdump.pipeline.console_lines import input_line, output_line
 from sgsdump.pipeline.dump_folder import DumpFolder
 from sgsdump.pipeline.inputs import given as given_inputs
@@ -306,7 +307,7 @@ class Pipeline:
 def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
     if isinstance(given, Model):
         return given
-    return open_model(given) if isinstance(given, str | Path) else Model(given, Path("model.onnx"))
+    return open_model(given) if isinstance(given, str | Path) else Model(inline_functions(given), Path("model.onnx"))
 
 
 def _name(executor: str | Executor) -> str:

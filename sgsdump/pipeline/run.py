@@ -69,6 +69,7 @@ def run(
         shapes = {name: array.shape for name, array in feed.items()}
         steps = isolated_steps(lineage, wanted) if mode == ISOLATED else fast_steps(lineage, wanted, shapes)
         with opened(executor, configs.init) as ready:
+            ready.check_model(model.proto)
             yield from give_steps(lineage, steps, ready, feed, wanted, model.folder, configs, advance)
     yield from (lost for name, lost in inside.items() if names is None or name in names)
 

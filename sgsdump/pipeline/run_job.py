@@ -16,16 +16,17 @@ from sgsdump.pipeline.inputs.given import array_of
 from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
 from sgsdump.pipeline.inputs.random import InputDefaults
 from sgsdump.pipeline.ir_text import executor_text, ir_text
-from sgsdump.pipeline.job import MODEL_TYPES, Job
+from sgsdump.pipeline.job import MODEL_TYPES, Job, check_compared
 from sgsdump.pipeline.onnx_test_case import save_test_case
 from sgsdump.pipeline.pipeline import Pipeline
+from sgsdump.pipeline.several import is_several
 from sgsdump.progress import SILENT, Progress
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
-    """The job's pipeline, its inputs set and nothing written yet.
+    """The job's pipeline, its inputs set (but of several, see ``pipeline/several.py``) and nothing written yet.
 
     Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
     """
@@ -41,6 +42,9 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
         model_dtype=job.model_type or "",
         progress=progress,
     )
+    if is_several(job, [spec.name for spec in graph_inputs(run.model.proto)]):
+        return run
+    check_compared(job)
     _set_inputs(job, run)
     _ = run.inputs
     return run

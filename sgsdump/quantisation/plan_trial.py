@@ -77,7 +77,7 @@ class PlanTrial:
 
     @cached_property
     def _session(self) -> Any:
-        return WholeGraph(self.every_plan.SerializeToString(), self._threads)
+        return WholeGraph(self.every_plan, self._threads)
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:

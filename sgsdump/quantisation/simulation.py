@@ -57,17 +57,19 @@ def simulate(
     dequantise: bool = True,
     strip: bool = True,
     advance: Advance = unwatched,
+    provider: str = "CPU",
 ) -> Simulation:
     """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for a fixed model's picture).
 
     dequantise  fixed model: variables as float32 (dequantFixed); False: the stored integers.
     strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
     advance     called with (nodes done, nodes in all) while the records are read.
+    provider    onnxruntime's execution provider.
     """
     facts = read_facts(model)
     view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
     simulation = Simulation(iter(()))
-    simulation.records = _records(model, view, feed, simulation, advance)
+    simulation.records = _records(SegmentRunner(model, provider=provider), view, feed, simulation, advance)
     if facts and not dequantise and not strip:
         simulation.records = _described(simulation.records, buffer_orders(facts), simulation)
     return simulation
@@ -176,7 +178,7 @@ def net_tensor(record: Record, order: str) -> NetTensor | None:
 
 
 def _records(
-    model: Model,
+    runner: SegmentRunner,
     view: _FloatView | _FixedView,
     feed: Mapping[str, np.ndarray],
     simulation: Simulation,
@@ -186,7 +188,6 @@ def _records(
     sources = {view.source(name): name for name in variables}
     readers = Counter(name for op in view.operators for name in dict.fromkeys(op.inputs))
     live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
-    runner = SegmentRunner(model)
     wanted = {*sources, *view.graph.outputs}
     layers = runner.run(feed, only=wanted, advance=advance)
     for index, op in enumerate(view.operators):

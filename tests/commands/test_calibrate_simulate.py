@@ -164,7 +164,6 @@ def test_without_dumptensor_only_the_outputs_are_summed_up(folder, capsys):
     [
         ([*FLOAT[:3], "-t", "Offline", *FLOAT[5:]], [], "offline models cannot be dumped per layer"),
         ([*FLOAT[:3], "-t", "Fixed", *FLOAT[5:]], [], "net.onnx is a float model; simulate it with -t Float"),
-        ([*FLOAT[:6], "pictures", *FLOAT[7:]], ["dumpTensor"], "3 pictures"),
         (FLOAT, ["dumpTensor", "dequantFixed"], "dequantFixed without eliminateGarbage"),
         (FLOAT, ["dumpTensr"], "did you mean 'dumpTensor'"),
         ([*CALIBRATE[:-1], "no/such/fixed.onnx"], [], "there is no folder no/such"),

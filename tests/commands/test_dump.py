@@ -13,7 +13,8 @@ from PIL import Image
 
 from sgsdump import open_dump
 from sgsdump.cli import main
-from sgsdump.commands.dump import not_finite, output_paths
+from sgsdump.commands.dump import not_finite
+from sgsdump.files.output_names import output_paths
 
 PREPROCESS = """
 import numpy as np

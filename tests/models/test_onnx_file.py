@@ -192,3 +192,22 @@ def test_a_convolution_without_weights_is_one_line(tmp_path):
     onnx.save(model, tmp_path / "net.onnx")
     with pytest.raises(ModelError, match=r"\(Conv\) has 1 inputs and needs 2"):
         open_model(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2])), "a sequence"),
+        (helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [2])), "an optional value"),
+        (helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, [2])), "a map"),
+        (helper.make_sparse_tensor_type_proto(1, [2]), "a sparse tensor"),
+    ],
+)
+def test_an_input_that_is_no_tensor_is_refused_by_name(kind: onnx.TypeProto, said: str) -> None:
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Identity", ["x"], ["y"])], "g", [onnx.ValueInfoProto(name="x", type=kind)], []
+        )
+    )
+    with pytest.raises(ModelError, match=f"input 'x' of the model is {said}; sgsdump feeds tensors only: export"):
+        graph_inputs(proto)

@@ -23,9 +23,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.providers import CPU, providers
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.executors.runner import Layer, Skip
-from sgsdump.models.external_data import external_bytes
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.graph import bodies, needs
 from sgsdump.models.model import Model, graph_inputs
@@ -40,9 +40,6 @@ REFUSALS = (
     *(state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented),
     *(state.RuntimeException, state.NoSuchFile, state.EPFail, RuntimeError),
 )
-# Pre-packing copies the weights into the kernels' own order; beyond this many bytes of external data it costs more
-# memory and time than it saves (Gemm's last bits may then differ).
-HUGE = 1 << 30
 
 
 class SegmentRunner:
@@ -51,18 +48,21 @@ class SegmentRunner:
     model           from ``open_model`` or made in memory.
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
                     False makes each session when its turn comes and lets it go: little memory, for one feed.
+    provider        the execution provider, as ``providers`` takes it.
     keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
     skipped         the tensors that cannot be given as arrays, by name, with the reason.
 
-    Raises ModelError when the graph cannot be sorted, has inputs that are no tensors, or needs a newer onnxruntime.
+    Raises ModelError when the graph cannot be sorted, has inputs that are no tensors, or needs a newer onnxruntime;
+    ConfigError for a provider that is not there.
     """
 
-    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False):
+    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU):
         graph = model.proto.graph
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
         self._header = header(model.proto)
+        self._providers = providers(provider)
         self._bfloat16 = bfloat16_inputs(model.proto)
         self._keep = keep_sessions
         self._keep_going = keep_going
@@ -188,13 +188,13 @@ class SegmentRunner:
         if kept and kept.types == types:
             return kept
         stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
-        options = session_options(self.model.proto, self.model.folder)
+        options = session_options(self.model.folder)
         if self._keep:
             # Idle threads of the other sessions would spin and take the processors from the one that runs.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_external_initializers(list(lent), list(lent.values()))
         data = sub_model(self._header, part, stubs, reads)
-        ready = _Ready(types, ort.InferenceSession(data, options, providers=["CPUExecutionProvider"]), lent)
+        ready = _Ready(types, ort.InferenceSession(data, options, providers=self._providers), lent)
         if self._keep:
             self._sessions[part.makes] = ready
         return ready
@@ -229,8 +229,8 @@ class _Ready(NamedTuple):
     lent: dict[str, ort.OrtValue]
 
 
-def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionOptions:
-    """Options of a session that runs ``proto`` or a part of it as it stands: no optimisation, nothing printed.
+def session_options(folder: Path | None) -> ort.SessionOptions:
+    """Options of a session that runs a model or a part of it as it stands: no optimisation, nothing printed.
 
     ``folder`` is where the external data files are; None when there is none.
     """
@@ -241,8 +241,6 @@ def session_options(proto: onnx.ModelProto, folder: Path | None) -> ort.SessionO
     if folder is not None:
         entry = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(entry, str(folder.resolve()))
-        if external_bytes(proto) > HUGE:
-            options.add_session_config_entry("session.disable_prepacking", "1")
     return options
 
 

@@ -16,6 +16,7 @@ import onnxruntime as ort
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
+from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import Segment, segment, sub_model
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class StagedGraph:
     reads    for each stage the names of ``fed`` it reads.
     carries  for each stage the names of tensors of earlier stages that it or a later one reads, or that are wanted.
 
-    Raises ModelError when onnxruntime will not load a stage.
+    Raises ModelError when onnxruntime will not load a stage, or needs to be newer.
     """
 
     def __init__(self, proto: ModelProto, cuts: Sequence[int], fed: Collection[str], outputs: Sequence[str]):
@@ -46,11 +47,12 @@ class StagedGraph:
         self._parts: list[Segment] = []
         self.carries: list[frozenset[str]] = []
         made: set[str] = set()
+        versions = header(proto)
         for index, part in enumerate(whole):
             later = {*outputs, *(name for after in whole[index + 1 :] for name in after.reads)}
             self.carries.append(frozenset(made & {*later, *part.reads}))
             part = replace(part, makes=tuple(name for name in part.makes if name in later))
-            session = _session(sub_model(proto, part, {name: stubs[name] for name in part.weights}, types))
+            session = _session(sub_model(versions, part, {name: stubs[name] for name in part.weights}, types))
             types |= {info.name: type_proto(info.type, None) for info in session.get_outputs()}
             made.update(part.makes)
             self._parts.append(part)

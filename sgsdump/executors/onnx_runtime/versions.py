@@ -35,6 +35,16 @@ def header(proto: onnx.ModelProto) -> onnx.ModelProto:
     return lowered
 
 
+def loadable(proto: onnx.ModelProto) -> bytes:
+    """The model serialised under versions that onnxruntime takes. Raises ModelError as ``header``."""
+    lowered = header(proto)
+    parts = (lowered.ir_version, lowered.opset_import, lowered.functions)
+    if parts == (proto.ir_version, proto.opset_import, proto.functions):
+        return proto.SerializeToString()
+    lowered.graph.CopyFrom(proto.graph)
+    return lowered.SerializeToString()
+
+
 @cache
 def newest_ir() -> int:
     """The newest IR version that the installed onnxruntime loads."""

@@ -6,26 +6,31 @@ For trying many quant plans: the graph never changes, the inputs do. Several thr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime as ort
 
 from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.versions import loadable
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 FATAL = 4
 
 
 class WholeGraph:
-    """A session over ``model`` (serialised ONNX). Raises ModelError when onnxruntime will not load it."""
+    """A session over a model whose weights are in it. Raises ModelError when onnxruntime will not load it."""
 
-    def __init__(self, model: bytes, threads: int = 0):
+    def __init__(self, proto: ModelProto, threads: int = 0):
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.intra_op_num_threads = threads
         options.log_severity_level = FATAL
         # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
+        model = loadable(proto)
         try:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:

@@ -20,7 +20,7 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import is_integer, is_number
 from sgsdump.tensors.layout import NCHW, NHWC
 
-__all__ = ["Feed", "InputSpec", "expand", "feed_maker", "feeds"]
+__all__ = ["Feed", "InputSpec", "config_entries", "expand", "feed_maker", "feeds", "given_array"]
 
 Feed = dict[str, np.ndarray]
 _Maker = Callable[[str], np.ndarray]
@@ -62,7 +62,7 @@ def feed_maker(
     if texts:
         raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
     makers = _makers(preprocess, input_specs, input_config, normalised)
-    entries = _entries(input_specs, input_config)
+    entries = config_entries(input_specs, input_config)
 
     def make(files: tuple[str, ...]) -> Feed:
         seed = random_seed(files[0])
@@ -78,7 +78,7 @@ def _makers(
     preprocess: str | None, specs: Sequence[InputSpec], config: InputConfig | None, normalised: bool
 ) -> list[_Maker]:
     """For each input the function from a file to the array that goes in."""
-    entries = _entries(specs, config)
+    entries = config_entries(specs, config)
     raw = [
         not normalised and (len(spec.shape) == 4 if entry is None else entry.is_picture)
         for spec, entry in zip(specs, entries)
@@ -94,7 +94,7 @@ def _makers(
     return [partial(_users, spec, load(file), not r) for spec, file, r in zip(specs, files, raw)]
 
 
-def _entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
+def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
     """What input_config.ini says of each input. Raises InputError when it does not name one."""
     if config is None:
         return [None] * len(specs)
@@ -117,9 +117,12 @@ def _users(spec: InputSpec, preprocess: Preprocess, normalised: bool, file: str)
 
 def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:
     path = Path(file)
+    raw = not normalised and entry is not None
     if path.suffix.lower() == ".npy" or input_text.is_input_text(path):
-        array = fit(_from_npy(path), spec, NCHW, file) if path.suffix.lower() == ".npy" else _from_text(spec, file)
-        return array if normalised or entry is None else _raw(array, file)
+        if path.suffix.lower() == ".npy":
+            return given_array(_from_npy(path), spec, raw, file)
+        array = _from_text(spec, file)
+        return _raw(array, file) if raw else array
     if entry is None:
         raise InputError(
             f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
@@ -133,6 +136,13 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
         )
     array = picture.prepare(path, entry, _picture_size(spec, entry), normalised)
     return fit(array, spec, NHWC, f"the {entry.training_format} picture {file}")
+
+
+def given_array(array: np.ndarray, spec: InputSpec, raw: bool, what: str) -> np.ndarray:
+    """A user's own array as the input takes it; ``raw`` asks for whole numbers 0..255, ``what`` it is begins the
+    messages. Raises InputError."""
+    fitted = fit(array, spec, NCHW, what)
+    return _raw(fitted, what) if raw else fitted
 
 
 def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:

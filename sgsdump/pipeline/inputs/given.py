@@ -121,6 +121,18 @@ def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
     return InputSource({}, {name: array_of(_file_of(name, files, folder)) for name in names})
 
 
+def folders_of_runs(folder: Path, names: Collection[str]) -> list[Path]:
+    """The sub-folders that hold inputs, in order, where an input is in several; else none. A dump is one run."""
+    if not folder.is_dir() or (folder / dump_info.JSON_NAME).exists():
+        return []
+    files = sorted(folder.rglob("*.npy"))
+    parts = {name: {f.relative_to(folder).parts[0] for f in _files_of(name, files, folder)} for name in names}
+    if not any(len(each) > 1 and all((folder / part).is_dir() for part in each) for each in parts.values()):
+        return []
+    found = {part for each in parts.values() for part in each if (folder / part).is_dir() and not part.startswith(".")}
+    return [folder / part for part in sorted(found, key=lambda part: (int(part) if part.isdecimal() else -1, part))]
+
+
 def array_of(path: str | Path) -> np.ndarray:
     """The array of an .npy file. Raises InputError, one line, when there is none."""
     try:
@@ -134,9 +146,14 @@ def array_of(path: str | Path) -> np.ndarray:
     return array
 
 
-def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
+def _files_of(name: str, files: Sequence[Path], folder: Path) -> list[Path]:
+    """Those of the files that are spelled as the input's."""
     spelled = {dump_info.inputs_file(name), f"{name}.npy"}
-    matching = [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
+    return [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
+
+
+def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
+    matching = _files_of(name, files, folder)
     if not matching:
         known = [file.name.removesuffix(".npy") for file in files]
         raise InputError(

@@ -378,3 +378,33 @@ def test_a_weight_of_the_wrong_size(capfd: pytest.CaptureFixture[str]) -> None:
     fails(model, r"'w' of shape \[40, 40\] needs 6400 bytes, the model holds 100", capfd)
     model.proto.graph.initializer[0].dims[:] = [1 << 40, 1 << 40]
     fails(model, "'w' of shape", capfd)
+
+
+def test_over_1_gib_of_external_weights_the_bits_are_those_of_one_run(tmp_path: Path) -> None:
+    """Weights that lie over 1 GiB apart in a file with a hole."""
+    generator = np.random.default_rng(0)
+    weights = {f"w{n}": generator.standard_normal((1024, 1024), dtype=np.float32) for n in range(2)}
+    nodes = [node("MatMul", ["x", "w0"], "y"), node("MatMul", ["y", "w1"], "z")]
+    proto = as_model(nodes, [value("x", FLOAT, (4, 1024))], weights, ("z",)).proto
+    feed = {"x": generator.standard_normal((4, 1024), dtype=np.float32)}
+    wanted = one_run(proto, feed)
+    far, unused = 3 << 29, onnx.TensorProto(name="unused", data_type=FLOAT, dims=[3 << 27])
+    with open(tmp_path / "w.data", "wb") as file:
+        for tensor, offset in zip(proto.graph.initializer, (0, far)):
+            file.seek(offset)
+            file.write(tensor.raw_data)
+            outside(tensor, offset, len(tensor.raw_data))
+        outside(unused, 0, far)
+    proto.graph.initializer.append(unused)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    made = {layer.name: layer.array for layer in SegmentRunner(open_model(tmp_path / "m.onnx")).run(feed)}
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(made[name], array)
+
+
+def outside(tensor: onnx.TensorProto, offset: int, length: int) -> None:
+    """Make a weight one that lies in w.data."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, word in (("location", "w.data"), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=word)

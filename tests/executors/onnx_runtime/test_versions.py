@@ -12,8 +12,13 @@ from onnx import helper
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime import versions
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
+from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model
+from sgsdump.pipeline.attempt import ExecutorConfigs
+from sgsdump.pipeline.once import run_once
+from sgsdump.pipeline.run import MODES, run
 
 X = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
 
@@ -93,3 +98,34 @@ def test_what_the_installed_onnxruntime_takes_is_found() -> None:
     assert versions.newest_opset() >= 21
     assert versions._loads(versions.newest_ir(), versions.newest_opset())
     assert not versions._loads(onnx.IR_VERSION + 50, 17)
+
+
+@pytest.mark.parametrize("opset", [25, 999])
+def test_one_line_says_it_whatever_the_options(older: None, opset: int, tmp_path: Path) -> None:
+    """``-f ort --option threads=1`` runs the model part by part; the line is not one for each tensor."""
+    proto = split(10, opset)
+    if opset == 25:
+        proto.graph.node.append(helper.make_node("RMSNormalization", ["a", "s"], ["d"]))
+        proto.graph.input.append(helper.make_tensor_value_info("s", 1, [2]))
+    feed = {"x": X, "s": np.ones(2, np.float32)} if opset == 25 else {"x": X}
+    model = Model(proto, Path("net.onnx"))
+    for configs in (ExecutorConfigs(), ExecutorConfigs({"threads": 1})):
+        for mode in MODES:
+            with pytest.raises(ModelError, match="takes up to opset 22"):
+                list(run(model, "ort", feed, mode=mode, configs=configs))
+    with pytest.raises(ModelError, match="takes up to opset 22"):
+        run_once(model, "ort", feed, ["c"] if opset == 999 else ["c", "d"], ExecutorConfigs({"threads": 1}))
+
+
+@pytest.mark.parametrize("functions", [False, True])
+def test_trying_plans_takes_todays_versions_too(functions: bool) -> None:
+    proto = split(*NEWEST, functions)
+    before = proto.SerializeToString()
+    (c,) = WholeGraph(proto).run({"x": X}, ["c"]).values()
+    np.testing.assert_array_equal(c, np.maximum(X[:, :2], 0))
+    staged = StagedGraph(proto, [1], {"x"}, ["c"])
+    live = {"x": StagedGraph.hold(X)}
+    for stage in range(2):
+        live |= staged.run(stage, live)
+    np.testing.assert_array_equal(staged.arrays(live)["c"], c)
+    assert proto.SerializeToString() == before
