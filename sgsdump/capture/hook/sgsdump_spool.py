@@ -334,9 +334,11 @@ class Session:
         if number is None:
             return None, f"ATB has no number for {dtype}"
         if content != "tensor":
-            known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
-            if content == "stats" and not known:
-                return None, "it has no statistics"
+            known = []
+            if content == "stats":
+                known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
+                if not known:
+                    return None, "it has no statistics"
             return (path if self._file(path, (_header(number, dims, None, known),)) else None), None
         if key is not None:
             key = (key, dims, number)
