@@ -27,7 +27,8 @@ class DumpControl:
     steps       runs of the outermost module or of the session, from 0.
     names       exact operator names; empty for all. ``prefixes``: beginnings of the operator's type, in any case;
                 ``patterns``: regular expressions on the name. An operator is dumped where any one of the three that
-                are given names it.
+                are given names it. ``models``: graphs (models) by name, "" for any, with the operators that are dumped
+                of each, none for all; one more way to be named.
     ids         operator ids as they count in a step (``2``, and ``3_1`` for the first child of 3); ``children``: with
                 the operators inside them.
     when        the moment at which values are taken.
@@ -49,6 +50,7 @@ class DumpControl:
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    models: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ids: tuple[str, ...] = ()
     children: bool = True
     when: When = "inputs-before-outputs-after"
@@ -84,4 +86,8 @@ def from_json(text: str) -> DumpControl:
 def _value(name: str, value: Any) -> Any:
     if name == "steps":
         return Steps(tuple((int(first), int(last)) for first, last in value))
-    return tuple(value) if isinstance(value, list) else value
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -19,7 +19,7 @@ For the hooks::
     session.trouble(text)                         goes to the user at the program's end; never raise into the program
 
     session.wants_step(step)                      ask first: whether a step (from 0) is dumped at all
-    session.wants(step, name, op_type, ids)       whether an operator is; ids is "3", or "3_1" for child 1 of layer 3
+    session.wants(step, name, op_type, ids, model)  whether an operator is; ids is "3", or "3_1" for child 1 of layer 3
     session.moments("in")                         when inputs (or "out"puts) are dumped: of "before", "after"
 
     operator = Operator(step, ("3_Linear", "1_addmm"), op_type="aten.addmm", module="root.fc", model="Net")
@@ -59,13 +59,8 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
 # Until a control.json was read.
 NOTHING = {
-    "enabled": False,
-    "content": "structure",
-    "names": (),
-    "prefixes": (),
-    "patterns": (),
-    "ids": (),
-    "children": True,
+    **{"enabled": False, "content": "structure", "children": True},
+    **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
 }
 
 _session = None
@@ -156,13 +151,13 @@ class Session:
         steps = control["steps"]
         return not steps or any(first <= step <= last for first, last in steps)
 
-    def wants(self, step, name="", op_type="", ids=""):
+    def wants(self, step, name="", op_type="", ids="", model=""):
         if not self.wants_step(step):
             return False
         if self._filter.named and len(self._seen["names"]) < MOST_SEEN:
             self._seen["names"].add(name)
             self._seen["types"].add(op_type)
-        return self._filter(name, op_type, ids)
+        return self._filter(name, op_type, ids, model)
 
     def moments(self, side):
         """``side`` is "in" or "out"."""
@@ -198,6 +193,7 @@ class Session:
         key=None,
         value=None,
         label="",
+        weight="",
     ):
         """One input or output of an operator: its file, if there is to be one, and its line.
 
@@ -209,6 +205,8 @@ class Session:
         key      anything hashable that no other values will ever have in this process (the caller sees to that: memory
                  is used again): of values with one key there is one payload, however often they are given.
         value    a number that stands for the values: what reads a tensor and what made it have one number.
+        label    the parameter's name in the operator, ``weight`` of ``intensor1_weight.bin``; usually none.
+        weight   where the values are a weight's, its name in the program's network, ``root.fc.weight``.
 
         Returns the file's path in the dump, None when there is none.
         """
@@ -242,6 +240,7 @@ class Session:
             stats=stats,
             device=device,
             value=value,
+            **({"weight": weight} if weight else {}),
             **({"why": why} if why else {}),
         )
         return path
@@ -505,15 +504,18 @@ class _Filter:
         self.patterns = [re.compile(pattern) for pattern in control["patterns"]]
         self.ids = frozenset(control["ids"])
         self.children = control["children"]
-        self.named = bool(self.names or self.prefixes or self.patterns)
+        self.models = [(model, frozenset(names)) for model, names in control["models"]]
+        self.named = bool(self.names or self.prefixes or self.patterns or self.models)
 
-    def __call__(self, name, op_type, ids):
+    def __call__(self, name, op_type, ids, model):
         if self.ids:
             if ids not in self.ids and not (self.children and any(ids.startswith(id + "_") for id in self.ids)):
                 return False
         elif not self.children and "_" in ids:
             return False
         if not self.named:
+            return True
+        if any(among in ("", model) and (not names or name in names) for among, names in self.models):
             return True
         kind = op_type.lower()
         if name in self.names or kind.startswith(self.prefixes) or kind.partition(".")[2].startswith(self.prefixes):
