@@ -49,6 +49,13 @@ def test_a_model_names_each_tensor_once():
     assert softmax["nodes"][0]["inTensors"] == relu["outTensors"]
 
 
+def test_a_models_outputs_are_those_it_gave_back_where_that_is_known():
+    model = model_document("Net", OPERATIONS, [4, 5, 77])
+    assert model["outTensors"] == ["relu_0_1_output_0", "softmax_1_0_output_0"]
+    assert model["internalTensors"] == []
+    onnx.checker.check_model(atb_graph(model))
+
+
 def test_a_layer_has_its_own_names_and_its_children_use_them():
     layer = layer_document(OPERATIONS[0], readers_of(OPERATIONS))
     assert layer["inTensors"] == ["Linear_0_input_0", "Linear_0_input_1"]

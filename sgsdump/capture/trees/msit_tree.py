@@ -108,7 +108,7 @@ class _Topologies:
             return
         model = step.model or "model"
         if onnx or "model" in self._types:
-            self._save("model", model, model_document(model, operations), operations, self._models)
+            self._save("model", model, model_document(model, operations, step.outputs), operations, self._models)
         readers = readers_of(operations)
         for layer in operations:
             self._save("layer", layer.name, layer_document(layer, readers), [layer], self._layers)

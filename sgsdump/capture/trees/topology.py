@@ -17,19 +17,26 @@ Names = Mapping[object, str]
 Readers = Mapping[object, int]
 
 
-def model_document(model: str, operations: Sequence[Operation]) -> dict[str, Any]:
-    """The JSON of a model's step, given by its outermost operations."""
+def model_document(
+    model: str, operations: Sequence[Operation], outputs: Sequence[object] | None = None
+) -> dict[str, Any]:
+    """The JSON of a model's step, given by its outermost operations.
+
+    ``outputs`` are the keys of what the step gave back; without them that is what is made and read by nobody.
+    """
     readers, made = readers_of(operations), _made(operations)
     read = unique(value for operation in operations for value in operation.inputs())
     given = {key: value for key, value in read.items() if key not in made}
     weights = {key: value.weight for key, value in given.items() if value.weight}
     inputs = _numbered(f"{model}_input", [key for key in given if key not in weights])
     names = {**made, **inputs, **weights}
+    known = [key for key in outputs or () if key in names]
+    given_back = dict.fromkeys(known or [key for key in made if not readers.get(key)])
     return {
         "modelName": model,
         "inTensors": list(inputs.values()),
-        "outTensors": [names[key] for key in made if not readers.get(key)],
-        "internalTensors": [names[key] for key in made if key in read and readers.get(key)],
+        "outTensors": [names[key] for key in given_back],
+        "internalTensors": [names[key] for key in made if key in read and key not in given_back],
         "weightTensors": list(weights.values()),
         "nodes": [_node(operation, names, readers) for operation in operations],
     }
