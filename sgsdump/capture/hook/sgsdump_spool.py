@@ -119,7 +119,8 @@ class Session:
         self._control_seen = None
         self._looked = 0.0
         self._control = {}
-        self._filter = _Filter(NOTHING)
+        self._matched: set = set()
+        self._filter = _Filter(NOTHING, self._matched)
         self._seen: dict = {"names": set(), "types": set()}
         self._by_key = OrderedDict()
         self._by_digest = OrderedDict()
@@ -302,7 +303,8 @@ class Session:
         if self._index < 0 or self._complete:
             return
         if self._filter.named:
-            self.line(event="seen", names=sorted(self._seen["names"]), types=sorted(self._seen["types"]))
+            seen = {side: sorted(self._seen[side]) for side in ("names", "types")}
+            self.line(event="seen", matched=sorted(self._matched), **seen)
         self.line(complete=True)
         self._complete = True
 
@@ -317,7 +319,7 @@ class Session:
                 return
             with open(self._control_path, encoding="utf-8") as file:
                 control = json.load(file)
-            self._filter, self._control = _Filter(control), control
+            self._filter, self._control = _Filter(control, self._matched), control
             self._control_seen = seen
         except (OSError, ValueError) as error:
             if not self._control:
@@ -506,16 +508,17 @@ class Session:
 
 
 class _Filter:
-    """Whether an operator is among those that a control names."""
+    """Whether an operator is among those that a control names; what named one goes into ``matched``."""
 
-    def __init__(self, control):
+    def __init__(self, control, matched):
         self.names = frozenset(control["names"])
-        self.prefixes = tuple(prefix.lower() for prefix in control["prefixes"])
-        self.patterns = [re.compile(pattern) for pattern in control["patterns"]]
+        self.prefixes = [(prefix, prefix.lower()) for prefix in control["prefixes"]]
+        self.patterns = [(pattern, re.compile(pattern)) for pattern in control["patterns"]]
         self.ids = frozenset(control["ids"])
         self.children = control["children"]
         self.models = [(model, frozenset(names)) for model, names in control["models"]]
         self.named = bool(self.names or self.prefixes or self.patterns or self.models)
+        self.matched = matched
 
     def __call__(self, name, op_type, ids, model):
         if self.ids:
@@ -525,12 +528,18 @@ class _Filter:
             return False
         if not self.named:
             return True
-        if any(among in ("", model) and (not names or name in names) for among, names in self.models):
-            return True
-        kind = op_type.lower()
-        if name in self.names or kind.startswith(self.prefixes) or kind.partition(".")[2].startswith(self.prefixes):
-            return True
-        return any(pattern.search(name) for pattern in self.patterns)
+        found = self._named(name, op_type.lower(), model)
+        self.matched.update(found)
+        return bool(found)
+
+    def _named(self, name, kind, model):
+        found = [name] if name in self.names else []
+        for among, names in self.models:
+            if among in ("", model) and (not names or name in names):
+                found.append(name)
+        short = kind.partition(".")[2]
+        found += [prefix for prefix, lower in self.prefixes if kind.startswith(lower) or short.startswith(lower)]
+        return found + [text for text, pattern in self.patterns if pattern.search(name)]
 
 
 def _header(number, dims, size, statistics):
