@@ -113,6 +113,7 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
+    from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
@@ -121,9 +122,9 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
     places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
     items = list(inventory(each(TERMINAL, places, "show", "tensor", len(places))))
     if args.csv:
-        _write(args.csv, inventory_csv.render(items))
+        replace_text(args.csv, inventory_csv.render(items))
     if args.json:
-        _write(args.json, inventory_json.render(items, dump.notes))
+        replace_text(args.json, inventory_json.render(items, dump.notes))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(for_terminal(inventory_table.render(items, width)), end="")
     among = f" of {len(dump.records)}" if args.select else ""
@@ -134,6 +135,7 @@ def _list(dump: Dump, args: argparse.Namespace) -> int:
 
 
 def _values(dump: Dump, args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.terminal_text import for_terminal, shown
     from sgsdump.reports.dump import tensor_values
     from sgsdump.tensors.slicing import viewed
@@ -144,7 +146,7 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
     if status is not None:
         text = json.dumps(status, indent=4) + "\n"
         if args.json:
-            _write(args.json, text)
+            replace_text(args.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
         for told in dump.notes:
             if told.startswith(f"{record.name}: "):
@@ -154,9 +156,9 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
     array, how = _array(record, args.stored)
     part = viewed(array, args.part or args.operations or "")
     if args.csv:
-        _write(args.csv, tensor_values.csv_table(part))
+        replace_text(args.csv, tensor_values.csv_table(part))
     if args.json:
-        _write(args.json, tensor_values.json_document(part, record.name))
+        replace_text(args.json, tensor_values.json_document(part, record.name))
     if args.output:
         _write_array(args.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
@@ -169,6 +171,7 @@ def _worst(args: argparse.Namespace) -> int:
     from sgsdump.commands.options import opened
     from sgsdump.comparison.worst_values import worst_values
     from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.reports.dump import worst_values as report
 
@@ -182,9 +185,9 @@ def _worst(args: argparse.Namespace) -> int:
     sample, benchmark = opened(args, args.dump, args.against)
     worst = worst_values(sample, benchmark, args.name, count)
     if args.csv:
-        _write(args.csv, report.csv_table(worst))
+        replace_text(args.csv, report.csv_table(worst))
     if args.json:
-        _write(args.json, report.json_document(worst))
+        replace_text(args.json, report.json_document(worst))
     print(for_terminal(report.text(worst)), end="")
     return 0
 
@@ -241,13 +244,6 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
         except ValuesError:
             what += ", whose true scale the dump does not tell"
     return array, ", ".join(filter(None, [what, str(list(array.shape)), layout]))
-
-
-def _write(path: Path, text: str) -> None:
-    from sgsdump.files.atomic_write import replacing
-
-    with replacing(path) as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:

@@ -170,11 +170,11 @@ def _records() -> list[list[Record]]:
 
 
 def _written(folder: Path) -> Iterator[Seed]:
-    from sgsdump.dumps.formats.sigmastar import binary, text
+    from sgsdump.dumps.formats.sigmastar import binary, text_variant
 
     variants: dict[str, tuple[Any, ...]] = {
         "sigmastar_bin": (binary.SIM, binary.FRAMEWORK, binary.TFLITE),
-        "sigmastar_text": (text.SIM, text.LAYER, text.TFLITE),
+        "sigmastar_text": (text_variant.SIM, text_variant.LAYER, text_variant.TFLITE),
     }
     number = 0
     for name, format in FORMATS.items():

@@ -1,15 +1,14 @@
 """Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
 
 A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
-wherever a value is already at hand. The graph is not cut at a tensor that
-failed or cannot be fed (sequences, text, 8-bit floats): the step then reaches further back and makes it itself.
+wherever a value is already at hand. The graph is not cut at a tensor that failed or cannot be fed (sequences, text,
+8-bit floats): the step then reaches further back and makes it itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,11 @@ import numpy as np
 
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
-from sgsdump.models.graph import needs
-from sgsdump.models.model import weight_names
-from sgsdump.models.passes.extract import Extractor
-from sgsdump.models.passes.topology import called, sorted_nodes
+from sgsdump.models.passes.topology import called
 from sgsdump.models.shape_inference import infer_types, is_known
-from sgsdump.pipeline.attempt import ExecutorConfigs, Failed, attempt
-from sgsdump.pipeline.not_dumped import NotDumped, why_no_array, why_no_type
+from sgsdump.pipeline.running.attempt import ExecutorConfigs, Failed, attempt
+from sgsdump.pipeline.running.lineage import Lineage
+from sgsdump.pipeline.running.not_dumped import NotDumped, why_no_array, why_no_type
 from sgsdump.progress import Advance
 
 if TYPE_CHECKING:
@@ -46,51 +43,6 @@ class Step:
     asks: tuple[str, ...]
     whole: int
     alone: bool
-
-
-class Lineage:
-    """A graph seen from its tensors backwards. Raises ModelError when its nodes cannot be sorted."""
-
-    def __init__(self, proto: onnx.ModelProto):
-        self.proto = proto
-        self.nodes = sorted_nodes(proto.graph)
-        self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
-        self.weights = weight_names(proto.graph)
-        self.needs = [needs(node) for node in self.nodes]
-        self.is_constant = [node.op_type == "Constant" for node in self.nodes]
-
-    @cached_property
-    def extractor(self) -> Extractor:
-        return Extractor(self.proto)
-
-    def cone(self, names: Collection[str]) -> set[int]:
-        """Indices of all nodes that lead to these tensors."""
-        return self._back(names, frozenset(), len(self.nodes))[0]
-
-    def reads(self, asks: Collection[str], known: Collection[str], whole: int) -> tuple[str, ...]:
-        """Where to cut the model that makes ``asks``: the tensors it reads, sorted.
-
-        known  tensors whose values are at hand; graph inputs among them.
-        whole  nodes that must stay in the model, counted from ``asks`` outwards.
-        """
-        reads, met = self._back(asks, known, whole)
-        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in reads and n not in self.weights))
-
-    def _back(self, names: Collection[str], known: Collection[str], whole: int) -> tuple[set[int], set[str]]:
-        """The nodes met on the way back, ring by ring, and every tensor they need."""
-        nodes: set[int] = set()
-        met: set[str] = set()
-        ring = {self.maker[name] for name in names}
-        counted = 0
-        while ring:
-            nodes |= ring
-            counted += sum(not self.is_constant[index] for index in ring)
-            fresh = set().union(*(self.needs[index] for index in ring))
-            met |= fresh
-            if counted >= whole:
-                fresh = {name for name in met if name not in known}
-            ring = {self.maker[name] for name in fresh if name in self.maker} - nodes
-        return nodes, met
 
 
 def give_steps(

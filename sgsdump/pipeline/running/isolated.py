@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sgsdump.pipeline.steps import Lineage, Step
+from sgsdump.pipeline.running.lineage import Lineage
+from sgsdump.pipeline.running.steps import Step
 
 WHOLE = 24
 

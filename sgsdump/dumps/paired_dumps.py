@@ -12,7 +12,7 @@ from sgsdump.files.folder import in_order
 
 
 @dataclass(frozen=True)
-class PairedRuns:
+class PairedDumps:
     """The dumps of one name on both sides, in order, and the names that stand on one side only."""
 
     pairs: dict[str, tuple[Path, Path]]
@@ -20,7 +20,7 @@ class PairedRuns:
     only_in_benchmark: tuple[str, ...]
 
 
-def paired_runs(sample: Path, benchmark: Path) -> PairedRuns:
+def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
     """Dumps (files or folders) directly in two folders, paired by name, endings apart: ``1.bin`` with ``1.npz``.
 
     Names that begin with a dot are passed over. Where the name without ending is not unique in a folder, whole names
@@ -36,7 +36,7 @@ def paired_runs(sample: Path, benchmark: Path) -> PairedRuns:
             f"no dump of one name in both folders: {sample} has {len(ours)}, {benchmark} has {len(others)}; dumps of "
             f"one run need one name"
         )
-    return PairedRuns(
+    return PairedDumps(
         pairs,
         tuple(name for name in ours if name not in others),
         tuple(name for name in others if name not in ours),

@@ -1,12 +1,11 @@
-"""What a parse_net text adds to a dump of its fixed model: shapes, the way out of padded buffers, and true scales.
+"""The shapes that a parse_net text gives to a dump of its fixed model, and the way out of padded buffers.
 
 A dump of integers tells neither shapes nor orders. Shape and order come from parse_net, the element size from the
-dump's own header. With eliminateGarbage off every buffer is padded (``padding.py``), with it on none is; where one
+dump's own header. With eliminateGarbage off every buffer is padded (``sdk_padding``), with it on none is; where one
 tensor's size allows both and the order makes a difference, the other tensors of the dump tell which it is.
 
 Constants: a filter is the first n values, in the hardware's order, so it stays flat; biases and parameters get their
-shape. Scales come from parse_net's ranges by the rules of ``dequantise.py``, never from its Scaler, which has six
-decimals and is 41 % off for a softmax's output.
+shape.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Record, with_tensors
+from sgsdump.dumps.formats.sigmastar.net_tensors import net_tensor
 from sgsdump.dumps.formats.sigmastar.padding_signs import without_padding_notes
-from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, rescaled, true_scales, with_scales
+from sgsdump.dumps.formats.sigmastar.true_scales import refuse
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.sidecars.tensor_min_max import Range
 from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.sdk_padding import BUFFER_BYTES, has_padded_channels, is_row_major, padded_sizes, unpad
-from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.sdk_padding import BUFFER_BYTES, is_row_major, padded_sizes, unpad
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 Padded = Callable[[], bool | None]
 
@@ -38,7 +37,7 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
     ValuesError when it is read. Tensors that parse_net does not list or whose type we do not know, floats of another
     size and float constants stay as they are. Raises ConfigError when it lists none of a dump of integers.
     """
-    known = [(record, _listed(record, net)) for record in dump.records]
+    known = [(record, net_tensor(record, net)) for record in dump.records]
     integers = [record for record in dump.records if record.tensor.info.dtype.kind in "iu"]
     if integers and not any(facts for _, facts in known):
         raise ConfigError(
@@ -46,104 +45,7 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
         )
     padded = lru_cache(1)(partial(_is_padded, known))
     told = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
-    return _mapped(told, lambda record: _shaped(record, _listed(record, net), net, padded))
-
-
-def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, str]]:
-    """As ``true_scales``, from parse_net's ranges: exact quantisation by name, and by name why there is none.
-
-    A range is used only for a tensor that has the same element type in both: of two conversions of one network the
-    ranges differ by less than the header's six decimals show.
-    """
-    quants, refused = true_scales(dump, _ranges(dump, net))
-    for record in dump.records:
-        facts = _listed(record, net)
-        if record.name not in refused:
-            continue
-        if record.name in net.ambiguous:
-            refused[record.name] = f"{net.path.name} lists different tensors of this name"
-        elif facts is None:
-            refused[record.name] = f"{net.path.name} does not list it"
-        elif facts.dtype != record.tensor.info.dtype:
-            refused[record.name] = (
-                f"{net.path.name} has it as {facts.type_name}, the dump as {record.tensor.info.dtype}: "
-                f"they are of different conversions"
-            )
-    return quants, refused
-
-
-def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
-    """The dump with ``scales_of`` in its tensors; those refused keep the inexact scale of their header."""
-    return rescaled(dump, scales_of(dump, net)[0])
-
-
-def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
-    """The dump as the calibrated ranges and the parse_net text of its model describe it; None is no such file.
-
-    It is unpadded, and its integers have the exact scale that parse_net's ranges give, else the calibrated ones.
-    A tensor for which neither gives one raises ValuesError with the reason when its values are read.
-    """
-    if net is None:
-        dump = without_blocks(dump)
-        return dump if ranges is None else with_scales(dump, ranges)
-    dump = unpadded(dump, net)
-    quants, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
-    net_found, net_refused = scales_of(dump, net)
-    quants = quants | net_found
-    return rescaled(dump, quants, {n: why for n, why in (refused | net_refused).items() if n not in quants})
-
-
-def without_blocks(dump: Dump) -> Dump:
-    """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
-    blocks of channels and have the size of their shape: nothing in the dump tells their order."""
-    integers = [r for r in dump.records if r.tensor.info.dtype.kind in "iu" and r.tensor.info.shape and not r.constant]
-    if not any(map(_has_padded_channels, integers)):
-        return dump
-    unsure = {
-        id(r) for r in integers if not is_row_major("NHWX", r.tensor.info.shape or (), r.tensor.info.dtype.itemsize)
-    }
-
-    def tensor_of(record: Record) -> Tensor:
-        if id(record) not in unsure or len(record.tensor.info.shape or ()) != 4:
-            return record.tensor
-        why = f"tensor {record.name!r} is a padded hardware buffer, whose order the dump does not tell"
-        return Tensor(
-            record.tensor.info, partial(_refuse, f"{why}; give --parse-net, or dump it with eliminateGarbage")
-        )
-
-    return _mapped(dump, tensor_of)
-
-
-def _has_padded_channels(record: Record) -> bool:
-    """Whether a payload has padded channels; a tensor without values is told when it is its turn to be read."""
-    try:
-        return has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ())
-    except SgsdumpError:
-        return False
-
-
-def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
-    records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
-    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
-
-
-def _ranges(dump: Dump, net: ParseNet) -> Ranges:
-    ranges: dict[str, Range] = {}
-    for record in dump.records:
-        facts = _listed(record, net)
-        if facts is None or record.constant or facts.dtype != record.tensor.info.dtype:
-            continue
-        if facts.low is not None and facts.high is not None and facts.low <= facts.high:
-            ranges[record.name] = Range.of(facts.low, facts.high)
-    return ranges
-
-
-def _listed(record: Record, net: ParseNet) -> NetTensor | None:
-    """What parse_net says of a record; of a name that the dump cut, what begins so when it is only one."""
-    if not record.cut:
-        return net.tensors.get(record.name)
-    tensors = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
-    return tensors[0] if len(tensors) == 1 else None
+    return with_tensors(told, lambda record: _shaped(record, net_tensor(record, net), net, padded))
 
 
 def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padded) -> Tensor:
@@ -152,12 +54,12 @@ def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padd
     if info.dtype.kind not in "iu":
         return tensor if facts is None or record.constant else _shaped_floats(tensor, facts)
     if record.name in net.ambiguous:
-        return Tensor(info, partial(_refuse, f"{net.path.name} lists different tensors of the name {record.name!r}"))
+        return Tensor(info, partial(refuse, f"{net.path.name} lists different tensors of the name {record.name!r}"))
     if facts is None or (info.quant is not None and info.quant.dtype is None):
         return tensor
     if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
         shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
-        return Tensor(info, partial(_refuse, f"tensor {record.name!r} has {shapes}; are they of one model?"))
+        return Tensor(info, partial(refuse, f"tensor {record.name!r} has {shapes}; are they of one model?"))
     if record.constant and facts.order == "KB":
         return Tensor(info, partial(_filter, tensor, facts))
     shaped = _in_shape(info, facts)
@@ -245,7 +147,3 @@ def _size(tensor: Tensor) -> int:
         return tensor.raw().size
     except SgsdumpError:
         return -1
-
-
-def _refuse(reason: str) -> np.ndarray:
-    raise ValuesError(reason)

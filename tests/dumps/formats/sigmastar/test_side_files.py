@@ -7,7 +7,9 @@ import pytest
 
 import sgsdump
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, unpadded, with_net_scales, with_side_files
+from sgsdump.dumps.formats.sigmastar.net_scales import scales_of, with_net_scales
+from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
+from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet

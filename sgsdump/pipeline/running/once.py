@@ -11,9 +11,9 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model
 from sgsdump.models.passes.extract import extract
-from sgsdump.pipeline.attempt import NO_CONFIGS, ExecutorConfigs, Failed, attempt, opened
-from sgsdump.pipeline.not_dumped import NotDumped, why_no_array
-from sgsdump.pipeline.run import FAST, run
+from sgsdump.pipeline.running.attempt import NO_CONFIGS, ExecutorConfigs, Failed, attempt, opened
+from sgsdump.pipeline.running.not_dumped import NotDumped, why_no_array
+from sgsdump.pipeline.running.run import FAST, run
 
 
 def run_once(

@@ -18,11 +18,12 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
 from sgsdump.models.feed_check import check_feed
 from sgsdump.models.model import graph_inputs
-from sgsdump.pipeline.attempt import NO_CONFIGS, ExecutorConfigs, opened
-from sgsdump.pipeline.fast import fast_steps
-from sgsdump.pipeline.isolated import isolated_steps
-from sgsdump.pipeline.not_dumped import NotDumped, inside_nodes
-from sgsdump.pipeline.steps import Lineage, give_steps
+from sgsdump.pipeline.running.attempt import NO_CONFIGS, ExecutorConfigs, opened
+from sgsdump.pipeline.running.fast import fast_steps
+from sgsdump.pipeline.running.isolated import isolated_steps
+from sgsdump.pipeline.running.lineage import Lineage
+from sgsdump.pipeline.running.not_dumped import NotDumped, inside_nodes
+from sgsdump.pipeline.running.steps import give_steps
 from sgsdump.progress import Advance, unwatched
 from sgsdump.registry import hint
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
 from sgsdump.models.shape_inference import infer_types
-from sgsdump.pipeline.steps import Lineage, Step
+from sgsdump.pipeline.running.lineage import Lineage
+from sgsdump.pipeline.running.steps import Step
 
 
 def fast_steps(lineage: Lineage, wanted: Collection[str], shapes: Mapping[str, Sequence[int]]) -> list[Step]:
