@@ -246,7 +246,7 @@ def _torch_files() -> Iterator[Seed]:
 
     quantiser = b"(ctorch\nper_tensor_affine\nG?\xb9\x99\x99\x99\x99\x99\x9aK\3t\x89}"
     one = tensor("0", "FloatStorage", (2, 2), (1, 2))
-    module = b"c__main__\nNet\n)\x81}" + text("_parameters") + b"}(" + text("w") + one + b"us}" + text("x") + b"Nsb"
+    module = b"c__main__\nNet\n)\x81}" + text("_parameters") + b"}(" + text("w") + one + b"usb"
     body = b"".join(
         (
             b"}q\0(" + text("a") + one + text("b") + tensor("1", "BFloat16Storage", (2, 2), (2, 1)),

@@ -20,6 +20,7 @@ FORMATS = Registry(
         "msprobe_dir": "sgsdump.dumps.formats.msprobe.folder:FORMAT",
         "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
         "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",
+        "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
         "npy_dir": "sgsdump.dumps.formats.arrays.npy_dir:FORMAT",
     },
 )
