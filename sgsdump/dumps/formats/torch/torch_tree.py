@@ -56,11 +56,15 @@ class Place(NamedTuple):
 def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
         return False
-    if (path / run_index.NAME).is_file() and (path.parent / model_tree.NAME).is_file():
+    if has_file(path, run_index.NAME, _is_index):
         return True
     return has_file(path, ENDINGS, _is_laid_out) or (
         has_file(path, ENDINGS, _is_torch) and not has_file(path, ".npy") and not (path / "sgsdump.json").is_file()
     )
+
+
+def _is_index(path: Path) -> bool:
+    return path.name == run_index.NAME and (path.parents[1] / model_tree.NAME).is_file()
 
 
 def _is_laid_out(path: Path) -> bool:
