@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sgsdump.registry import hint
 ROOT = "root"
 _HOOK_TYPE = "dump_data"
 _DEEPEST = 20
+_COMPILER = "torch._dynamo"
 _PROPERTIES = ("__get__", "__set__", "__delete__")
 
 
@@ -86,19 +88,14 @@ class ModuleHook:
         self._writer().modules(self._tree())
         if self._config.dump_weight:
             self._weights()
-        # Compiled code stops before a hook and goes on behind it: the hooks write files.
-        apart = getattr(getattr(self._torch, "compiler", None), "disable", lambda function: function)
-        self._handles = [
-            self._model.register_forward_pre_hook(apart(self._start), with_kwargs=True, prepend=True),
-            self._model.register_forward_hook(apart(self._end), with_kwargs=True, always_call=True),
-        ]
+        apart = partial(_outside_compiled_code, self._torch)
+        self._handles = [self._model.register_forward_pre_hook(apart(self._start), with_kwargs=True, prepend=True)]
+        # Behind the program's own hooks, whose changes are the module's; the model's end is behind all others.
         for name, module in self._names.items():
             before, after = self._hooks(name, module)
-            self._handles += [
-                module.register_forward_pre_hook(apart(before), with_kwargs=True),
-                # before the model's own, which ends the token
-                module.register_forward_hook(apart(after), with_kwargs=True, always_call=True, prepend=True),
-            ]
+            self._handles.append(module.register_forward_pre_hook(apart(before), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(apart(after), with_kwargs=True, always_call=True))
+        self._handles.append(self._model.register_forward_hook(apart(self._end), with_kwargs=True, always_call=True))
 
     def _writer(self) -> RunWriter:
         """Of this process: one that was forked has a folder of its own."""
@@ -245,6 +242,23 @@ class ModuleHook:
             return place, {"name": name, "type": type(module).__name__, "children": children}
 
         return node(ROOT, self._model)[1]
+
+
+def _outside_compiled_code(torch: Any, hook: Any) -> Any:
+    """The hook, at which compiled code stops and behind which it goes on. torch's compiler, which takes seconds to
+    import, is asked for that only where the program has imported it."""
+    disabled: list[Any] = []
+
+    def called(*arguments: Any) -> None:
+        if _COMPILER not in sys.modules:
+            hook(*arguments)
+            return
+        if not disabled:
+            disabled.append(torch.compiler.disable(hook))
+        disabled[0](*arguments)
+
+    called._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return called
 
 
 class _Functions:

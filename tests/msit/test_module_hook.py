@@ -265,6 +265,9 @@ torch.set_num_threads(1)
 from decoder import generate, made
 from sgsdump.msit import DumpConfig, register_hook
 
+warm = made()
+register_hook(warm, DumpConfig(dump_path="warm"))
+generate(warm)
 for number in range(20):
     child = os.fork()
     if not child:
