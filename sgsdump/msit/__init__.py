@@ -8,8 +8,14 @@ all their forms, operator dumps without Ascend's toolkit; what gives or takes to
 
 from sgsdump.msit.bin_data import (
     BinTensor as BinTensor,
+)
+from sgsdump.msit.bin_data import (
     DumpData as DumpData,
+)
+from sgsdump.msit.bin_data import (
     Payload as Payload,
+)
+from sgsdump.msit.bin_data import (
     atb_json_to_onnx,
     convert_bin_data_to_npy,
     convert_bin_data_to_pt,

@@ -35,8 +35,8 @@ _PROPERTIES = ("__get__", "__set__", "__delete__")
 def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -> ModuleHook:
     """Dump what ``model`` (a torch.nn.Module, the outermost one) computes from now on, as ``config`` says.
 
-    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. What is given back ends the dump with
-    ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer name
+    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. What is given back ends the dump
+    with ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer name
     or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
     """
     torch = torch_for("dump a torch model")
@@ -54,7 +54,7 @@ class ModuleHook:
 
     def __init__(self, torch: Any, model: Any, config: DumpConfig):
         self._torch, self._model, self._config, self._control = torch, model, config, config.control
-        self._names = {name: module for name, module in _named(model)}
+        self._names = dict(_named(model))
         _check_names(self._names, config)
         self._device = _device(model)
         time = datetime.now().strftime("%Y%m%d_%H%M%S")
@@ -115,7 +115,7 @@ class ModuleHook:
             return
         self._writer().start(self._token)
         if "api" in self._config.kinds:
-            self._functions = _Functions(self._torch, self)
+            self._functions = _watching(self)
             self._functions.__enter__()
 
     def _end(self, module: Any, arguments: Any, keywords: Any, output: Any) -> None:
@@ -261,30 +261,20 @@ def _outside_compiled_code(torch: Any, hook: Any) -> Any:
     return called
 
 
-class _Functions:
-    """Every call of one of torch's functions, while a token runs."""
+def _watching(hook: ModuleHook) -> Any:
+    """A mode that sees every call of one of torch's functions."""
+    from torch.overrides import TorchFunctionMode
 
-    def __init__(self, torch: Any, hook: ModuleHook):
-        class Watch(torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined]
-            def __torch_function__(
-                self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
-            ) -> Any:
-                keywords = keywords or {}
-                call = hook.function_called(function, arguments, keywords)
-                output = function(*arguments, **keywords)
-                if call is not None:
-                    hook.function_returned(call, output)
-                return output
+    class Watch(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+            keywords = keywords or {}
+            call = hook.function_called(function, arguments, keywords)
+            output = function(*arguments, **keywords)
+            if call is not None:
+                hook.function_returned(call, output)
+            return output
 
-        import torch.overrides
-
-        self._mode = Watch()
-
-    def __enter__(self) -> None:
-        self._mode.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._mode.__exit__(*error)
+    return Watch()
 
 
 def _place(node: tuple[int, dict[str, Any]]) -> int:

@@ -240,7 +240,7 @@ def _made() -> Iterator[Seed]:
 
 
 def _torch_files() -> Iterator[Seed]:
-    """A state dict with a strided, a bfloat16 and a quantised tensor and a module saved whole, in both forms; a tree."""
+    """A state dict (strided, bfloat16 and quantised tensors, a module saved whole) in both forms; a tree."""
 
     def text(word: str) -> bytes:
         return b"X" + struct.pack("<I", len(word)) + word.encode()
@@ -250,7 +250,19 @@ def _torch_files() -> Iterator[Seed]:
         how = more or b"\x89}"
         function = b"_rebuild_qtensor" if more else b"_rebuild_tensor_v2"
         numbers = b"".join(b"K" + bytes([number]) for number in size), b"".join(b"K" + bytes([n]) for n in stride)
-        return b"ctorch._utils\n" + function + b"\n((" + of + b"QK\0(" + numbers[0] + b"t(" + numbers[1] + b"t" + how + b"tR"
+        return (
+            b"ctorch._utils\n"
+            + function
+            + b"\n(("
+            + of
+            + b"QK\0("
+            + numbers[0]
+            + b"t("
+            + numbers[1]
+            + b"t"
+            + how
+            + b"tR"
+        )
 
     quantiser = b"(ctorch\nper_tensor_affine\nG?\xb9\x99\x99\x99\x99\x99\x9aK\3t\x89}"
     one = tensor("0", "FloatStorage", (2, 2), (1, 2))
@@ -272,7 +284,9 @@ def _torch_files() -> Iterator[Seed]:
                 archive.writestr(zipfile.ZipInfo(f"{name}/data/{key}"), data)
         yield Seed("torch", f"{name}.pt", {"": file.getvalue()})
         if name == "one":
-            module = json.dumps({"name": "root", "type": "Net", "children": [{"name": "root.a", "type": "Linear", "children": []}]})
+            module = json.dumps(
+                {"name": "root", "type": "Net", "children": [{"name": "root.a", "type": "Linear", "children": []}]}
+            )
             run = {f"0/root.a/{side}.pth": file.getvalue() for side in ("input_0", "output")}
             yield Seed("torch_tree", "cpu_1", {"model_tree.json": module.encode(), **run})
     magic = b"\x8a\x0a" + (0x1950A86A20F9469CFC6C).to_bytes(10, "little")

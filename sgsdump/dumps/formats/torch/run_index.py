@@ -24,7 +24,7 @@ from sgsdump.tensors.statistics import Statistics
 
 NAME = "index.jsonl"
 MOST_BYTES = 256 << 20
-_STATISTICS = ("max", "min", "mean", "l2norm")
+_STATISTICS = ("min", "max", "mean", "l2norm")
 
 
 class Entry(NamedTuple):
@@ -109,7 +109,8 @@ def _entry(line: Mapping[str, Any]) -> Entry | None:
 def _statistics(found: Any) -> Statistics | None:
     if not isinstance(found, Mapping):
         return None
-    return Statistics(**{name: _number(found.get(name)) for name in _STATISTICS})
+    low, high, mean, norm = (_number(found.get(name)) for name in _STATISTICS)
+    return Statistics(low, high, mean, norm)
 
 
 def _number(value: Any) -> float | None:

@@ -68,7 +68,9 @@ def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
 def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | None:
     """How the integers mean numbers; None where the arrays of scales are no arrays of this tensor's channels."""
     if scaled.axis is None:
-        return Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
+        return (
+            Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
+        )
     arrays = [_array(file, name, one) for one in (scaled.scale, scaled.zero_point)]
     scales, zeros = arrays
     if scales is None or zeros is None or scales.shape != zeros.shape or scales.shape != (view.shape[scaled.axis],):

@@ -130,9 +130,7 @@ def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
             used.setdefault(one.key, one)
         return one
 
-    magic, protocol, machine, content, keys = (
-        pickle_machine.load(data, str(path), rebuilt, refer) for _ in range(5)
-    )
+    magic, protocol, machine, content, keys = (pickle_machine.load(data, str(path), rebuilt, refer) for _ in range(5))
     if magic != MAGIC or protocol != _PROTOCOL or not isinstance(machine, dict) or not isinstance(keys, list):
         raise FormatError(f"{path} is not a whole torch file of the older form")
     big = machine.get("little_endian") is False

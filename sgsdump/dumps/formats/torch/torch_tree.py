@@ -10,8 +10,8 @@
 
 Each token is a run, and so are the weights (graph ``weights``); the rank is the number in the device's name. A tensor
 is named by its path below the run, ``root.layer1.conv/output``; operators stand in the order of ``index.jsonl``, else
-in that of ``model_tree.json``, which has the types of modules. Any other folder of .pt and .pth files is one dump: their
-tensors by the path of their file, and in it as ``torch_file`` names them.
+in that of ``model_tree.json``, which has the types of modules. Any other folder of .pt and .pth files is one dump:
+their tensors by the path of their file, and in it as ``torch_file`` names them.
 """
 
 from __future__ import annotations
@@ -204,6 +204,4 @@ def _stem(file: str) -> str:
     return file
 
 
-FORMAT = Format(
-    "torch_tree", recognises, read, looks_for=".pth files of torch_tensors", runs=runs, own_inputs=True
-)
+FORMAT = Format("torch_tree", recognises, read, looks_for=".pth files of torch_tensors", runs=runs, own_inputs=True)

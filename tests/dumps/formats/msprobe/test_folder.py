@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dumps.formats.torch import hand_made
 from dumps.formats.read_only import ReadOnly
+from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
 from sgsdump.dumps.trees import list_runs

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from dumps.formats.read_only import ReadOnly
 from dumps.formats.torch import hand_made
+
 from sgsdump import open_dump
 from sgsdump.errors import FormatError, SgsdumpError
 from sgsdump.tensors.dtypes import name_of
@@ -81,7 +81,11 @@ CALL = b"cposix\nsystem\n(" + hand_made.text("touch ran") + b"tR"
 HOSTILE = {
     "a call": CALL,
     "a call beside a tensor": hand_made.named({"x": hand_made.tensor(), "y": CALL}),
-    "a call by a stacked name": hand_made.text("os") + hand_made.text("system") + b"\x93(" + hand_made.text("ls") + b"tR",
+    "a call by a stacked name": hand_made.text("os")
+    + hand_made.text("system")
+    + b"\x93("
+    + hand_made.text("ls")
+    + b"tR",
     "eval": b"cbuiltins\neval\n(" + hand_made.text("1") + b"tR",
     "a nested load": b"ctorch.storage\n_load_from_bytes\n(" + hand_made.text("1") + b"tR",
     "a reference that is no storage": b"(" + hand_made.text("module") + b"tQ",
@@ -123,7 +127,9 @@ def test_objects_of_unknown_classes_are_searched_and_never_made(tmp_path: Path) 
     made = b"c__main__\nNet\n)\x81" + hand_made.named(
         {
             "_parameters": b"ccollections\nOrderedDict\n)R" + hand_made.named({"w": hand_made.tensor()})[1:],
-            "_modules": hand_made.named({"conv": b"cno.such\nModule\n)\x81" + hand_made.named({"b": hand_made.tensor()}) + b"b"}),
+            "_modules": hand_made.named(
+                {"conv": b"cno.such\nModule\n)\x81" + hand_made.named({"b": hand_made.tensor()}) + b"b"}
+            ),
             "training": b"\x88",
         }
     )
@@ -239,12 +245,14 @@ class TestAgainstTorch:
         assert list(self.saved(torch, tmp_path, torch.ones(2))) == ["x"]
 
 
-def test_a_cut_pickle_is_told_in_one_line(tmp_path: Path) -> None:
-    body = hand_made.named({"a": hand_made.tensor(), "b": hand_made.tensor()})
-    for end in range(len(body)):
-        try:
-            names = list(opened(tmp_path, hand_made.archive(body[:end], {"0": FLOATS})))
-        except SgsdumpError as error:
-            assert "\n" not in str(error)
-        else:  # what was on the stack happens to be a tensor
-            assert names in (["x"], ["a"])
+CUT = hand_made.named({"a": hand_made.tensor(), "b": hand_made.tensor()})
+
+
+@pytest.mark.parametrize("end", range(len(CUT)))
+def test_a_cut_pickle_is_told_in_one_line(end: int, tmp_path: Path) -> None:
+    try:
+        names = list(opened(tmp_path, hand_made.archive(CUT[:end], {"0": FLOATS})))
+    except SgsdumpError as error:
+        assert "\n" not in str(error)
+    else:  # what was on the stack happens to be a tensor
+        assert names in (["x"], ["a"])

@@ -76,7 +76,9 @@ def test_operators_stand_in_the_order_in_which_they_ran(tree: Path) -> None:
     assert dump.format == "torch_tree" and not dump.notes
 
 
-@pytest.mark.parametrize("below", ["", "msit_dump_20250220_083154", "msit_dump_20250220_083154/torch_tensors/npu1_72/3"])
+@pytest.mark.parametrize(
+    "below", ["", "msit_dump_20250220_083154", "msit_dump_20250220_083154/torch_tensors/npu1_72/3"]
+)
 def test_names_do_not_depend_on_where_the_tree_is_opened(below: str, tree: Path) -> None:
     shutil.rmtree(tree / "msit_dump_20250220_083154/torch_tensors/npu0_71")
     for folder in ("0", "weights"):
@@ -107,8 +109,9 @@ def test_an_index_gives_the_order_statistics_and_whether_the_run_is_complete(tre
     dump = open_dump(tree, 3, 0)
     assert list(dump) == ["root/input_0", "root.a/output", "root.x/output"]
     assert dump["root.x/output"].statistics.min == float("-inf") and dump["root.x/output"].statistics.l2norm == 3
-    assert dump.notes == ("5 files are not in the index: root.a.add.1/output.pth, root.a.inner/output_0_1.pth, "
-                          "root.a/input_0.pth",)
+    assert dump.notes == (
+        "5 files are not in the index: root.a.add.1/output.pth, root.a.inner/output_0_1.pth, root.a/input_0.pth",
+    )
     (folder / "index.jsonl").write_text("".join(lines)[:-9])
     notes = open_dump(tree, 3, 0).notes
     assert "1 lines are cut off" in notes[0] and "is not complete" in notes[1]
