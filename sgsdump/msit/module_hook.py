@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from sgsdump.registry import hint
 ROOT = "root"
 _HOOK_TYPE = "dump_data"
 _DEEPEST = 20
-_COMPILER = "torch._dynamo"
 _PROPERTIES = ("__get__", "__set__", "__delete__")
 
 
@@ -36,12 +34,17 @@ def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -
     """Dump what ``model`` (a torch.nn.Module, the outermost one) computes from now on, as ``config`` says.
 
     Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. What is given back ends the dump
-    with ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer name
-    or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
+    with ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer
+    name or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
     """
     torch = torch_for("dump a torch model")
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(f"register_hook takes a torch.nn.Module, not a {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ConfigError(
+            "a scripted or traced module runs no hooks inside; give the module that it was made of, or dump the program "
+            "unchanged with sgsdump exec"
+        )
     if not isinstance(config, DumpConfig):
         raise ConfigError(f"register_hook takes a DumpConfig, not a {type(config).__name__}")
     if hook_type != _HOOK_TYPE:
@@ -54,7 +57,7 @@ class ModuleHook:
 
     def __init__(self, torch: Any, model: Any, config: DumpConfig):
         self._torch, self._model, self._config, self._control = torch, model, config, config.control
-        self._names = dict(_named(model))
+        self._names = dict(_named(torch, model))
         _check_names(self._names, config)
         self._device = _device(model)
         time = datetime.now().strftime("%Y%m%d_%H%M%S")
@@ -88,7 +91,9 @@ class ModuleHook:
         self._writer().modules(self._tree())
         if self._config.dump_weight:
             self._weights()
-        apart = partial(_outside_compiled_code, self._torch)
+        # Compiled code stops at a hook and goes on behind it. (This imports torch's compiler, which takes a second or
+        # two, whether or not the program compiles: later it would be too late.)
+        apart = self._torch.compiler.disable
         self._handles = [self._model.register_forward_pre_hook(apart(self._start), with_kwargs=True, prepend=True)]
         # Behind the program's own hooks, whose changes are the module's; the model's end is behind all others.
         for name, module in self._names.items():
@@ -244,34 +249,20 @@ class ModuleHook:
         return node(ROOT, self._model)[1]
 
 
-def _outside_compiled_code(torch: Any, hook: Any) -> Any:
-    """The hook, at which compiled code stops and behind which it goes on. torch's compiler, which takes seconds to
-    import, is asked for that only where the program has imported it."""
-    disabled: list[Any] = []
-
-    def called(*arguments: Any) -> None:
-        if _COMPILER not in sys.modules:
-            hook(*arguments)
-            return
-        if not disabled:
-            disabled.append(torch.compiler.disable(hook))
-        disabled[0](*arguments)
-
-    called._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return called
-
-
 def _watching(hook: ModuleHook) -> Any:
     """A mode that sees every call of one of torch's functions."""
+    from torch.compiler import disable
     from torch.overrides import TorchFunctionMode
+
+    called, returned = disable(hook.function_called), disable(hook.function_returned)
 
     class Watch(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
             keywords = keywords or {}
-            call = hook.function_called(function, arguments, keywords)
+            call = called(function, arguments, keywords)
             output = function(*arguments, **keywords)
             if call is not None:
-                hook.function_returned(call, output)
+                returned(call, output)
             return output
 
     return Watch()
@@ -281,10 +272,17 @@ def _place(node: tuple[int, dict[str, Any]]) -> int:
     return node[0]
 
 
-def _named(model: Any) -> Iterator[tuple[str, Any]]:
-    """Every module under its name, a shared one under its first."""
+def _named(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
+    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are told."""
+    scripted = []
     for name, module in model.named_modules():
-        yield f"{ROOT}.{name}" if name else ROOT, module
+        if isinstance(module, torch.jit.ScriptModule):
+            scripted.append(f"{ROOT}.{name}")
+        else:
+            yield f"{ROOT}.{name}" if name else ROOT, module
+    if scripted:
+        more = f" and {len(scripted) - 1} more" if len(scripted) > 1 else ""
+        warnings.warn(f"{scripted[0]}{more} is scripted: nothing inside is dumped", stacklevel=5)
 
 
 def _check_names(names: Mapping[str, Any], config: DumpConfig) -> None:

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="what is dumped here is a torch prog
 from msit.decoder import Decoder, generate, made  # noqa: E402
 
 from sgsdump import list_runs, open_dump  # noqa: E402
+from sgsdump.cli import main  # noqa: E402
 from sgsdump.errors import ConfigError, MissingExtra  # noqa: E402
 from sgsdump.msit import DumpConfig, register_hook  # noqa: E402
 
@@ -202,6 +203,74 @@ def test_compiled_scripted_and_exported_models_keep_their_results(tmp_path: Path
     register_hook(graph, DumpConfig(dump_path=str(tmp_path / "exported"), mode="api"))
     result = graph(x)
     assert np.array_equal(dumped(tmp_path / "exported", 0)["root.linear/output"], result.detach().numpy())
+
+
+def test_modules_that_run_no_hooks_are_told(tmp_path: Path) -> None:
+    net, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.randn(3, 4)
+    for made_of in (torch.jit.script(net), torch.jit.trace(net, x)):
+        with pytest.raises(ConfigError, match="give the module that it was made of"):
+            register_hook(made_of, DumpConfig(dump_path=str(tmp_path)))
+    whole = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.jit.script(net))
+    with pytest.warns(UserWarning, match=r"root.1 and 2 more is scripted"):
+        register_hook(whole, DumpConfig(dump_path=str(tmp_path)))
+    whole(x)
+    assert list(open_dump(tmp_path)) == ["root/input_0", "root.0/input_0", "root.0/output", "root/output"]
+
+
+def test_eager_is_compared_with_compiled_and_the_first_operator_that_differs_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+
+    def change_in_the_third_run(_module, _arguments, output):
+        runs.append(output)
+        return output + 0.05 if len(runs) == 3 else None
+
+    for name in ("eager", "compiled", "changed"):
+        model = made()
+        if name == "changed":
+            model.layers[1].up.register_forward_hook(change_in_the_third_run)
+        register_hook(model, DumpConfig(dump_path=str(tmp_path / name), token_range=[0, 1, 2, 3]))
+        generate(torch.compile(model, backend="aot_eager") if name == "compiled" else model)
+    assert main(["compare", str(tmp_path / "compiled"), str(tmp_path / "eager")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Runs compared: 4, of which differ: 0")
+    assert main(["compare", str(tmp_path / "changed"), str(tmp_path / "eager"), "--max-rmse", "0.01"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2] == "Runs compared: 4, of which differ: 1."
+    assert "step 2: " in said[-1] and "first root.layers.1.up/output (Linear), output RMSE" in said[-1]
+    assert "inputs equal, own error" in said[-1]
+
+
+def test_torch_is_compared_with_the_same_net_in_onnxruntime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import onnx
+    from onnx import helper, numpy_helper
+
+    net, x = (
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).eval(),
+        torch.randn(3, 4),
+    )
+    register_hook(net, DumpConfig(dump_path=str(tmp_path / "torch"), tensor_part=1))
+    net(x)
+    weights = [numpy_helper.from_array(p.detach().numpy(), n) for n, p in net.named_parameters()]
+    nodes = [
+        helper.make_node("Gemm", ["x", "0.weight", "0.bias"], ["/0/Gemm_output_0"], transB=1),
+        helper.make_node("Relu", ["/0/Gemm_output_0"], ["/1/Relu_output_0"]),
+        helper.make_node("Gemm", ["/1/Relu_output_0", "2.weight", "2.bias"], ["y"], transB=1),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, [3, size]) for name, size in (("x", 4), ("y", 2))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    np.save(tmp_path / "x.npy", x.numpy())
+    words = ["-m", str(tmp_path / "net.onnx"), "-i", str(tmp_path / "x.npy"), "-o", str(tmp_path / "ort.npz")]
+    assert main(["dump", *words]) == 0
+    capsys.readouterr()
+    status = main(
+        ["compare", str(tmp_path / "ort.npz"), str(tmp_path / "torch"), "--match-by-value", "--max-rmse", "1e-5"]
+    )
+    out = capsys.readouterr().out
+    assert status == 0 and "Compared: 3 of" in out, out
 
 
 def test_a_full_disk_ends_the_dump_and_not_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,13 @@ import shutil
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from dumps.formats.torch import hand_made
 
-from sgsdump import compare, list_runs, open_dump
+from sgsdump import compare, list_runs, open_dump, save_dump
+from sgsdump.cli import main
+from sgsdump.comparison.first_difference import first_difference
 from sgsdump.errors import ConfigError, FormatError
 
 MODULES = {
@@ -159,8 +162,6 @@ def test_the_first_operator_that_differs_is_named_with_its_inputs(tree: Path, tm
     (changed,) = other.rglob("npu0_71/3/root.a/output.pth")
     saved(changed, 1, 2, 4)
     comparison = compare(open_dump(other, 3, 0), open_dump(tree / "msit_dump_20250220_083154", 3, 0))
-    from sgsdump.comparison.first_difference import first_difference
-
     first = first_difference(comparison)
     assert first is not None and first.output.name == "root.a/output"
     assert [row.name for row in first.inputs] == ["root.a/input_0"] and first.own == first.output.rmse == 1 / 6
@@ -170,7 +171,16 @@ def test_the_first_operator_that_differs_is_named_with_its_inputs(tree: Path, tm
     assert str(first) == "output RMSE 0.167, inputs root.a/input_0 RMSE 0.0833, own error 0.0833"
 
 
-def test_no_difference_is_none(tree: Path) -> None:
-    from sgsdump.comparison.first_difference import first_difference
+def test_the_cards_operators_are_compared_with_the_modules_by_mindies_mapping_files(
+    tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "cpu_7/0/root.layer1.0.relu/output.pth", 1, 2, 3)
+    save_dump({"Conv2D_5Relu_8:output:0": np.float32([1, 2, 3])}, tmp_path / "card.npz")
+    files = [f"--name-map={shared}/ascend/op_mapping/mindie_{side}_op_mapping.json" for side in ("torch", "rt")]
+    assert main(["compare", str(tmp_path / "card.npz"), str(tmp_path / "cpu_7"), *files, "--max-rmse", "1e-6"]) == 0
+    out = capsys.readouterr().out
+    assert "Compared: 1 of the benchmark's 1 layers.\nPaired: 1 by MindIE map." in out
 
+
+def test_no_difference_is_none(tree: Path) -> None:
     assert first_difference(compare(open_dump(tree, 3, 0), open_dump(tree, 3, 1))) is None
