@@ -42,8 +42,8 @@ def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -
         raise ConfigError(f"register_hook takes a torch.nn.Module, not a {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise ConfigError(
-            "a scripted or traced module runs no hooks inside; give the module that it was made of, or dump the program "
-            "unchanged with sgsdump exec"
+            "a scripted or traced module runs no hooks inside; give the module that it was made of, or dump the program"
+            " unchanged with sgsdump exec"
         )
     if not isinstance(config, DumpConfig):
         raise ConfigError(f"register_hook takes a DumpConfig, not a {type(config).__name__}")

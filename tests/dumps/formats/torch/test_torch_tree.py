@@ -176,7 +176,8 @@ def test_the_cards_operators_are_compared_with_the_modules_by_mindies_mapping_fi
 ) -> None:
     saved(tmp_path / "cpu_7/0/root.layer1.0.relu/output.pth", 1, 2, 3)
     save_dump({"Conv2D_5Relu_8:output:0": np.float32([1, 2, 3])}, tmp_path / "card.npz")
-    files = [f"--name-map={shared}/ascend/op_mapping/mindie_{side}_op_mapping.json" for side in ("torch", "rt")]
+    folder = shared / "ascend" / "op_mapping"
+    files = [f"--name-map={folder / f'mindie_{side}_op_mapping.json'}" for side in ("torch", "rt")]
     assert main(["compare", str(tmp_path / "card.npz"), str(tmp_path / "cpu_7"), *files, "--max-rmse", "1e-6"]) == 0
     out = capsys.readouterr().out
     assert "Compared: 1 of the benchmark's 1 layers.\nPaired: 1 by MindIE map." in out
