@@ -26,7 +26,7 @@ from typing import Any
 from sgsdump.capture.process_index import Process, Step, steps_of
 from sgsdump.capture.trees.operations import Operation, operations_of
 from sgsdump.capture.trees.tables import operation_table, profiling_table
-from sgsdump.capture.trees.topology import layer_document, leaving_each, model_document
+from sgsdump.capture.trees.topology import layer_document, model_document, readers_of
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import make_folder, replacing
 from sgsdump.files.safe_names import Taken
@@ -35,6 +35,7 @@ from sgsdump.tensors.dtypes import KNOWN
 
 INDEX = "index.json"
 _MOST_TOPOLOGIES = 20
+_FROM_STEPS = {"model", "layer", "onnx", "op", "cpu_profiling"}
 
 
 def new_tree(output: Path) -> Path:
@@ -53,10 +54,10 @@ def new_tree(output: Path) -> Path:
     raise OutputError(f"cannot write into {output}: it has a thousand dumps of this second")
 
 
-def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str]) -> None:
-    """Everything of ``types`` but the tensors, then the index. Raises OutputError."""
+def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str], command: Sequence[str] = ()) -> None:
+    """Everything of ``types`` but the tensors, then the index, which tells the ``command`` too. Raises OutputError."""
     wanted = set(types)
-    for process in processes:
+    for process in processes if wanted & _FROM_STEPS else ():
         topologies = _Topologies(root, process, wanted)
         for step in steps_of(process):
             operations = operations_of(step)
@@ -67,12 +68,13 @@ def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str])
             if "cpu_profiling" in wanted:
                 table = profiling_table(operations)
                 _append(root / "cpu_profiling" / str(process.pid), f"operation_statistic_{step.number}.csv", table)
-    write_index(root, processes, sorted(wanted))
+    write_index(root, processes, sorted(wanted), command)
 
 
-def write_index(root: Path, processes: Sequence[Process], types: Sequence[str]) -> None:
+def write_index(root: Path, processes: Sequence[Process], types: Sequence[str], command: Sequence[str]) -> None:
     """``index.json``: what is in the tree, and whether all of it is."""
     document = {
+        "command": list(command),
         "complete": bool(processes) and all(process.complete and not process.stopped for process in processes),
         "types": list(types),
         "processes": [_told(process) for process in processes],
@@ -108,10 +110,10 @@ class _Topologies:
             return
         model = step.model or "model"
         if onnx or "model" in self._types:
-            self._save("model", model, model_document(model, operations), operations, self._models)
-        leaving = leaving_each(operations)
+            self._save("model", model, model_document(model, operations, step.outputs), operations, self._models)
+        readers = readers_of(operations)
         for layer in operations:
-            self._save("layer", layer.name, layer_document(layer, leaving[layer.name]), [layer], self._layers)
+            self._save("layer", layer.name, layer_document(layer, readers), [layer], self._layers)
 
     def _save(
         self,
