@@ -117,7 +117,7 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
 
 def _difference(comparison: Comparison) -> str:
     """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
-    from sgsdump.comparison.first_difference import differs, first_difference
+    from sgsdump.comparison.dataflow import differs, first_difference
 
     first = first_difference(comparison)
     if first is not None:

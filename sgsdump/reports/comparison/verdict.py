@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.first_difference import first_difference
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import remark

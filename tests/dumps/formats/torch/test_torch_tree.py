@@ -13,7 +13,7 @@ from dumps.formats.torch import hand_made
 
 from sgsdump import compare, list_runs, open_dump, save_dump
 from sgsdump.cli import main
-from sgsdump.comparison.first_difference import first_difference
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.errors import ConfigError, FormatError
 
 MODULES = {
