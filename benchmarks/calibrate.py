@@ -25,8 +25,8 @@ from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, calibrate
-from sgsdump.quantisation.output_trials import raw
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
@@ -67,7 +67,7 @@ class Judge:
         errors: dict[str, list[float]] = {name: [] for name in stored}
         cosines: dict[str, list[float]] = {name: [] for name in stored}
         for feed in self.feeds:
-            fed = {name: raw(array, pictures[name]) for name, array in feed.items()}
+            fed = {name: raw_bytes(array, pictures[name]) for name, array in feed.items()}
             fixed = trial.run(tuple(raised), fed, stored)
             floats = {layer.name: layer.array for layer in runner.run(feed, only=set(stored))}
             for name in stored:

@@ -35,11 +35,11 @@ from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.objective import score, total
+from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.reports.tuning.pareto_table import render
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.pareto import pareto
 from sgsdump.tuning.plan_judge import Picture
-from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.search import search_rates
 from sgsdump.tuning.sizes import Found, Sizes
 from sgsdump.tuning.tuning_setup import Setup, evenly, set_up

@@ -25,6 +25,7 @@ SHARED = {
     *(
         "commands/parser",
         "commands/options",
+        "commands/run_by_run",
         "commands/terminal",
         "executors/runner",
         "executors/base",

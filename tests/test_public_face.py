@@ -16,7 +16,10 @@ import sgsdump
 
 PACKAGE = Path(sgsdump.__file__).parent
 MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
-STRICT = "__init__ dumps/dump dumps/io tensors/tensor tensors/statistics tensors/real_view errors".split()
+STRICT = (
+    *"__init__ dumps/dump dumps/io dumps/run dumps/trees".split(),
+    *"tensors/tensor tensors/statistics tensors/real_view errors".split(),
+)
 USER = """
 from pathlib import Path
 
@@ -30,12 +33,13 @@ def layers(path: Path) -> dict[str, tuple[int, ...] | None]:
     with sgsdump.open_dump(path) as dump:
         part: Dump = dump.select("conv*", "fc?")
         first: Record = part.records[0]
+        steps: list[int | None] = [run.step for run in sgsdump.list_runs(path, rank=0)]
         tensor: Tensor = part[first.name]
         info: TensorInfo = tensor.info
         quant: Quant | None = info.quant
         known: Statistics | None = tensor.statistics
         values: np.ndarray = tensor.real(layout="logical")
-        print(tensor.name, tensor.shape, tensor.dtype, tensor.layout, tensor.ndim, tensor[0], quant, known)
+        print(steps, tensor.name, tensor.shape, tensor.dtype, tensor.layout, tensor.ndim, tensor[0], quant, known)
         sgsdump.save_dump(dump, "copy.npz", on_loss="raise")
         sgsdump.save_dump({"x": np.asarray(tensor) + values}, "x.npz")
         return {name: one.shape for name, one in [*dump.outputs.items(), *dump.inputs.items()]}

@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
+    from sgsdump.commands.sdk.presets import with_presets
     from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
     from sgsdump.files.atomic_write import replacing
 
@@ -36,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini, all convolutions at 8 bits")
     parser.add_argument("--num_process", type=int, default=1, help="processes that calibrate (default: %(default)s)")
     accept(parser, no_effect)
@@ -45,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"sim_optimizer.py: {note}", file=sys.stderr)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(FOLDER), "--pickle"]
     given += ["--num_process", str(args.num_process), "--rates", ",".join(map(str, compression_rates))]
-    for option, value in (("-n", args.preprocess), ("--weight_file", args.weight_file)):
+    for option, value in (("-n", with_presets(args.preprocess)), ("--weight_file", args.weight_file)):
         given += [option, value] if value else []
     status = sgsdump(["tune", *given])
     if status:

@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
+    from sgsdump.commands.sdk.presets import with_presets
     from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
     from sgsdump.commands.sdk.unknown_output import write_outputs
     from sgsdump.commands.simulate import open_as, simulate_all
@@ -48,16 +49,17 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("-l", "--label", help="names of the classes, one a line")
     parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"])
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"])
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
     accept(parser, no_effect)
     args = parser.parse_args(argv)
     for note in notes(args, no_effect):
         print(f"simulator.py: {note}", file=sys.stderr)
+    preprocess = with_presets(args.preprocess)
     names = read_labels(args.label) if args.label and args.category == "Classification" else []
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_as(args.type, args.model, args.weight_file)
-    for label, simulation in simulate_all(model, args.type, args.image, args.preprocess, config):
+    for label, simulation in simulate_all(model, args.type, args.image, preprocess, config):
         ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]
         outputs = {name: simulation.outputs[name] for name in ordered}
         if args.category == "Classification" and outputs:
@@ -68,12 +70,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def read_labels(path: str) -> list[str]:
-    from sgsdump.errors import ConfigError
+    from sgsdump.files.text_file import read_bytes
 
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot read the label file {path}: {error.strerror}") from error
+    return read_bytes(Path(path)).decode("utf-8", "replace").splitlines()
 
 
 def print_best(label: str, scores: np.ndarray, names: Sequence[str]) -> None:

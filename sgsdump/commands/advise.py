@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.fixed_model import pictures_of
     from sgsdump.quantisation.float_model import deployed, open_float_model
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
     given = read_ranges(args.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
     for entry in config.inputs:

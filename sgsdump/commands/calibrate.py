@@ -25,7 +25,7 @@ for each tensor, the levels above have one for each output channel.
 
 log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
 softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
-weights themselves up to four million of them).
+weights themselves up to four million of them). A newer run replaces these files; others in log/ stay.
 
 With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). Pictures are read and preprocessed
 here, and sent with the model, so its machines need none of your files, but the same versions of sgsdump, onnx,
@@ -44,12 +44,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import Model
     from sgsdump.quantisation.levels import Calibration
 
 HELP = "pictures + float model -> fixed model and tensor ranges"
@@ -93,16 +96,17 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration_log import write_log
-    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.calibration_log import FILES, write_log
+    from sgsdump.quantisation.fixed_model import clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
     from sgsdump.sidecars import debug_config, input_config
 
-    debug = debug_config.read() or debug_config.DebugConfig()
+    debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
     config = input_config.read(args.input_config)
     params = read_quant_file(args.quant_file) if args.quant_file else None
@@ -111,9 +115,12 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
     model = open_float_model(args.model, args.weight_file, config)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
+    _warn_of_inputs(model, feeds)
     # Opened first: a long calibration must not end with "no such folder".
-    asides: list[Path] = []
-    with together(), replacing(target) as file, replacing_folder(Path("log"), asides.append) as folder:
+    log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
+    with together(), replacing(target) as file, log as folder:
         given = Imported(model, config)
         if params is not None:
             given = import_params(model, params, config, fuse, args.quant_file, one_per_tensor=level == "L1")
@@ -125,20 +132,43 @@ def run(args: argparse.Namespace) -> int:
         file.write(serialise(fixed.proto))
         form = "json" if args.json else "text"
         weights = level != "L1" or bool(given.changed)
-        log = write_log(folder, given.model, calibration, fixed.plan, fuse, form, weights, given.changed)
-    for aside in asides:
-        print(f"moved the older log aside to {aside}")
+        ranges_file = write_log(folder, given.model, calibration, fixed.plan, fuse, form, weights, given.changed)
     if params is not None:
         print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")
     if given.unknown:
         print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
-    for clipped in fixed.clipped:
-        print(f"warning: {clipped}")
-    print(f"log/{log.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
+    narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
+    for clipped in clipped_ranges(fixed.plan, calibration.seen):
+        if clipped.name not in narrowed:
+            print(f"warning: {clipped}")
+    print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     return 0
+
+
+def _warn_of_inputs(model: Model, feeds: PictureFeeds) -> None:
+    """The first picture as the float model takes it against what the fixed model will make of it, before the work."""
+    from sgsdump.models.feeds.feeds import feed_maker
+    from sgsdump.quantisation.fixed_model import pictures_of
+    from sgsdump.quantisation.input_agreement import input_differences
+    from sgsdump.sidecars.input_text import is_input_text
+
+    assert feeds.config is not None
+    known = {spec.name for spec in feeds.specs}
+    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in known]
+    pictures = pictures_of(model, feeds.config, quantised)
+    files = feeds.runs[0]
+    make_raw = None
+    # Arrays and texts go in as they are, normalised already.
+    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
+        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
+        make_raw = partial(make, files)
+    label, feed = feeds[0]
+    for difference in input_differences(feed, make_raw, pictures):
+        if not difference.agrees:
+            print(f"warning: {label}: {difference}", flush=True)
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:
@@ -147,7 +177,7 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
         if fit.after < fit.before:
             low, high = fit.taken.low, fit.taken.high
             print(
-                f"range of {_listed(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
+                f"range of {', '.join(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
                 f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
             )
     raised = [each for each in calibration.sensitivities if each.raised]

@@ -10,11 +10,15 @@ times the benchmark's. This prints compare_result.log as the SDAA dump tools wri
 not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
 layout …), fail or not comparable.
 
+Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
+named; --csv report.csv then writes report.step0-rank0.csv and so on. --step, --rank or TREE@step=3 choose single runs.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt
+  sgsdump compare dump_a/ dump_b/ --step 3
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -36,6 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.options import add_run, opened
 from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
@@ -52,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
+    add_run(parser)
     parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
     parser.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
@@ -65,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs",
         action="store_true",
-        help="both are folders of dumps, one for each run (picture, step): compare those of one name and merge sums, "
-        "so that every number is that of all runs' values; each layer tells the run it is worst in",
+        help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
+        "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
     )
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
@@ -145,13 +151,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
     from sgsdump.files.atomic_write import together
 
     with together():
-        return _run(args)
+        pairs = None if args.runs else pairs_of_trees(args)
+        return compare_runs(args, pairs, _run) if pairs else _run(args)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
+    """The comparison of two dumps, or of three; ``done`` is given that of two."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
@@ -159,12 +168,13 @@ def _run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.notes import note_lines
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.comparison import REPORTS
 
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
-    check_outputs([args.csv, args.json, args.write_name_map], read)
+    check_outputs([args.csv, args.json, args.write_name_map], [tree_of(path) for path in read if path])
     if args.golden is not None:
         return _run_golden(args)
     if args.input_tag is not None:
@@ -193,6 +203,8 @@ def _run(args: argparse.Namespace) -> int:
         sample, benchmark = _opened(args, args.sample, args.benchmark)
         comparison, notes = compared(sample, benchmark, progress=TERMINAL), []
     comparison.check_layers(given)
+    if done is not None:
+        done.append(comparison)
     if not comparison.rows and not comparison.failed:
         apart = [*comparison.only_in_benchmark, *comparison.only_in_sample]
         unclear = [one for one in apart if not one.reason.startswith("no ")]
@@ -222,6 +234,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]) -> tuple[Comparison, list[str]]:
     """The comparisons of all runs, merged, and lines on the dumps that stand on one side only."""
+    from sgsdump.commands.run_by_run import of_one_run, paired_trees
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.merge import merge
     from sgsdump.dumps.runs import paired_runs
@@ -231,9 +244,9 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
     for name in ("write_name_map", "compatible"):
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
-    runs = paired_runs(args.sample, args.benchmark)
+    runs = paired_trees(args) or paired_runs(args.sample, args.benchmark)
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
-    comparison = merge({name: compared(*_opened(args, *paths)) for name, paths in pairs})
+    comparison = merge({name: compared(*_opened(of_one_run(args), *paths)) for name, paths in pairs})
     apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
     lines = [
         f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names
@@ -281,12 +294,11 @@ def _run_golden(args: argparse.Namespace) -> int:
 def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     """The dumps, unpadded and dequantised as the side files that were named allow."""
     from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
-    from sgsdump.dumps.io import open_dump
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    dumps = [open_dump(path) for path in paths]
+    dumps = opened(args, *paths)
     net = parse_net.read(args.parse_net) if args.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
 

@@ -6,12 +6,16 @@ sigmastar_text_old those of the older one. Before it writes, it lists what the t
 kind; with --strict it then writes nothing. Tensors go through one at a time. An existing folder is moved aside under
 its date. Exit status 1 when tensors had to be left out, 2 on trouble.
 
---layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known; NCHW, NHWC and
-HWCN also turn 4-D tensors. --dtype float32 writes the numbers that integers and short floats mean.
+--layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
+or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
+make a device's blocks of tensors, padded with zeros. --dtype float32 writes the numbers that integers and short floats
+mean.
 
 examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
   sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
+  sgsdump convert atb_dump/ layers/ --layout logical --original-shape '*/output.0=3,10,20'
+  sgsdump convert layers.npz weights/ --select '*weight*' --layout FRACTAL_Z
   sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
@@ -21,9 +25,12 @@ examples:
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sgsdump.commands.options import add_run
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
@@ -40,7 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="only tensors of such names (* ? [ab])"
     )
-    parser.add_argument("--layout", choices=["logical", "NCHW", "NHWC", "HWCN"], help="bring the tensors to a layout")
+    parser.add_argument(
+        "--layout",
+        choices=["logical", "NCHW", "NHWC", "HWCN", "NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"],
+        help="bring the tensors to a layout",
+    )
+    parser.add_argument(
+        "--original-shape",
+        type=_original_shape,
+        action="append",
+        default=[],
+        metavar="PATTERN=SHAPE",
+        help="the logical shape (3,10,20 or 3x10x20) of tensors in a device's layout, where the dump does not tell it; "
+        "may be given several times",
+    )
     parser.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
     parser.add_argument(
         "--parse-net",
@@ -48,31 +68,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
     )
+    add_run(parser)
     parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
     parser.add_argument("--level", type=int, metavar="N", help="topology: depth of the graph, 0 is the whole as one")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="topology: the operation CSV, for shapes")
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of
+    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of, with_shapes
     from sgsdump.dumps.dump import Dump, selected
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.partial_save import save
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.tensors.device_layout import is_device
 
-    check_outputs([args.output], [args.dump, args.parse_net, args.csv])
-    check_not_around(args.output, [args.dump, args.parse_net, args.csv])
+    read = [tree_of(args.dump), args.parse_net, args.csv]
+    check_outputs([args.output], read)
+    check_not_around(args.output, read)
     if _is_topology(args.dump, args.output):
         return _topology(args)
     if args.level is not None or args.csv:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
-    dump = open_dump(args.dump)
+    dump = _with_net(opened(args, args.dump)[0], args.parse_net)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
-    records = selected(_with_net(dump, args.parse_net).records, args.select)
+    records = with_shapes(selected(dump.records, args.select), args.original_shape)
+    if args.dtype and is_device(args.layout):
+        # The scales of channels belong to the logical tensor, and the blocks' size to the type that is written.
+        records = [as_float32(in_layout(record, "logical")) for record in records]
     if args.layout:
         reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, args.layout)])
@@ -81,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         records = list(map(as_float32, records))
         _tell(f"tensors do not become {args.dtype}: no numbers, or of unknown true scale", _not_of(records, args.dtype))
     form: tuple[str, Any] = (dump.format, dump.variant)
-    if args.layout or args.dtype or args.parse_net:
+    if args.layout or args.dtype or args.parse_net or args.original_shape:
         form = ("", None)
     elif len(records) != len(dump.records):
         form = common_form([dump])
@@ -89,6 +116,15 @@ def run(args: argparse.Namespace) -> int:
     saved = save(records, args.output, target, str(args.dump), TERMINAL, args.strict)
     print(f"{args.output}: {saved.written} tensors, {target.format}{saved}")
     return 1 if saved.left_out else 0
+
+
+def _original_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``conv*=1,3,8,8``: a pattern of names and a shape."""
+    pattern, sign, shape = text.rpartition("=")
+    sizes = shape.replace("x", ",").split(",")
+    if not sign or not pattern or not all(re.fullmatch("[1-9][0-9]{0,11}", size) for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=SHAPE, such as 'conv*=1,3,8,8'")
+    return pattern, tuple(map(int, sizes))
 
 
 def _is_topology(source: Path, target: Path) -> bool:
@@ -110,7 +146,7 @@ def _topology(args: argparse.Namespace) -> int:
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
-    if args.to or args.select or args.layout or args.dtype or args.parse_net:
+    if args.to or args.select or args.layout or args.dtype or args.parse_net or args.original_shape:
         raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
     for note in convert_topology(args.dump, args.output, -1 if args.level is None else args.level, args.csv):
         print(for_terminal(f"note: {note}"))

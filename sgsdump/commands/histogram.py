@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sgsdump.commands.options import add_run
 from sgsdump.errors import ConfigError, ValuesError
 
 HELP = "draw every layer's values against its calibrated range"
@@ -37,17 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
     )
+    add_run(parser)
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
     from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.notes import note_lines
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
@@ -57,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    _refuse_folder_in_use(args.output, tuple(filter(None, (args.dump, args.ranges, Path.cwd()))))
+    _refuse_folder_in_use(args.output, tuple(filter(None, (tree_of(args.dump), args.ranges, Path.cwd()))))
     ranges = read_ranges(args.ranges) if args.ranges else {}
     if args.ranges and not ranges:
         raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
-    dump = open_dump(args.dump)
+    (dump,) = opened(args, args.dump)
     net = parse_net.read(args.parse_net) if args.parse_net else None
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)

@@ -8,6 +8,7 @@ examples:
   sgsdump merge backbone.bin head.bin whole.bin
   sgsdump merge layers/ again.bin
   sgsdump merge cat.npz dog.npz pets.npz --prefix
+  sgsdump merge dump@step=0 dump@step=1 both.npz --prefix
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import argparse
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_run
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
@@ -27,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dumps", type=Path, nargs="+", metavar="DUMP", help="dumps, or a folder of dumps")
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
     parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    add_run(parser)
     parser.add_argument("--prefix", action="store_true", help="put the dumps' names before the tensors' names")
 
 
@@ -34,14 +38,25 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import common_form, target_of
     from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.partial_save import save
     from sgsdump.dumps.split_merge import merge
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal
 
-    check_outputs([args.output], args.dumps)
-    check_not_around(args.output, args.dumps)
-    dumps = [opened for path in args.dumps for opened in _dumps(path)]
+    read = [tree_of(path) for path in args.dumps]
+    check_outputs([args.output], read)
+    check_not_around(args.output, read)
+    trees = [path for path in args.dumps if _is_tree(path)]
+    if not trees and not args.step is args.rank is None:
+        raise ConfigError("--step and --rank choose a run of a tree, and none of these dumps is one; leave them out")
+    dumps = [
+        labelled
+        for path in args.dumps
+        for labelled in ([(path.name, open_dump(path, args.step, args.rank))] if path in trees else _dumps(path))
+    ]
     check_outputs([args.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:
@@ -52,6 +67,17 @@ def run(args: argparse.Namespace) -> int:
     saved = save(records, args.output, target, "these dumps", TERMINAL)
     print(f"{args.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
     return 1 if saved.left_out else 0
+
+
+def _is_tree(path: Path) -> bool:
+    """Whether a path is that of a tree of runs, or of one run of it."""
+    from sgsdump.dumps.trees import list_runs
+    from sgsdump.errors import FormatError
+
+    try:
+        return bool(list_runs(path))
+    except FormatError:
+        return False
 
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:

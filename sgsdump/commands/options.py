@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sgsdump.dumps.dump import Dump
 
 INPUTS = "picture, folder, list file, .npy, or random[:SEED]"
 
@@ -42,3 +46,24 @@ def add_pictures(parser: argparse.ArgumentParser, text: str = INPUTS, required: 
     """``-i/--image`` and ``-n/--preprocess``."""
     parser.add_argument("-i", "--image", required=required, help=text)
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """``--step`` and ``--rank``: which run of a tree of several."""
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="of a tree of several runs, that of this step; or write TREE@step=N"
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="and of this rank (or device); or TREE@step=N,rank=N")
+
+
+def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
+    """The dumps at paths; ``--step`` and ``--rank`` are for those that are trees. Raises ConfigError where none is."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs
+
+    if args.step is None and args.rank is None:
+        return [open_dump(path) for path in paths]
+    is_tree = [bool(list_runs(path)) for path in paths]
+    if not any(is_tree):
+        return [open_dump(path, args.step, args.rank) for path in paths]
+    return [open_dump(path, args.step, args.rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]

@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
@@ -89,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
+    for note in board_notes(config):
+        print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)

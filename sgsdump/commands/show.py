@@ -8,10 +8,14 @@ or put its axes in another order, (0,2,3,1); ; between several. With --against a
 are farthest apart are shown: index, both values, the error and the relative error, NaN and Inf that are not in both
 first. Exit status 1 when a tensor of the list is damaged.
 
+Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
+choose one, here and wherever a dump is named.
+
 examples:
   sgsdump show sigma_outtensor_dump.bin
   sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
   sgsdump show sigma_outtensor_dump.bin conv1
+  sgsdump show ascend_dumps/ --step 3 --rank 0
   sgsdump show layers.npz conv1 '[0,0:2]'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
@@ -23,13 +27,17 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sgsdump.commands.options import add_run
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.run import Run
 
 HELP = "list the tensors of a dump, or print one"
 
@@ -42,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="list only such names (* ? [ab])"
     )
+    add_run(parser)
     parser.add_argument("--stored", action="store_true", help="the values as they are in the file")
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
     parser.add_argument(
@@ -67,10 +76,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
 
-    check_outputs([args.csv, args.json, args.output], [args.dump, args.against])
+    check_outputs([args.csv, args.json, args.output], [tree_of(path) for path in (args.dump, args.against) if path])
     if args.output and args.output.suffix not in (".npy", ".bin"):
         raise ConfigError(f"-o {args.output}: values are written as .npy, or as bare bytes to .bin; name one of these")
     if args.name is None and (args.operations or args.output or args.stored or args.all):
@@ -79,8 +89,24 @@ def _run(args: argparse.Namespace) -> int:
         return _worst(args)
     if args.part and args.operations:
         raise ConfigError("give OPERATIONS once, behind NAME or with --operations")
-    dump = open_dump(args.dump)
+    notes: list[str] = []
+    runs = list_runs(args.dump, args.step, args.rank, notes)
+    if len(runs) > 1 and not (args.name or args.csv or args.json or args.select):
+        return _list_runs(runs, notes, args)
+    dump = open_dump(args.dump, args.step, args.rank)
     return _list(dump, args) if args.name is None else _values(dump, args)
+
+
+def _list_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
+    """What there is to choose from in a tree of several runs."""
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.reports.dump import runs_table
+
+    print(for_terminal(runs_table.render(runs)), end="")
+    print(for_terminal(f"{len(runs)} runs; choose one with --step and --rank, or name its folder"))
+    for note in notes:
+        print(for_terminal(f"note: {note}"))
+    return 0
 
 
 def _list(dump: Dump, args: argparse.Namespace) -> int:
@@ -120,6 +146,9 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
         if args.json:
             _write(args.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
+        for told in dump.notes:
+            if told.startswith(f"{record.name}: "):
+                print(for_terminal(f"note: {told}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)
@@ -137,8 +166,8 @@ def _values(dump: Dump, args: argparse.Namespace) -> int:
 
 def _worst(args: argparse.Namespace) -> int:
     """The values of one tensor that differ most from another dump's."""
+    from sgsdump.commands.options import opened
     from sgsdump.comparison.worst_values import worst_values
-    from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ConfigError
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.reports.dump import worst_values as report
@@ -150,7 +179,8 @@ def _worst(args: argparse.Namespace) -> int:
     if args.part or args.operations or args.stored or args.all or args.output:
         raise ConfigError("--against shows index and values; leave out OPERATIONS, --stored, --all and --output")
     count = 20 if args.worst is None else args.worst
-    worst = worst_values(open_dump(args.dump), open_dump(args.against), args.name, count)
+    sample, benchmark = opened(args, args.dump, args.against)
+    worst = worst_values(sample, benchmark, args.name, count)
     if args.csv:
         _write(args.csv, report.csv_table(worst))
     if args.json:

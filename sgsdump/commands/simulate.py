@@ -94,7 +94,7 @@ def simulate_all(
     from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config
 
-    debug = debug_config.read(folder) or debug_config.DebugConfig()
+    debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
     if kind == "Float":
         model = simplify(model)
     if is_fixed(model) != (kind == "Fixed"):

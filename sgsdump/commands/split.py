@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sgsdump.commands.options import add_run
+
 HELP = "split a dump into one file per tensor, or per pattern"
 
 
@@ -24,24 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pattern", action="append", default=[], metavar="PATTERN", help="a part of the tensors of such names (* ?)"
     )
+    add_run(parser)
     parser.add_argument("--to", metavar="FORMAT", help="format of the parts")
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import OWN_ENDINGS, Target, target_of
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.losses import losses
     from sgsdump.dumps.partial_save import readable, reasons, unwritable, write
     from sgsdump.dumps.split_merge import split
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
 
-    check_outputs([args.output], [args.dump])
-    check_not_around(args.output, [args.dump])
-    dump = open_dump(args.dump)
+    check_outputs([args.output], [tree_of(args.dump)])
+    check_not_around(args.output, [tree_of(args.dump)])
+    (dump,) = opened(args, args.dump)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
     endings = {format: ending for format, ending in OWN_ENDINGS.items() if ending}

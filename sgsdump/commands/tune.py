@@ -6,10 +6,13 @@ measured alone, integer programs propose plans, each is verified, and neighbours
 lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures (-i), as
 `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
 
-The error is, summed over the outputs, sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an
-output, at its input. Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with
---metric: your Python function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its
-mean counts, higher is better.
+An output's error is sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its
+input. The errors of several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts;
+with --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
+
+Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python
+function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is
+better.
 
 FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
 for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
@@ -43,6 +46,7 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.fixed_model import ClippedRange
     from sgsdump.quantisation.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
-RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info_\d+_[\d.]+\.(json|pkl)|"
+RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
                      r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)")  # fmt: skip
 LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
@@ -65,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
     parser.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
     parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the table and --target")
+    parser.add_argument("--objective", default="mean", metavar="mean|worst|NAME", help="which outputs' error is made "
+                        "small: all on average, the worst, or those named (default: %(default)s)")  # fmt: skip
     parser.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
     parser.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
     parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="how ranges are found, see calibrate "
@@ -81,10 +87,15 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import OutputError
     from sgsdump.files.atomic_write import replacing, replacing_folder, together
+    from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.board_formats import board_notes
+    from sgsdump.quantisation.float_model import deployed, open_float_model
+    from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.reports.tuning.pareto_json import render
     from sgsdump.reports.tuning.pareto_table import render as table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning import search
+    from sgsdump.tuning.combined_error import parse_objective
     from sgsdump.tuning.pareto import pareto
     from sgsdump.tuning.plan_search import check_solver
     from sgsdump.tuning.target import parse_target
@@ -101,11 +112,16 @@ def run(args: argparse.Namespace) -> int:
     if args.json and not Path(args.json).parent.is_dir():
         raise OutputError(f"cannot write {args.json}: there is no folder {Path(args.json).parent}; make it first")
     folder = usable_folder(args.output, Path(args.input_config))
-    simple, ranges, feeds = calibrated(args, config)
-    text = Path(args.metric.rpartition(":")[0]).read_bytes() if args.metric else b""
+    ini = read_bytes(Path(args.input_config))
+    text = read_bytes(Path(args.metric.rpartition(":")[0])) if args.metric else b""
+    model = open_float_model(args.model, args.weight_file, config)
+    objective = parse_objective(args.objective, watched_by_output(deployed(model)))
+    for note in board_notes(config):
+        print(f"warning: {note}")
+    ranges, feeds = calibrated(args, model, config)
     with stopped_by_ctrl_c(seconds) as left:
-        setup = set_up(simple, ranges, config, feeds, metric, folder / "progress.json", text, workers_of(args),
-                       Terminal("stderr"))  # fmt: skip
+        setup = set_up(model, ranges, config, feeds, metric, objective, folder / "progress.json", text,
+                       workers_of(args), Terminal("stderr"))  # fmt: skip
         most = search.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
         runs = most * len(setup.pool.pictures)
         setup.pool.expect(runs)
@@ -127,9 +143,11 @@ def run(args: argparse.Namespace) -> int:
             with replacing(args.json) as file:
                 file.write(render(result).encode())
         with replacing_folder(folder, keep=is_kept) as newer:
-            write_results(args, newer, result, setup.trial)
+            clipped = write_results(args, newer, ini, result, setup.trial)
     print(table(result), end="")
     print_ending(args, folder, result)
+    for each in clipped:
+        print(f"warning: {each}")
     return 0
 
 
@@ -189,6 +207,9 @@ def usable_folder(path: Path, ini: Path) -> Path:
     from sgsdump.errors import ConfigError, OutputError
     from sgsdump.files.atomic_write import make_folder
 
+    progress = path / "progress.json"
+    if progress.exists() and not progress.is_file():
+        raise OutputError(f"{progress} is no file; remove it, or name another folder with -o")
     if not os.access(make_folder(path), os.W_OK):
         raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
     if ini.resolve().parent == path.resolve() and RESULTS.fullmatch(ini.name):
@@ -196,17 +217,17 @@ def usable_folder(path: Path, ini: Path) -> Path:
     return path
 
 
-def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, dict[str, Range], Iterator[PictureFeed]]:
-    """The simplified model, the ranges of its tensors, and the pictures that judge plans."""
+def calibrated(
+    args: argparse.Namespace, model: Model, config: InputConfig
+) -> tuple[dict[str, Range], Iterator[PictureFeed]]:
+    """The ranges of the model's tensors, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.tuning.tuning_setup import evenly
 
-    model = open_float_model(args.model, args.weight_file, config)
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)
     judges = PictureFeeds(args.evaluate, args.preprocess, specs, config) if args.evaluate else pictures
@@ -216,7 +237,7 @@ def calibrated(args: argparse.Namespace, config: InputConfig) -> tuple[Model, di
     chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
-    return model, calibration.ranges, pairs
+    return calibration.ranges, pairs
 
 
 @contextmanager
@@ -247,8 +268,11 @@ def stopped_by_ctrl_c(seconds: float) -> Iterator[Callable[[], float]]:
         restore()
 
 
-def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial) -> None:
-    """Every file of FOLDER but progress.json."""
+def write_results(
+    args: argparse.Namespace, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial
+) -> tuple[ClippedRange, ...]:
+    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini. Returns which calibrated ranges
+    the plan * clips."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
@@ -260,7 +284,6 @@ def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial:
         with replacing(folder / name) as file:
             file.write(data)
 
-    ini = Path(args.input_config).read_bytes()
     asked = [row for row in result.rows if row.asked is not None]
     names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
     for name, row in [*zip(names, asked), ("", result.taken)]:
@@ -275,15 +298,23 @@ def write_results(args: argparse.Namespace, folder: Path, result: Pareto, trial:
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))
+    return fixed.clipped
 
 
 def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None:
+    from sgsdump.tuning.pareto import worsened
+
     how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
     rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"
     print(f"{how}, {result.runs} runs of the network{rest}")
     if result.unsearched:
         print(f"not looked at: {'; '.join(result.unsearched)}")
     names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
+    for name in result.left_out:
+        print(f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?")
+    for name, (error, low) in worsened(result).items():
+        print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
+              f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
     level = LEVELS[args.quant_level]
     print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "

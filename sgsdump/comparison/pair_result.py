@@ -20,6 +20,7 @@ from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.dtypes import is_complex
+from sgsdump.tensors.float16_limit import saturated
 from sgsdump.tensors.real_view import Values
 
 
@@ -70,7 +71,7 @@ class Measures:
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
-        notes.append(_flat_note(pair, a, b))
+        notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
 
@@ -83,6 +84,13 @@ def _flat_note(pair: Pair, a: Values, b: Values) -> str:
     if a.array.size != b.array.size or shapes[0] == shapes[1] or min(map(len, shapes)) > 1:
         return ""
     return f"compared flat: sample {list(a.array.shape)}, benchmark {list(b.array.shape)}"
+
+
+def _saturation_note(a: Values, b: Values) -> str:
+    """That float16 values are at the end of what the type holds, where larger results were cut to."""
+    counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
+    told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
+    return f"float16 values at ±65504: {told}" if told else ""
 
 
 def _equality(measured: Measured) -> str:

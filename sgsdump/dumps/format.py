@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.run import Run
 
 HEAD_BYTES = 4096
 
@@ -47,4 +48,5 @@ class Format:
     write: Callable[[Iterable[Record], Path, Any], None] | None = None
     loses: Callable[[Sequence[Record], Any], Iterable[Lost]] = _nothing
     looks_for: str = ""
+    runs: Callable[[Path, list[str]], Sequence[Run]] | None = None
     own_inputs: bool = False

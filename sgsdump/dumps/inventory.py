@@ -10,6 +10,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import FormatError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import is_number, name_of
+from sgsdump.tensors.float16_limit import LARGEST
 from sgsdump.tensors.real_view import values_of
 from sgsdump.tensors.statistics import Statistics, merged, summarise
 from sgsdump.tensors.tensor import Tensor
@@ -28,6 +29,7 @@ class Item:
                 kept statistics only), or "" where there are none.
     statistics     None in a field that is not known; min, max, mean and l2norm are of the finite values.
     reason      why there are no statistics, or not of the real values; ``damaged`` when the dump is to blame.
+    saturated   its largest or smallest value is ±65504, the end of what its type, float16, holds.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Item:
     statistics: Statistics
     reason: str = ""
     damaged: bool = False
+    saturated: bool = False
 
 
 def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
@@ -79,6 +82,7 @@ def _item(number: int, record: Record) -> Item:
         statistics,
         reason,
         damaged,
+        info.dtype == np.float16 and LARGEST in (statistics.max, -(statistics.min or 0.0)),
     )
 
 

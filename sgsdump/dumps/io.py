@@ -12,31 +12,26 @@ import numpy as np
 
 from sgsdump.dumps.conversion import Target, by_ending, fits_own, target_of
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.losses import losses
-from sgsdump.errors import ConfigError, FormatError, LossWarning, SgsdumpError, ValuesError, one_line
-from sgsdump.files.bounded_read import open_file
+from sgsdump.dumps.run import Choice
+from sgsdump.dumps.trees import located
+from sgsdump.errors import ConfigError, LossWarning, ValuesError, one_line
 from sgsdump.tensors.tensor import Tensor
 
 
-def open_dump(path: str | Path) -> Dump:
+def open_dump(path: str | Path, step: int | None = None, rank: int | None = None) -> Dump:
     """Read a dump of any known format, recognised by its content. Headers are read now, values when asked for.
 
-    Raises FormatError when the file is missing, empty, damaged or of no known format.
+    path  a file or a folder. A tree of several runs needs a choice: ``step`` and ``rank``, or behind the path,
+          ``tree@step=3,rank=0,graph=NAME`` (``list_runs`` has what there is).
+
+    Raises FormatError when the file is missing, empty, damaged or of no known format, ConfigError when several runs fit
+    the choice, or none.
     """
-    path = Path(path)
-    head = _head(path)
-    for format in FORMATS.values():
-        if format.recognises(path, head):
-            dump: Dump = format.read(path)
-            return dump
-    if not head and path.is_file():
-        raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
-    if path.is_dir():
-        marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
-        raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
-    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)})")
+    format, folder = located(Path(path), Choice(step, rank))
+    dump: Dump = format.read(folder)
+    return dump
 
 
 def save_dump(
@@ -156,17 +151,3 @@ def _refuse(records: Sequence[Record], target: Target, on_loss: str) -> None:
     lost = losses(records, *target) if on_loss == "raise" else []
     if lost:
         raise ValuesError(f"nothing is written: {target.format} loses something: {'; '.join(lost)}")
-
-
-def _head(path: Path) -> bytes:
-    if path.is_dir():
-        return b""
-    if path.exists() and not path.is_file():
-        raise FormatError(f"cannot read {path}: it is a device or a pipe; name a file or a folder")
-    try:
-        with open_file(path) as file:
-            return file.read(HEAD_BYTES)
-    except FileNotFoundError:
-        raise FormatError(f"no such file: {path}") from None
-    except OSError as error:
-        raise SgsdumpError(f"cannot read {path}: {error.strerror}") from None

@@ -27,6 +27,14 @@ from sgsdump.tensors.layout import to_nhwc
 from sgsdump.tensors.value_range import Range
 
 WEIGHTS_LIMIT = 1 << 22
+FILES = (
+    "tensor_min_max.txt",
+    "tensor_min_max.json",
+    "tensor_chn.txt",
+    "softmax_lut_range.txt",
+    "tensor_weight.txt",
+    "tensor_weight_calibration.txt",
+)
 
 
 def write_log(

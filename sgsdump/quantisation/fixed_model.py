@@ -7,7 +7,7 @@ fixed = make_fixed(model, ranges, config)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.qdq_writer import Picture, quantise
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.quant_plan import INT16, Choice, QuantPlan, plan
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 
@@ -84,19 +84,22 @@ def make_fixed(
 
 
 def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:
-    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order."""
+    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order.
+
+    A range that a level narrowed for UINT8 counts as it was seen (``Range.wide``).
+    """
     clipped = []
     for name, quant in plan.tensors.items():
         if name not in ranges or quant.dtype is None:
             continue
-        calibrated, limits, step = ranges[name].at(quant.dtype), np.iinfo(quant.dtype), float(quant.scale)
+        calibrated, limits, step = ranges[name].at(INT16), np.iinfo(quant.dtype), float(quant.scale)
         low, high = (limits.min - quant.zero_point) * step, (limits.max - quant.zero_point) * step
         if calibrated.low < low - step or calibrated.high > high + step:
             clipped.append(ClippedRange(name, calibrated.low, calibrated.high, low, high))
     return tuple(clipped)
 
 
-def pictures_of(model: Model, config: InputConfig, ranges: Mapping[str, Range]) -> dict[str, Picture]:
+def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
     """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
     no picture's."""
     return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}

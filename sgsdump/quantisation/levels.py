@@ -27,8 +27,15 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.measured_ranges import Feed, gather, plain_ranges
 from sgsdump.quantisation.observers import Statistics, Wanted
-from sgsdump.quantisation.output_trials import THRESHOLD, RangeFit, Sensitivity, Trials, fit_ranges, sensitivities
 from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
+from sgsdump.quantisation.trials.output_trials import (
+    THRESHOLD,
+    RangeFit,
+    Sensitivity,
+    Trials,
+    fit_ranges,
+    sensitivities,
+)
 from sgsdump.quantisation.weight_fit import fit_weight
 from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
@@ -71,6 +78,11 @@ class Calibration:
     statistics: Statistics
     fits: tuple[RangeFit, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
+
+    @property
+    def seen(self) -> dict[str, Range]:
+        """What every tensor's values filled on the pictures, before anything was narrowed or decided otherwise."""
+        return {name: Range.of(float(each.low), float(each.high)) for name, each in self.statistics.whole.items()}
 
 
 def calibrate(

@@ -1,14 +1,15 @@
 """How far a quant plan's outputs are from the float model's: what ``tune`` minimises.
 
-error = sum over the watched tensors of  Σ(fixed - float)² / Σ float²,  both sums over all pictures.
+error of a watched tensor = Σ(fixed - float)² / Σ float²,  both sums over all pictures.
 
-The watched tensors are the network's outputs, but where a Softmax makes an output, its input (the logits): a softmax
-that is nearly one-hot hides every error until it flips.
+``tuning.combined_error`` makes one number of several tensors' errors. The watched tensors are the network's outputs,
+but where a Softmax makes an output, its input (the logits): a softmax that is nearly one-hot hides every error until it
+flips.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,13 @@ _SOFTMAX = ("Softmax", "LogSoftmax")
 
 def watched_tensors(proto: ModelProto) -> list[str]:
     """The tensors the error is measured on, each once, in the order of the outputs they represent."""
+    return list(dict.fromkeys(watched_by_output(proto).values()))
+
+
+def watched_by_output(proto: ModelProto) -> dict[str, str]:
+    """For each output of the network the tensor that the error is measured on in its place."""
     graph = Graph(proto)
-    return list(dict.fromkeys(_watched(graph, name) for name in graph.outputs))
+    return {name: _watched(graph, name) for name in graph.outputs}
 
 
 def _watched(graph: Graph, output: str) -> str:
@@ -54,10 +60,11 @@ class Score:
     sums: Mapping[str, Sums]
     metric: float = 0.0
 
-    def error(self, watched: Sequence[str]) -> float:
+    def error(self, name: str) -> float:
         """See the module's formula; infinite when a plan gives NaN or infinity. Raises nothing."""
-        total = sum(ratio(self.sums[name].dd, self.sums[name].bb) if self.sums[name].dd else 0.0 for name in watched)
-        return total if np.isfinite(total) else float("inf")
+        sums = self.sums[name]
+        error = ratio(sums.dd, sums.bb) if sums.dd else 0.0
+        return error if np.isfinite(error) else float("inf")
 
     def cos(self, name: str) -> float:
         return cos(self.sums[name])

@@ -68,15 +68,13 @@ def _made_by(node: NodeProto, convolutions: Collection[str]) -> str:
 
 
 def _held(quantise: NodeProto, name: str) -> list[NodeProto]:
-    """Max and Min before a QuantizeLinear (Clip takes its limits as inputs in newer opsets only)."""
+    """The Clip before a QuantizeLinear."""
     from onnx import helper
 
-    source, above, within = quantise.input[0], f"{name}#above", f"{name}#within"
+    source, within = quantise.input[0], f"{name}#within"
     quantise.input[0] = within
-    return [
-        helper.make_node("Max", [source, parameter(name, LOW)], [above], name=above),
-        helper.make_node("Min", [above, parameter(name, HIGH)], [within], name=within),
-    ]
+    limits = [parameter(name, LOW), parameter(name, HIGH)]
+    return [helper.make_node("Clip", [source, *limits], [within], name=within)]
 
 
 def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str]) -> None:

@@ -8,6 +8,7 @@ finer and clips the largest weights; it is taken where the error falls to ``WORT
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,26 +23,56 @@ if TYPE_CHECKING:
 
 WORTH = 0.8
 GRID = np.linspace(1.0, 0.5, 51)
+# Weights at a time: what is computed of them stays in the processor's cache.
+BLOCK = 1 << 16
+# At every so many steps of the grid channels that are done are left out, with a little room for rounding.
+LOOK_EVERY = 4
+ALMOST = 1 - 1e-6
 
 
 def fit_weight(graph: Graph, node: NodeProto, moments: Moments | None) -> Range:
     """The range of each output channel (C values). ``moments`` of the convolution's input: None counts every input
     alike. INT16 weights keep the plain minimum and maximum (``Range.wide``)."""
-    rows = output_rows(graph, node)
-    low, high = rows.min(axis=1), rows.max(axis=1)
+    weight, axis = graph.value(node.input[1]), output_axis(graph, node)
+    rows = np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
+    low, high = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
     top = np.maximum(np.abs(low), np.abs(high))
-    mean, energy = _inputs(graph, node, rows.shape, moments)
-    spread = np.maximum(energy - mean**2, 0.0)
-    best, errors = top, _errors(rows, top, mean, spread)
-    enough = WORTH * errors
-    for part in GRID[1:]:
-        trial = _errors(rows, top * part, mean, spread)
-        better = (trial <= enough) & (trial < errors)
-        best, errors = np.where(better, top * part, best), np.where(better, trial, errors)
+    meets, channels = _inputs(graph, node, rows.shape, moments)
+    best = np.empty_like(top)
+    count = max(1, BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), count):
+        block = slice(start, start + count)
+        mean, energy = (each[meets(block)] for each in channels)
+        spread = np.maximum(energy - mean**2, 0.0)
+        best[block] = _best(rows[block].astype(np.float64), top[block], mean, spread)
     plain = Range(low, high)
     if (best == top).all():
         return plain
     return Range(np.maximum(low, -best), np.minimum(high, best), wide=plain)
+
+
+def _best(rows: np.ndarray, top: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """The largest weight that each channel's range keeps: ``top``, or what lowers the error enough.
+
+    What is clipped makes an error of its own, which only grows as the range narrows: once that alone is more than
+    ``enough``, no narrower range can be taken, and the channel is done.
+    """
+    best, errors = top.copy(), _errors(rows, top, mean, spread)
+    enough, left = WORTH * errors, np.arange(len(rows))
+    for step, part in enumerate(GRID[1:]):
+        if step % LOOK_EVERY == 0:
+            open_still = _clipping(rows, top * part, spread) * ALMOST <= enough
+            if not open_still.any():
+                break
+            if not open_still.all():
+                left = left[open_still]
+                rows, top, enough, errors = (x[open_still] for x in (rows, top, enough, errors))
+                mean, spread = (x if len(x) == 1 else x[open_still] for x in (mean, spread))
+        trial = _errors(rows, top * part, mean, spread)
+        better = (trial <= enough) & (trial < errors)
+        best[left[better]] = (top * part)[better]
+        errors = np.where(better, trial, errors)
+    return best
 
 
 def output_rows(graph: Graph, node: NodeProto) -> np.ndarray:
@@ -55,29 +86,43 @@ def _errors(rows: np.ndarray, top: np.ndarray, mean: np.ndarray, spread: np.ndar
     """The expected squared error of each output channel with INT8 weights within [-top, top]."""
     limit = np.iinfo(INT8).max  # type: ignore[type-var]
     scale = np.where(top > 0, top, 1.0)[:, None] / limit
-    change = np.clip(np.round(rows / scale), -limit, limit) * scale - rows
-    return np.einsum("ij,ij->i", change**2, spread) + np.einsum("ij,ij->i", change, mean) ** 2
+    change = rows / scale
+    np.clip(np.round(change, out=change), -limit, limit, out=change)
+    change *= scale
+    change -= rows
+    return np.einsum("ij,ij->i", change**2, _full(spread, rows)) + np.einsum("ij,ij->i", change, _full(mean, rows)) ** 2
+
+
+def _clipping(rows: np.ndarray, top: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """The part of ``_errors`` that values beyond [-top, top] make, rounding left out."""
+    beyond = np.maximum(np.abs(rows) - top[:, None], 0.0)
+    return np.einsum("ij,ij->i", beyond**2, _full(spread, rows))
+
+
+def _full(row: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(row, rows.shape)
 
 
 def _inputs(
     graph: Graph, node: NodeProto, shape: tuple[int, ...], moments: Moments | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and energy of the input that each weight of ``output_rows`` meets: [output channels, weights of each]."""
-    dims = graph.constants[node.input[1]].dims
-    if moments is None or not moments.count:
-        return np.zeros(shape), np.ones(shape)
-    mean, energy = moments.sums / moments.count, moments.squares / moments.count
+) -> tuple[Callable[[slice], np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Which input channel each weight of some rows of ``output_rows`` meets ([rows, weights], or [1, weights] where
+    all rows meet the same), and the channels' mean and energy."""
     outputs, weights = shape
+    alike = np.zeros((1, weights), np.intp), (np.zeros(1), np.ones(1))
+    if moments is None or not moments.count:
+        return lambda block: alike[0], alike[1]
+    channels = moments.sums / moments.count, moments.squares / moments.count
+    size, group = moments.sums.size, attribute(node, "group", 1)
     if node.op_type != "Conv":
         # Gemm, MatMul and ConvTranspose: every output channel reads every input channel, in order
-        group = attribute(node, "group", 1) if node.op_type == "ConvTranspose" else 1
-        channels = np.arange(mean.size)
-        if group != 1 or weights % mean.size:
-            return np.zeros(shape), np.ones(shape)
-        meets = np.broadcast_to(np.repeat(channels, weights // mean.size), shape)
-    else:
-        group = attribute(node, "group", 1)
-        own = dims[1]
-        first = np.arange(outputs) // (outputs // group) * own
-        meets = first[:, None] + np.repeat(np.arange(own), weights // own)[None]
-    return mean[meets], energy[meets]
+        if (group != 1 and node.op_type == "ConvTranspose") or weights % size:
+            return lambda block: alike[0], alike[1]
+        every = np.repeat(np.arange(size), weights // size)[None]
+        return lambda block: every, channels
+    own = graph.constants[node.input[1]].dims[1]
+    first = np.arange(outputs) // (outputs // group) * own
+    within = np.repeat(np.arange(own), weights // own)[None]
+    if group == 1:
+        return lambda block: within, channels
+    return lambda block: first[block, None] + within, channels

@@ -57,11 +57,12 @@ class DebugConfig:
     ignored: tuple[str, ...] = ()
 
 
-def read(folder: Path | str = ".") -> DebugConfig | None:
+def read(folder: Path | str = ".", dumps_fixed: bool = True) -> DebugConfig | None:
     """The DebugConfig.txt of ``folder``, None when there is none. A relative ``path=`` is relative to ``folder``.
 
-    Raises ConfigError, with file and line, for everything the SDK would silently misread, and for ``dequantFixed``
-    without ``eliminateGarbage``. The folder of ``path=`` has to exist only when ``dumpTensor`` is on.
+    Raises ConfigError, with file and line, for everything the SDK would silently misread; where a fixed model is to be
+    dumped also for ``dequantFixed`` without ``eliminateGarbage``, neither of which touches a float model. The folder of
+    ``path=`` has to exist only when ``dumpTensor`` is on.
     """
     file = Path(folder) / FILE_NAME
     if not file.exists():
@@ -82,7 +83,7 @@ def read(folder: Path | str = ".") -> DebugConfig | None:
     flags = {field: word in words for word, field in FLAGS.items()}
     where = f"{file}:{path_line}"
     _check_path(path, where)
-    if flags["dump_tensor"] and flags["dequant_fixed"] and not flags["eliminate_garbage"]:
+    if dumps_fixed and flags["dump_tensor"] and flags["dequant_fixed"] and not flags["eliminate_garbage"]:
         raise ConfigError(
             f"{file}: dequantFixed without eliminateGarbage: the SDK then dequantises the padded buffer and loses the "
             f"tail of every tensor; add the line eliminateGarbage, or take dequantFixed out"

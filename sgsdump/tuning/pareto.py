@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.plan_trial import PlanTrial
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
@@ -26,7 +27,8 @@ class Row:
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
-    predicted  the error the model of the search predicted; ``error`` the one measured (see ``objective``).
+    predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
+    errors     of each output its own (``Score.error``), where a Softmax makes it at its input.
     way        how far from INT8's error to INT16's, 1 = all the way.
     """
 
@@ -40,6 +42,7 @@ class Row:
     predicted: float
     error: float
     way: float
+    errors: Mapping[str, float]
     cos: Mapping[str, float]
     rmse: Mapping[str, float]
     metric: float | None
@@ -47,13 +50,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Pareto:
-    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take."""
+    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
     taken: Row
     outputs: tuple[str, ...]
     watched: tuple[str, ...]
+    objective: str
+    left_out: tuple[str, ...]
     pictures: int
     plans_tried: int
     runs: int
@@ -66,6 +72,9 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
     """Lay the search's result out; every plan's score is in the pool."""
     macs = macs_of(trial)
     low, high = (pool.error(end.plan) for end in search.ends)
+    outputs: dict[str, str] = {}
+    for output, tensor in watched_by_output(trial.proto).items():
+        outputs.setdefault(tensor, output)
 
     def row(label: str, asked: float | None, proposed: Proposed) -> Row:
         plan = proposed.plan
@@ -82,6 +91,7 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
             predicted=proposed.predicted,
             error=error,
             way=(low - error) / (low - high) if low > high else math.nan,
+            errors={outputs[name]: score.error(name) for name in pool.watched},
             cos={name: score.cos(name) for name in pool.outputs},
             rmse={name: score.rmse(name) for name in pool.outputs},
             metric=score.mean_metric if with_metric else None,
@@ -97,6 +107,8 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         taken=known or smallest[0],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
+        objective=f"{pool.objective.how} of {', '.join(outputs[name] for name in pool.objective.names)}",
+        left_out=tuple(outputs[name] for name in pool.combined.left_out),
         pictures=len(pool.pictures),
         plans_tried=len(pool.scores),
         runs=pool.runs,
@@ -104,6 +116,12 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         complete=search.complete,
         unsearched=search.unsearched,
     )
+
+
+def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
+    """Outputs that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
+    low, taken = result.rows[0].errors, result.taken.errors
+    return {name: (taken[name], low[name]) for name in taken if taken[name] > low[name]}
 
 
 def macs_of(trial: PlanTrial) -> dict[str, int]:
@@ -149,8 +167,8 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
     rows = [{**vars(row), "taken": row is result.taken} for row in result.rows]
-    names = ("outputs", "watched", "pictures", "plans_tried", "runs", "exhaustive", "complete", "unsearched")
-    return _plain({**{name: getattr(result, name) for name in names}, "rows": rows, "cloud": result.cloud})
+    facts = {name: value for name, value in vars(result).items() if name not in ("rows", "taken", "cloud")}
+    return _plain({**facts, "rows": rows, "cloud": result.cloud})
 
 
 def _plain(value: object) -> object:

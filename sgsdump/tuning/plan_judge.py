@@ -11,9 +11,9 @@ import numpy as np
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.plan_walk import Plan, PlanWalk, Prepared
 from sgsdump.tuning.user_metric import UserMetric
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.
@@ -44,23 +44,32 @@ class Criteria:
     metric: UserMetric | None = None
 
 
+def each_alone(domains: Sequence[str]) -> list[Plan]:
+    """What the surrogate is made of: all at 16 bits, none, all but one, and one."""
+    every = frozenset(domains)
+    return list(
+        dict.fromkeys([every, frozenset(), *(every - {d} for d in domains), *(frozenset({d}) for d in domains)])
+    )
+
+
 @dataclass(frozen=True)
 class Question:
-    """Plans to score on the picture of this index; with ``gram`` also its part of the surrogate, for which the plans
+    """Plans to score on the picture of this index; with ``grams`` also its part of the surrogate, for which the plans
     must be all-INT16 and all but one domain, among others."""
 
     index: int
     plans: tuple[Plan, ...]
-    gram: bool = False
+    grams: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """``outputs`` by plan, for a user's metric that is not known where plans are run; else empty."""
+    """``grams`` of each watched tensor, when asked for; ``outputs`` by plan, for a user's metric that is not known
+    where plans are run, else empty."""
 
     index: int
     scores: dict[Plan, Score]
-    gram: np.ndarray | None = None
+    grams: np.ndarray | None = None
     outputs: Mapping[Plan, Mapping[str, np.ndarray]] | None = None
 
 
@@ -81,24 +90,29 @@ class Judge:
         scores, vectors, kept = {}, {}, {}
         for plan, outputs in self.walk.run(prepared, picture.raw):
             scores[plan] = self._score(outputs, picture)
-            if question.gram and len(plan) >= len(self.criteria.domains) - 1:
-                vectors[plan] = self._vector(outputs, picture)
+            if question.grams and len(plan) >= len(self.criteria.domains) - 1:
+                vectors[plan] = self._vectors(outputs, picture)
             if self._keep_outputs:
                 kept[plan] = {name: outputs[name] for name in self.criteria.outputs}
-        return Judged(question.index, scores, self._gram(vectors) if question.gram else None, kept)
+        return Judged(question.index, scores, self._grams(vectors) if question.grams else None, kept)
 
-    def _gram(self, vectors: Mapping[Plan, np.ndarray]) -> np.ndarray:
-        every = frozenset(self.criteria.domains)
-        stacked = np.stack([vectors[every], *(vectors[every - {d}] - vectors[every] for d in self.criteria.domains)])
-        return stacked @ stacked.T
+    def _grams(self, vectors: Mapping[Plan, Sequence[np.ndarray]]) -> np.ndarray:
+        """[watched tensors, n + 1, n + 1]; see ``Surrogate``."""
+        every, domains = frozenset(self.criteria.domains), self.criteria.domains
+        grams = []
+        for index, widest in enumerate(vectors[every]):
+            stacked = np.stack([widest, *(vectors[every - {d}][index] - widest for d in domains)])
+            grams.append(stacked @ stacked.T)
+        return np.stack(grams)
 
-    def _vector(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> np.ndarray:
-        parts = []
+    def _vectors(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> list[np.ndarray]:
+        """How far each watched tensor is from float; the squares add up to its error on all pictures."""
+        vectors = []
         for name in self.criteria.watched:
             apart = (outputs[name].astype(np.float64) - picture.floats[name]).reshape(-1)
             step = -(-apart.size * len(self.criteria.watched) // MAX_VALUES)
-            parts.append(apart[::step] * np.sqrt(step / (self._energy[name] or 1.0)))
-        return np.concatenate(parts)
+            vectors.append(apart[::step] * np.sqrt(step / (self._energy[name] or 1.0)))
+        return vectors
 
     def _score(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> Score:
         metric = self.criteria.metric

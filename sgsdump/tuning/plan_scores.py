@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.files.atomic_write import replacing
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
-from sgsdump.tuning.plan_judge import Judge, Judged, Question
-from sgsdump.tuning.plan_walk import Plan
+from sgsdump.quantisation.trials.plan_walk import Plan
+from sgsdump.tuning import progress_file
+from sgsdump.tuning.combined_error import MEAN, CombinedError, Objective, combined_error
+from sgsdump.tuning.plan_judge import Judge, Judged, Question, each_alone
+from sgsdump.tuning.progress_file import Known
 from sgsdump.tuning.surrogate import Surrogate
 
 SAVE_SECONDS = 1.0
-
 
 Run = Callable[[Iterable[Question]], Iterator[Judged]]
 
@@ -33,9 +33,10 @@ Run = Callable[[Iterable[Question]], Iterator[Judged]]
 class PlanScores:
     """Scores of plans, measured on demand.
 
-    judge     scores single pictures; bit i of a plan's key in the file is domain i of its criteria.
+    judge     scores single pictures.
+    objective  how the outputs' errors become one; the mean of them all without.
     best      a summary for people who read the file.
-    file      where everything known is kept, or None; a file of another ``fingerprint`` is not read.
+    file      where everything known is kept, or None; see ``progress_file`` for it and its ``fingerprint``.
     progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
     elsewhere  a context open until ``close`` that answers the questions instead of threads here, with the outputs a
                metric needs.
@@ -44,6 +45,7 @@ class PlanScores:
     def __init__(
         self,
         judge: Judge,
+        objective: Objective | None = None,
         file: Path | None = None,
         fingerprint: str = "",
         progress: Progress = SILENT,
@@ -56,6 +58,7 @@ class PlanScores:
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
+        self.objective = objective or Objective(MEAN, tuple(self.watched))
         self._judge, self._metric = judge, criteria.metric
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
         self._sensitivities: dict[int, Judged] = {}
@@ -64,15 +67,28 @@ class PlanScores:
         self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None
         self._threads = max(1, min(os.cpu_count() or 1, len(self.pictures)))
         self._pool = ThreadPoolExecutor(self._threads)
-        self._load()
+        if file is not None:
+            known = progress_file.load(file, fingerprint, criteria)
+            self.scores, self._sensitivities = known.scores, known.sensitivities
+            self.resumed = len(self.scores)
 
     def expect(self, runs: int) -> None:
         """At most so many runs of the network will be asked for, in all."""
         self._advance(self.runs, runs)
 
+    @cached_property
+    def combined(self) -> CombinedError:
+        """The error that counts, known as soon as the scores of all-INT8 and all-INT16 are."""
+        return combined_error(self.objective, self.scores[frozenset()], self.scores[frozenset(self.domains)])
+
     def error(self, plan: Plan) -> float:
-        """The error of a plan whose score is known; see ``objective``."""
-        return self.scores[plan].error(self.watched)
+        """The ``combined`` error of a plan whose score is known."""
+        return self.combined.of(self.scores[plan])
+
+    @property
+    def unmeasured(self) -> int:
+        """Pictures on which the domains were not measured each alone."""
+        return len(self.pictures) - len(self._sensitivities)
 
     def measure(self, plans: Iterable[Plan]) -> None:
         """Make the scores of these plans known."""
@@ -88,8 +104,7 @@ class PlanScores:
 
         left  seconds left: with none the pictures measured so far, at least one, must do.
         """
-        every = frozenset(self.domains)
-        plans = [every, frozenset(), *(every - {d} for d in self.domains), *(frozenset({d}) for d in self.domains)]
+        every, plans = frozenset(self.domains), each_alone(self.domains)
         missing = [index for index in range(len(self.pictures)) if index not in self._sensitivities]
 
         def timely() -> Iterator[int]:
@@ -98,38 +113,32 @@ class PlanScores:
                     return
                 yield index
 
-        for judged in self._judged(timely(), plans, gram=True):
+        for judged in self._judged(timely(), plans, grams=True):
             self._sensitivities[judged.index] = judged
             self.save(SAVE_SECONDS)
         parts = list(self._sensitivities.values())
         if len(parts) == len(self.pictures):
             self.scores |= {plan: total(part.scores[plan] for part in parts) for plan in plans}
-        errors = {plan: total(part.scores[plan] for part in parts).error(self.watched) for plan in plans}
+        self.measure([frozenset(), every])
+        combined = self.combined
+        errors = {plan: combined.errors(total(part.scores[plan] for part in parts)) for plan in plans}
         # Each picture's vectors are relative to all pictures' energy; scaled up where some are missing.
-        grams = [np.asarray(part.gram) for part in parts]
-        seen = sum(gram[0, 0] for gram in grams)
-        gram = np.sum(grams, axis=0) * (errors[every] / seen if seen > 0 else 1.0)
-        return Surrogate(gram, np.array([errors[frozenset({d})] for d in self.domains]), errors[frozenset()])
+        counted = [self.watched.index(name) for name in combined.names]
+        grams = np.sum([np.asarray(part.grams)[counted] for part in parts], axis=0)
+        seen = grams[:, 0, 0]
+        grams *= np.divide(errors[every], seen, out=np.ones_like(seen), where=seen > 0)[:, None, None]
+        added = combined.weights.sum(axis=0)
+        raised = np.array([added @ errors[frozenset({d})] for d in self.domains])
+        return Surrogate(
+            np.tensordot(combined.weights, grams, 1), combined.base, raised, float(added @ errors[frozenset()])
+        )
 
     def save(self, seconds: float = 0.0) -> None:
         """Write the progress file, at most once in ``seconds``. Raises OutputError."""
         if self._file is None or time.monotonic() - self._saved < seconds:
             return
-        document = {
-            "fingerprint": self._fingerprint,
-            "domains": self.domains,
-            "best": self.best,
-            "plans": {self._key(plan): _plain(score) for plan, score in self.scores.items()},
-            "sensitivities": {
-                index: {
-                    "gram": np.asarray(part.gram).tolist(),
-                    "plans": {self._key(plan): _plain(score) for plan, score in part.scores.items()},
-                }
-                for index, part in self._sensitivities.items()
-            },
-        }
-        with replacing(self._file) as file:
-            file.write(json.dumps(document).encode())
+        known = Known(self.scores, self._sensitivities)
+        progress_file.save(self._file, self._fingerprint, self.domains, self.best, known)
         self._saved = time.monotonic()
 
     def close(self) -> None:
@@ -138,10 +147,10 @@ class PlanScores:
         self._pool.shutdown(cancel_futures=True)
         self.save()
 
-    def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], gram: bool = False) -> Iterator[Judged]:
+    def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], grams: bool = False) -> Iterator[Judged]:
         """One result for each picture, lazily."""
         asked = tuple(dict.fromkeys(plans))
-        questions = (Question(index, asked, gram) for index in pictures)
+        questions = (Question(index, asked, grams) for index in pictures)
         if self._elsewhere is not None:
             answers: Iterator[Judged] = map(self._with_metric, self._elsewhere(questions))
         else:
@@ -169,36 +178,3 @@ class PlanScores:
         kept = judged.outputs or {}
         scores = {plan: replace(s, metric=self._metric(kept[plan], golden)) for plan, s in judged.scores.items()}
         return replace(judged, scores=scores, outputs=None)
-
-    def _key(self, plan: Plan) -> str:
-        return "".join("1" if name in plan else "0" for name in self.domains)
-
-    def _plan(self, key: str) -> Plan:
-        return frozenset(name for name, bit in zip(self.domains, key) if bit == "1")
-
-    def _load(self) -> None:
-        document = _read(self._file) if self._file else {}
-        if document.get("fingerprint") != self._fingerprint or document.get("domains") != self.domains:
-            return
-        self.scores = {self._plan(key): _score(score) for key, score in document["plans"].items()}
-        for index, part in document["sensitivities"].items():
-            scores = {self._plan(key): _score(score) for key, score in part["plans"].items()}
-            self._sensitivities[int(index)] = Judged(int(index), scores, np.array(part["gram"]))
-        self.resumed = len(self.scores)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """A progress file; {} for one that is absent or damaged, whose work is then done again."""
-    try:
-        document = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _plain(score: Score) -> dict[str, Any]:
-    return {**asdict(score), "sums": {name: list(asdict(sums).values()) for name, sums in score.sums.items()}}
-
-
-def _score(plain: Mapping[str, Any]) -> Score:
-    return Score(plain["pictures"], {name: Sums(*sums) for name, sums in plain["sums"].items()}, plain["metric"])

@@ -11,14 +11,15 @@ All plans ever verified are one pool; a rate gets the best of the pool that fits
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from sgsdump.errors import ConfigError
+from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
 from sgsdump.tuning.plan_search import best_by_model, every_plan, neighbours, proposals
-from sgsdump.tuning.plan_walk import Plan
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
 from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import Target
@@ -32,6 +33,7 @@ HALVINGS = 10  # rates tried on the way to a target at most
 SHRINKS = 24  # groups of smaller neighbours of a plan that reaches a target at most
 # The smallest plan that goes this part of the way from INT8's error to INT16's is the one to take.
 ENOUGH = 0.95
+SMALLER = "smaller plans that are as good as *"
 RATES = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 Left = Callable[[], float]
@@ -40,7 +42,7 @@ Left = Callable[[], float]
 def most_evaluations(domains: int, rates: int) -> int:
     """No search evaluates more plans than this; ``rates`` 0 for a target."""
     searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
-    searched += HALVINGS * PROPOSALS + SHRINKS * (AT_ONCE + 1)
+    searched += HALVINGS * (PROPOSALS + bool(rates)) + SHRINKS * (AT_ONCE + 1)
     return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
 
 
@@ -56,24 +58,24 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     check_rates(rates)
     model = pool.surrogate(_half(left))
     rates = sorted(set(rates))
-    pool.measure([frozenset(), frozenset(sizes.domains)])
     small = len(sizes.domains) <= EXHAUSTIVE
     target = _enough(pool, sizes)
-    unsearched: list[str] = []
+    unsearched = [] if small else _unmeasured(pool)
+    if not small:
+        pool.measure(map(sizes.plan, _foreseen(sizes, model)))
     if not small and not (_halve(pool, sizes, model, target, left) and _shrink(pool, sizes, model, target, left)):
-        unsearched.append("smaller plans that are as good as *")
+        unsearched.append(SMALLER)
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
     pool.measure(map(sizes.plan, proposed))
     _note(pool, sizes, rates)
     if small:
-        if not _try_all(pool, sizes, sizes.limit(rates[-1]), left):
-            unsearched.append("some of all plans")
+        unsearched += _try_all(pool, sizes, sizes.limit(rates[-1]), left)
     else:
         left_out = [rate for rate in rates if not _improve(pool, sizes, model, rate, rates, left)]
         unsearched += [f"neighbours of the plan for rate {rate:g}" for rate in left_out]
         # A plan tried for a rate may be smaller still than the one to take.
         if not unsearched and not _shrink(pool, sizes, model, target, left):
-            unsearched.append("smaller plans that are as good as *")
+            unsearched.append(SMALLER)
     plans = [_best(pool, sizes, sizes.limit(rate)) for rate in rates]
     best = tuple(_proposed(sizes, model, rate, plan) for rate, plan in zip(rates, plans))
     smallest = _reaching(pool, sizes, target)[0]
@@ -85,19 +87,23 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
     """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
     model = pool.surrogate(_half(left))
-    pool.measure([frozenset(), frozenset(sizes.domains)])
     small = len(sizes.domains) <= EXHAUSTIVE
-    complete = _halve(pool, sizes, model, target, left)
+    unsearched = [] if small else _unmeasured(pool)
+    halved = _halve(pool, sizes, model, target, left)
     if small:
-        complete = _try_all(pool, sizes, sizes.total, left)
+        unsearched += _try_all(pool, sizes, sizes.total, left)
     elif _reaching(pool, sizes, target):
-        complete = _shrink(pool, sizes, model, target, left) and complete
+        if not (_shrink(pool, sizes, model, target, left) and halved):
+            unsearched.append(SMALLER)
+    elif not halved:
+        unsearched.append("plans that may reach the target")
     reaching = _reaching(pool, sizes, target)
     if not reaching:
-        raise ConfigError(_unreached(pool, target, small and complete))
+        raise ConfigError(_unreached(pool, target, unsearched, small))
     plan = reaching[0]
     proposed = (_proposed(sizes, model, sizes.rate(plan), plan),)
-    return Found(proposed, proposed[0], _ends(sizes, model), small and complete, complete)
+    complete = not unsearched
+    return Found(proposed, proposed[0], _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
 def _half(left: Left) -> Left:
@@ -108,16 +114,42 @@ def _half(left: Left) -> Left:
 
 def _enough(pool: PlanScores, sizes: Sizes) -> Target:
     low, high = pool.error(frozenset()), pool.error(frozenset(sizes.domains))
-    return Target("error", False, low - ENOUGH * max(low - high, 0.0))
+    low = low if math.isfinite(low) else max(high, 1.0)  # 1: as of an output without any signal
+    return Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
 
 
-def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> bool:
+def _foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
+    """Ever smaller plans on the way to the one to take, as the model foresees it without a run of the network: what a
+    search that is cut short has at least. Several, for where the model is too hopeful."""
+    low, high = model.predict(np.array([[False], [True]]).repeat(len(sizes.domains), axis=1))
+    enough, plans = low - ENOUGH * (low - high), []
+    few, many = 0.0, float(sizes.weights.sum())
+    for _ in range(HALVINGS):
+        limit = (few + many) / 2
+        best = proposals(model, sizes.weights, limit)[0]
+        if model.predict(best[None])[0] <= enough:
+            many = limit
+            plans.append(best)
+        else:
+            few = limit
+    return plans
+
+
+def _unmeasured(pool: PlanScores) -> list[str]:
+    """What the surrogate did not see."""
+    few = pool.unmeasured
+    return [f"each convolution alone on {few} of the {len(pool.pictures)} pictures"] if few else []
+
+
+def _try_all(pool: PlanScores, sizes: Sizes, limit: float, left: Left) -> list[str]:
+    """Measure every plan within the limit; returns what the time did not suffice for."""
     plans = [sizes.plan(mask) for mask in every_plan(sizes.weights, limit)]
     for start in range(0, len(plans), 64):
         if left() <= 0:
-            return False
+            new = sum(plan not in pool.scores for plan in plans)
+            return [f"{new} of all {len(plans)} plans"] if new else []
         pool.measure(plans[start : start + 64])
-    return True
+    return []
 
 
 def _improve(pool: PlanScores, sizes: Sizes, model: Surrogate, rate: float, rates: Sequence[float], left: Left) -> bool:
@@ -151,7 +183,7 @@ def _halve(pool: PlanScores, sizes: Sizes, model: Surrogate, target: Target, lef
         limit = (low + high) / 2
         plans = [sizes.plan(mask) for mask in proposals(model, sizes.weights, limit)]
         pool.measure(plans)
-        reached = [sizes.wide(p) for p in plans if target.reached(pool.scores[p], pool.outputs, pool.watched)]
+        reached = [sizes.wide(p) for p in plans if _reaches(pool, p, target)]
         low, high = (low, float(min(reached))) if reached else (limit, high)
     return True
 
@@ -197,18 +229,21 @@ def _best(pool: PlanScores, sizes: Sizes, limit: float) -> Plan:
 
 def _reaching(pool: PlanScores, sizes: Sizes, target: Target) -> list[Plan]:
     """Plans of the pool that reach the target, the fewest weights first, then the smallest error."""
-    plans = [plan for plan, score in pool.scores.items() if target.reached(score, pool.outputs, pool.watched)]
+    plans = [plan for plan in pool.scores if _reaches(pool, plan, target)]
     return sorted(plans, key=lambda plan: (sizes.wide(plan), pool.error(plan), sorted(plan)))
 
 
-def _unreached(pool: PlanScores, target: Target, exhaustive: bool) -> str:
-    values = [target.of(score, pool.outputs, pool.watched) for score in pool.scores.values()]
+def _reaches(pool: PlanScores, plan: Plan, target: Target) -> bool:
+    return target.reached(pool.scores[plan], pool.outputs, pool.error(plan))
+
+
+def _unreached(pool: PlanScores, target: Target, unsearched: Sequence[str], small: bool) -> str:
+    values = [target.of(score, pool.outputs, pool.error(plan)) for plan, score in pool.scores.items()]
     best = max(values) if target.at_least else min(values)
-    which = "none of all" if exhaustive else "none of the"
-    return (
-        f"--target {target}: {which} {len(values)} plans tried reaches it, the best gives {best:.6g}; set it lower"
-        + ("" if target.at_least else " demands, that is a higher number")
-    )
+    which = "none of all" if small and not unsearched else "none of the"
+    number = "set it lower" + ("" if target.at_least else " demands, that is a higher number")
+    rest = f", or give the search more time (not looked at: {'; '.join(unsearched)})" if unsearched else ""
+    return f"--target {target}: {which} {len(values)} plans tried reaches it, the best gives {best:.6g}; {number}{rest}"
 
 
 def _proposed(sizes: Sizes, model: Surrogate, rate: float, plan: Plan) -> Proposed:

@@ -26,9 +26,9 @@ from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.quant_plan import Analysis
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.plan_walk import PlanWalk
 
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]

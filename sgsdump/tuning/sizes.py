@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.tuning.plan_walk import Plan
+from sgsdump.quantisation.trials.plan_walk import Plan
 
 
 @dataclass(frozen=True)

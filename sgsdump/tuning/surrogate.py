@@ -19,30 +19,28 @@ import numpy as np
 class Surrogate:
     """What a search knows before it tries a plan.
 
-    gram    float64 [n + 1, n + 1]: row 0 is the all-INT16 model's deviation from float, row 1 + i domain i's vector.
-    raised  float64 [n]: the error of all-INT8 with domain i alone at INT16.
-    low     the error of all-INT8.
+    grams   float64 [k, n + 1, n + 1], one for each sum of a ``CombinedError``: row 0 is the all-INT16 model's deviation
+            from float, row 1 + i domain i's vector; ``base`` float64 [k] is added.
+    raised  float64 [n]: the error of all-INT8 with domain i alone at INT16, the k sums added up.
+    low     the same of all-INT8.
     """
 
-    gram: np.ndarray
+    grams: np.ndarray
+    base: np.ndarray
     raised: np.ndarray
     low: float
 
-    @property
-    def high(self) -> float:
-        """The error of all-INT16."""
-        return float(self.gram[0, 0])
-
     def predict(self, plans: np.ndarray) -> np.ndarray:
-        """Errors [k] of plans bool [k, n], True where a domain is at INT16."""
+        """Errors [m] of plans bool [m, n], True where a domain is at INT16."""
         at_8 = np.hstack([np.ones((len(plans), 1)), 1.0 - plans])
-        return ((at_8 @ self.gram) * at_8).sum(axis=1)
+        return (((at_8 @ self.grams) * at_8).sum(axis=2) + self.base[:, None]).max(axis=0)
 
     def gains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What raising each domain takes off the error, [n]: as measured near all-INT16, near all-INT8, and the mean
         of both, scaled so that all domains together lead from one end to the other."""
-        above = np.diag(self.gram)[1:] + 2 * self.gram[0, 1:]
+        gram = self.grams.sum(axis=0)
+        above = np.diag(gram)[1:] + 2 * gram[0, 1:]
         below = self.low - self.raised
         shares = [gains / gains.sum() for gains in (above, below) if gains.sum() > 0]
-        mean = (self.low - self.high) * np.mean(shares, axis=0) if shares else (above + below) / 2
+        mean = (self.low - gram[0, 0]) * np.mean(shares, axis=0) if shares else (above + below) / 2
         return above, below, mean

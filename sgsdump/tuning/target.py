@@ -21,16 +21,16 @@ class Target:
     at_least: bool
     value: float
 
-    def of(self, score: Score, outputs: Sequence[str], watched: Sequence[str]) -> float:
-        """What a score is held against ``value``."""
+    def of(self, score: Score, outputs: Sequence[str], error: float) -> float:
+        """What is held against ``value``; ``error`` is the ``CombinedError`` of the score."""
         if self.name == "output-cos":
             return min((score.cos(name) for name in outputs), default=math.nan)
         if self.name == "output-rmse":
             return max((score.rmse(name) for name in outputs), default=math.nan)
-        return score.error(watched) if self.name == "error" else score.mean_metric
+        return error if self.name == "error" else score.mean_metric
 
-    def reached(self, score: Score, outputs: Sequence[str], watched: Sequence[str]) -> bool:
-        value = self.of(score, outputs, watched)
+    def reached(self, score: Score, outputs: Sequence[str], error: float) -> bool:
+        value = self.of(score, outputs, error)
         return value >= self.value if self.at_least else value <= self.value
 
     def __str__(self) -> str:

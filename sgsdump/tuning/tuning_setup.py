@@ -18,16 +18,19 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
+from sgsdump.tuning.combined_error import Objective
 from sgsdump.tuning.plan_judge import Criteria, Judge, Picture, Subject, make_answer
 from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.user_metric import UserMetric
 
 # Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10
+# Of the progress file: one of another form is not read.
+FORM = b"2"
 Item = TypeVar("Item")
 PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """(feed of the float model, the same with pictures as raw bytes)"""
@@ -52,6 +55,7 @@ def set_up(
     config: InputConfig,
     feeds: Iterable[PictureFeed],
     metric: UserMetric | None = None,
+    objective: Objective | None = None,
     file: Path | None = None,
     metric_text: bytes = b"",
     workers: Workers = ALONE,
@@ -59,6 +63,7 @@ def set_up(
 ) -> Setup:
     """The plans of a simplified float model, to be judged on ``feeds``.
 
+    objective    how the errors of several outputs become one; their mean without.
     file         the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
     workers      a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
     Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
@@ -78,7 +83,7 @@ def set_up(
     walk = PlanWalk(trial, names)
     runner = SegmentRunner(model, keep_sessions=True)
     pictures = []
-    digest = hashlib.sha256(trial.every_plan.SerializeToString(deterministic=True) + metric_text)
+    digest = hashlib.sha256(FORM + trial.every_plan.SerializeToString(deterministic=True) + metric_text)
     for name, bounds in sorted(ranges.items()):
         digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
     for feed, raw in feeds:
@@ -96,7 +101,7 @@ def set_up(
         subject = Subject(serialise(model.proto), model.path, ranges, config)
         shared = (subject, names, replace(criteria, metric=None), metric is not None)
         elsewhere = task_pool(make_answer, shared, workers, progress)
-    pool = PlanScores(Judge(walk, criteria), file, digest.hexdigest(), progress, elsewhere)
+    pool = PlanScores(Judge(walk, criteria), objective, file, digest.hexdigest(), progress, elsewhere)
     return Setup(trial, pool, sizes)
 
 

@@ -141,3 +141,31 @@ def test_numbers_that_mean_nothing_are_refused(folder, words, capsys):
     with pytest.raises(SystemExit):
         main([*CALIBRATE, *words])
     assert words[0] in capsys.readouterr().err
+
+
+PREPROCESS = """import numpy as np
+from PIL import Image
+
+def get_image(path, norm=True, nchw=False):
+    pixels = np.asarray(Image.open(path)).astype(np.float32)[None]
+    pixels = (pixels - {mean}) / 128 if norm else pixels
+    return pixels.transpose(0, 3, 1, 2) if nchw else pixels
+"""
+
+
+@pytest.mark.parametrize(("mean", "said"), [(127, False), (4, True)])
+def test_a_preprocess_file_that_disagrees_with_input_config_is_said_before_the_work(folder, capsys, mean, said):
+    (folder / "preprocess.py").write_text(PREPROCESS.format(mean=mean))
+    assert main([*CALIBRATE, "-n", "preprocess.py", "--quant-level", "L1"]) == 0
+    out = capsys.readouterr().out
+    assert ("warning: " in out.splitlines()[0] and "0.png: input data: " in out) == said
+    assert ("differ (up to 0.960938, 123 grey levels)" in out) == said
+
+
+def test_what_a_quant_file_clips_of_the_calibrated_values_is_named(folder, capsys):
+    entries = [{"name": name, "min": [0.0], "max": [0.01], "bit": 8} for name in ("r2", "pool")]
+    (folder / "q.json").write_text(json.dumps(entries))
+    assert main([*CALIBRATE, "--quant-file", "q.json", "--quant-level", "L1"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: r2: calibrated values 0 to " in out and "warning: pool: calibrated values 0 to " in out
+    assert out.count("are clipped to 0 to 0.01") == 2 == out.count("warning: ")

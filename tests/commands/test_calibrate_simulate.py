@@ -140,16 +140,53 @@ def test_disable_domain_fuse_ops_keeps_layers_visible(folder):
     assert {"c2", "add"} <= set(open_dump("sigma_outtensor_dump.bin"))
 
 
-def test_an_older_log_is_moved_aside(folder, capsys):
+def test_a_newer_log_takes_the_place_of_the_older_one_and_of_nothing_else(folder, capsys):
+    (folder / "log").mkdir()
+    (folder / "log" / "mine.txt").write_text("mine")
     main(CALIBRATE)
-    before = (folder / "log" / "tensor_min_max.txt").read_text()
-    main([*CALIBRATE, "--json"])
-    assert "moved the older log aside" in capsys.readouterr().out
-    aside = next(folder.glob("log_*"))
-    assert (aside / "tensor_min_max.txt").read_text() == before
-    assert (
-        read_ranges(folder / "log" / "tensor_min_max.json").keys() == read_ranges(aside / "tensor_min_max.txt").keys()
+    before = read_ranges(folder / "log" / "tensor_min_max.txt").keys()
+    main([*CALIBRATE, "--json", "--quant-level", "L1"])
+    files = {path.name for path in (folder / "log").iterdir()}
+    assert files == {"mine.txt", "tensor_min_max.json", "tensor_chn.txt", "softmax_lut_range.txt"}
+    assert read_ranges(folder / "log" / "tensor_min_max.json").keys() == before
+    assert [path.name for path in folder.glob("*log*")] == ["log"]
+
+
+def test_dequant_fixed_alone_is_refused_for_the_fixed_model_only(folder, capsys):
+    debug(folder, "dumpTensor", "dequantFixed")
+    assert main(CALIBRATE) == 0
+    assert main(FLOAT) == 0
+    floats = (folder / "sigma_outtensor_dump.bin").read_bytes()
+    capsys.readouterr()
+    assert main(FIXED) == 2
+    assert "dequantFixed without eliminateGarbage" in capsys.readouterr().err
+    debug(folder, "dumpTensor")
+    assert main(FLOAT) == 0
+    assert (folder / "sigma_outtensor_dump.bin").read_bytes() == floats
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "said"),
+    [
+        ("RGB", "GRAY", "warning: input 'data' is trained as RGB but GRAY in input_formats"),
+        ("RGB", "YUV_NV12", "warning: input 'data' is YUV_NV12 on the board; it is simulated as RGB"),
+        ("BGR", "BGRA", None),
+        ("RGB", "RGB", None),
+    ],
+)
+def test_what_the_board_does_otherwise_is_told(folder, capsys, trained, given, said):
+    ini = INI.replace("\ninput_formats = RGB", f"\ninput_formats = {given}")
+    (folder / "input_config.ini").write_text(
+        ini.replace("training_input_formats = RGB", f"training_input_formats = {trained}")
     )
+    assert main(CALIBRATE) == 0
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    assert len(warnings) == bool(said) and all(line.startswith(said) for line in warnings)
+    advise = ["advise", "log/tensor_min_max.txt", *CALIBRATE[1:3], *CALIBRATE[5:7]]
+    tune = ["tune", *CALIBRATE[1:7], "-o", "tuned", "--budget", "0s"]
+    for command in (advise, tune):
+        assert main(command) == 0
+        assert (said or "warning: input") in capsys.readouterr().out or said is None
 
 
 def test_without_dumptensor_only_the_outputs_are_summed_up(folder, capsys):
@@ -164,7 +201,6 @@ def test_without_dumptensor_only_the_outputs_are_summed_up(folder, capsys):
     [
         ([*FLOAT[:3], "-t", "Offline", *FLOAT[5:]], [], "offline models cannot be dumped per layer"),
         ([*FLOAT[:3], "-t", "Fixed", *FLOAT[5:]], [], "net.onnx is a float model; simulate it with -t Float"),
-        (FLOAT, ["dumpTensor", "dequantFixed"], "dequantFixed without eliminateGarbage"),
         (FLOAT, ["dumpTensr"], "did you mean 'dumpTensor'"),
         ([*CALIBRATE[:-1], "no/such/fixed.onnx"], [], "there is no folder no/such"),
         ([*CALIBRATE[:4], "none", *CALIBRATE[5:]], [], "none"),

@@ -125,6 +125,61 @@ def test_device_layouts_become_logical(capsys):
     np.testing.assert_array_equal(open_dump("turned.npz")["known"].stored(), VALUES.transpose(0, 2, 3, 1))
 
 
+@pytest.mark.parametrize("layout", ["NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"])
+def test_plain_tensors_become_a_devices_and_come_back(layout, capsys):
+    unknown = record("unknown", VALUES, 1)
+    save_dump([record("known", VALUES, layout="NCHW"), unknown], "in.npz", "npz")
+    assert run("in.npz", "device.npz", "--layout", layout) == 0
+    told = "1 tensors stay in their layout" in capsys.readouterr().out
+    assert told == (layout != "FRACTAL_NZ")
+    made = open_dump("device.npz")["known"]
+    expected = to_device(VALUES, "NCHW", layout)
+    assert made.info.layout == layout and made.info.origin == Origin(VALUES.shape, "NCHW")
+    assert made.stored().tobytes() == expected.tobytes() and made.info.shape == expected.shape
+    assert run("device.npz", "back.npz", "--layout", "logical") == 0
+    back = open_dump("back.npz")["known"]
+    assert back.info == open_dump("in.npz")["known"].info and back.stored().tobytes() == VALUES.tobytes()
+
+
+def test_float32_blocks_are_of_the_numbers_that_integers_mean():
+    quant = Quant(np.dtype(np.int8), np.arange(1, 41, dtype=np.float32), 3, 1, exact=True)
+    values = np.arange(240).reshape(1, 40, 2, 3).astype(np.int8)
+    save_dump([record("q", values, layout="NCHW", quant=quant)], "in.npz", "npz")
+    run("in.npz", "stored.npz", "--layout", "NC1HWC0")
+    run("in.npz", "real.npz", "--layout", "NC1HWC0", "--dtype", "float32")
+    assert open_dump("stored.npz")["q"].shape == (1, 2, 2, 3, 32)
+    real = open_dump("real.npz")["q"]
+    assert (real.shape, real.dtype) == ((1, 3, 2, 3, 16), np.float32)
+    np.testing.assert_array_equal(real.logical().stored(), open_dump("in.npz")["q"].real())
+    np.testing.assert_array_equal(open_dump("stored.npz")["q"].logical().real(), open_dump("in.npz")["q"].real())
+
+
+def test_original_shapes_are_given_by_name(capsys):
+    array = np.arange(600, dtype=np.float16).reshape(3, 10, 20)
+    nz = to_device(array, "", "FRACTAL_NZ")
+    records = [record(name, nz.reshape(3, 2, 16, 16), i, layout="FRACTAL_NZ") for i, name in enumerate(["a/q", "a/k"])]
+    save_dump([*records, record("plain", array, 2)], "in.npz", "npz")
+    assert run("in.npz", "out.npz", "--layout", "logical", "--original-shape", "a/*=3,10,20") == 0
+    assert "stay in their layout" not in capsys.readouterr().out
+    dump = open_dump("out.npz")
+    assert all((dump[name].stored() == array).all() and dump[name].info.layout is None for name in ("a/q", "a/k"))
+    shapes = ["--original-shape", "*=3x10x24", "--original-shape", "a/q=3x10x20"]
+    assert run("in.npz", "kept.npz", *shapes) == 0
+    kept = open_dump("kept.npz")
+    assert [kept[name].info.origin.shape for name in ("a/q", "a/k")] == [(3, 10, 20), (3, 10, 24)]
+    with pytest.raises(ValuesError, match=r"does not fit its original shape \[3, 40, 20\]"):
+        run("in.npz", "no.npz", "--original-shape", "a/q=3,40,20")
+    with pytest.raises(ConfigError, match="no tensor that fits 'plain' is in a device's layout"):
+        run("in.npz", "no.npz", "--original-shape", "plain=3,10,20")
+    with pytest.raises(ConfigError, match="did you mean 'a/q'"):
+        run("in.npz", "no.npz", "--original-shape", "a/qq=3,10,20")
+    for text in ("3,10,20", "a=3,,4", "a=0", "=3", "a=3x-1"):
+        with pytest.raises(SystemExit):
+            main(["convert", "in.npz", "no.npz", "--original-shape", text])
+        assert "is not PATTERN=SHAPE" in capsys.readouterr().err
+    assert not Path("no.npz").exists()
+
+
 def test_a_scale_per_channel_turns_with_its_axis():
     scale = np.arange(1, 6, dtype=np.float32)
     quant = Quant(np.dtype(np.int8), scale, 3, 1, exact=True)

@@ -127,8 +127,8 @@ def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
 
     import sgsdump.dumps.io
 
-    def opened(path, real=open_dump):
-        found = real(path)
+    def opened(path, *choice, real=open_dump):
+        found = real(path, *choice)
         file.write_bytes(file.read_bytes()[:100])
         return found
 
@@ -266,7 +266,7 @@ def test_a_genuine_simulator_dump_is_listed(shared, capsys):
 
 
 def test_genuine_atb_trees_are_listed(shared, capsys):
-    assert run(shared / "ascend" / "atb_dump_tree") == 0
+    assert run(shared / "ascend" / "atb_dump_tree" / "stats", "--step", "1") == 0
     assert "d: statistics as the run dumped them" in capsys.readouterr().out
 
 
@@ -295,6 +295,30 @@ def test_an_overflow_status_is_shown_in_words(capsys):
     assert capsys.readouterr().out.endswith("[90 90 90 90]\n")
     run("overflow.npz", "damaged")
     assert capsys.readouterr().out.endswith("[0 0 0 0 0 0 0]\n")
+
+
+def test_float16_at_the_end_of_its_range_is_told(capsys):
+    save_dump(
+        {
+            "high": np.float16([1, 65504]),
+            "low": np.float16([-65504, 1]),
+            "below": np.float16([65472]),
+            "inf": np.float16([np.inf, 1]),
+            "wide": np.float32([65504]),
+        },
+        "x.npz",
+    )
+    run("x.npz", "--csv", "x.csv", "--json", "x.json")
+    assert "at ±65504, the largest float16, so probably saturated: high, low\n" in capsys.readouterr().out
+    told = {one["name"]: one["saturated"] for one in json.loads(Path("x.json").read_text())["tensors"]}
+    assert told == {"high": True, "low": True, "below": False, "inf": False, "wide": False}
+    with open("x.csv", newline="") as file:
+        assert [row["saturated"] for row in csv.DictReader(file)] == ["yes", "yes", "no", "no", "no"]
+
+
+def test_an_overflow_status_is_shown_with_its_operator(shared, capsys):
+    assert run(shared / "ascend/ge_dump/overflow/dump", "Node_OpDebug.2.9:output:0") == 0
+    assert "it is of layer_MatMulV2 (MatMulV2)\n" in capsys.readouterr().out
 
 
 def test_a_narrow_terminal_gets_a_narrow_list():

@@ -18,7 +18,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.quantisation.levels import LEVELS
-from sgsdump.quantisation.output_trials import THRESHOLD
+from sgsdump.quantisation.trials.output_trials import THRESHOLD
 from sgsdump.tuning import repair, search, tuning_setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
@@ -131,7 +131,8 @@ def test_ten_pictures_judge_plans_the_first_and_last_among_them(count, chosen):
 def test_a_search_without_end_is_bounded():
     """Up to 12 domains every plan; beyond, what the search's limits add up to."""
     assert [most_evaluations(n, 0) for n in (1, 2, 3, 12)] == [4, 6, 8, 4096]
-    assert most_evaluations(13, 7) == 2 * 13 + 2 + 7 * (6 + 8 * 8) + 10 * 6 + 24 * (8 + 1)
+    assert most_evaluations(13, 0) == 2 * 13 + 2 + 10 * 6 + 24 * (8 + 1)
+    assert most_evaluations(13, 7) == most_evaluations(13, 0) + 7 * (6 + 8 * 8) + 10
 
 
 def test_the_kinds_of_a_model_to_simulate():

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+from argparse import Namespace
 
 import numpy as np
 import onnx
@@ -145,6 +147,97 @@ def test_a_target_and_other_pictures_to_judge_by(work, capsys):
     assert main([*TUNE, "-o", "out", *given]) == 0
     assert "on 1 pictures" in capsys.readouterr().out
     assert len(list((work / "out").glob("optimized_quant_info_0_*.json"))) == 1
+
+
+def with_output(path, name):
+    proto = onnx.load(path)
+    proto.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    onnx.save(onnx.shape_inference.infer_shapes(proto), path)
+
+
+def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
+    with_output("net.onnx", "rb")
+    (work / "mine.ini").write_text(INI.replace("outputs = prob", "outputs = prob,rb").replace("TRUE", "TRUE,TRUE"))
+    assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
+    table = [
+        line.split("  ") for line in capsys.readouterr().out.splitlines() if "error prob" in line or "INT8" in line
+    ]
+    assert [word.strip() for word in table[0] if "error" in word] == ["error", "error prob", "error rb"]
+    document = json.loads((work / "out" / "pareto.json").read_text())
+    assert document["objective"] == "mean of prob, rb"
+    low = document["rows"][0]
+    assert low["error"] == pytest.approx((low["errors"]["prob"] + low["errors"]["rb"]) / 2)
+    with open("out/pareto.csv", newline="") as file:
+        assert [float(row["error:rb"]) for row in csv.DictReader(file)] == [r["errors"]["rb"] for r in document["rows"]]
+    assert main([*TUNE, "-o", "out", "--rates", "0.6", "--objective", "rb"]) == 0
+    assert "0 runs of the network" in capsys.readouterr().out, "what was measured serves every objective"
+    document = json.loads((work / "out" / "pareto.json").read_text())
+    assert [row["error"] for row in document["rows"]] == [row["errors"]["rb"] for row in document["rows"]]
+    assert document["objective"] == "mean of rb"
+
+
+def test_an_output_left_worse_than_int8_is_named(work, capsys):
+    """The plan to take for one output may cost another."""
+    from sgsdump.commands import tune
+
+    rows = [Namespace(errors={"prob": 0.5, "rb": 0.1}), Namespace(errors={"prob": 0.1, "rb": 0.2}, raised=("b",))]
+    facts = {"exhaustive": True, "complete": False, "runs": 1, "plans_tried": 4, "unsearched": ("3 of all 4 plans",)}
+    result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), **facts)
+    tune.print_ending(Namespace(quant_level="L5"), work / "out", result)
+    said = capsys.readouterr().out
+    assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
+    assert "not counted: mask" in said and "not looked at: 3 of all 4 plans" in said
+
+
+def test_a_wrong_objective_is_told_before_the_work(work, capsys):
+    assert main([*TUNE, "-o", "out", "--objective", "boxes"]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert error == ["sgsdump: error: --objective: 'boxes' is not mean, worst or an output; the outputs are prob"]
+
+
+@pytest.mark.parametrize("given", [[], ["--target", "output-cos>=0.1"]])
+def test_a_search_cut_short_says_what_it_did_not_look_at(work, capsys, given, monkeypatch):
+    from sgsdump.tuning import search
+
+    for limit in (12, 0):
+        monkeypatch.setattr(search, "EXHAUSTIVE", limit)
+        assert main([*TUNE, "-o", f"out{limit}", "--budget", "0s", *given]) == 0
+        said = capsys.readouterr().out
+        assert "the time ran out" in said
+        (line,) = [line for line in said.splitlines() if line.startswith("not looked at: ")]
+        assert ("of all 4 plans" if limit else "each convolution alone on 2 of the 3 pictures") in line
+        assert limit or "smaller plans that are as good as *" in line
+
+
+@pytest.mark.parametrize("place", ["mine.ini", "metric.py", "out/progress.json"])
+def test_a_pipe_in_a_files_place_is_refused_at_once(work, capsys, place):
+    (work / "out").mkdir()
+    (work / place).unlink(missing_ok=True)
+    os.mkfifo(work / place)
+    assert main([*TUNE, "-o", "out", "--metric", "metric.py:same"]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1 and place in error[0]
+
+
+def test_a_damaged_progress_file_is_measured_anew(work, capsys):
+    assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
+    file = work / "out" / "progress.json"
+    known = json.loads(file.read_text())
+    (first, *_) = known["sensitivities"].values()
+    for damaged in (
+        {**known, "plans": {"00": {}}},
+        {**known, "plans": {"00": {"pictures": 3, "sums": {}, "metric": 0.0}}},
+        {**known, "sensitivities": [1]},
+        {**known, "sensitivities": {"7": first}},
+        {**known, "sensitivities": {"0": {**first, "grams": [[1.0]]}}},
+        {**known, "sensitivities": {"0": {**first, "plans": {}}}},
+        [],
+        "[" * 100000,
+    ):
+        file.write_text(damaged if isinstance(damaged, str) else json.dumps(damaged))
+        capsys.readouterr()
+        assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
+        assert "going on" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

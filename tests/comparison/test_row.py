@@ -107,3 +107,13 @@ def test_a_flat_side_is_noted_where_both_shapes_are_known():
     row = only_row(values.reshape(2, 3, 4), values)
     assert row.note == "compared flat: sample [2, 3, 4], benchmark [24]" and row.verdict() == "warn"
     assert only_row(values.reshape(1, 24), values).note == ""
+
+
+def test_saturated_float16_is_noted_on_either_side():
+    """A mask's -65504 too: what a device cut cannot be told from what was meant, so it warns and does not fail."""
+    values = np.float16([1, 65504, -65504, 2])
+    row = only_row(values, values)
+    assert row.note == "float16 values at ±65504: 2 in sample, 2 in benchmark"
+    assert row.passes() and row.verdict() == "warn"
+    assert only_row(values, values.astype(np.float32)).note == "float16 values at ±65504: 2 in sample"
+    assert only_row(values[:1], values[:1]).note == ""

@@ -84,7 +84,7 @@ def test_reports_tell_it() -> None:
 
 
 def test_a_run_of_statistics_against_one_of_values(shared: Path) -> None:
-    trees = [open_dump(shared / "ascend/atb_dump_tree" / name) for name in ("stats", "all_f0")]
+    trees = [open_dump(shared / "ascend/atb_dump_tree" / name, step=0) for name in ("stats", "all_f0")]
     for sample, benchmark in (trees, reversed(trees)):
         found = compare(sample, benchmark)
         figures = [row for row in found.rows if row.statistics]

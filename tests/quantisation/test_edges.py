@@ -10,18 +10,19 @@ from small_nets import conv, model, node, weights
 from sgsdump.errors import InputError, ModelError
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import open_model
-from sgsdump.quantisation import output_trials, range_fit
+from sgsdump.quantisation import range_fit
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.fusion import Operator, operators
 from sgsdump.quantisation.observers import Collector, Statistics, Wanted
-from sgsdump.quantisation.output_trials import Work, _proposals, fit_ranges, sensitivities
 from sgsdump.quantisation.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.qdq_writer import Picture, quantise
 from sgsdump.quantisation.quant_import import Imported, import_params
 from sgsdump.quantisation.quant_plan import INT8, INT16, Analysis, plan, weight_quant
 from sgsdump.quantisation.range_fit import MIN_MAX, MSE, Proposal, _percentiles, proposals, squared_error
 from sgsdump.quantisation.switchable_graph import limits
+from sgsdump.quantisation.trials import output_trials
+from sgsdump.quantisation.trials.output_trials import Work, _proposals, fit_ranges, sensitivities
 from sgsdump.quantisation.value_histogram import SIDE, SMALLEST, count_values
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam

@@ -20,13 +20,15 @@ from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import levels
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
 from sgsdump.quantisation.measured_ranges import gather, measure_ranges
-from sgsdump.quantisation.output_trials import Trials, raw
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.value_range import Range
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 PREPROCESS = """
@@ -200,13 +202,25 @@ def test_sensitivity_is_the_share_of_noise_that_the_fixed_models_show(float_mode
     assert trials.error(("r1", "flat"), wide) == pytest.approx(np.mean(effects), rel=1e-4)
 
 
+def test_plan_after_plan_gives_what_each_gives_alone(float_model, feeds):
+    ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
+    plain = Trials(float_model, ranges, CONFIG, [feeds[0], feeds[4]])
+    half = {**ranges, "r1": Range.of(0, ranges["r1"].high / 2)}
+    plans = [("r1", "pool", "flat"), ("r1", "flat"), (), ("r1",), ("r1", "pool", "flat")]
+    for trials in (plain, plain.with_ranges(half), plain):
+        for plan in plans:
+            alone = Trials(float_model, trials.ranges, CONFIG, [feeds[0], feeds[4]]).run(plan)
+            for found, only in zip(trials.run(plan), alone, strict=True):
+                np.testing.assert_array_equal(found["fc"], only["fc"])
+
+
 def test_raw_is_the_byte_the_picture_had():
     from sgsdump.quantisation.qdq_writer import Picture
 
     pixels = np.arange(768, dtype=np.float64).reshape(1, 3, 16, 16) % 256
     mean, std = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
     normalised = (pixels - np.reshape(mean, (1, 3, 1, 1))) / np.reshape(std, (1, 3, 1, 1))
-    np.testing.assert_array_equal(raw(normalised.astype(np.float32), Picture(mean, std)), pixels)
+    np.testing.assert_array_equal(raw_bytes(normalised.astype(np.float32), Picture(mean, std)), pixels)
 
 
 @pytest.mark.parametrize("level", ["L4", "L5"])

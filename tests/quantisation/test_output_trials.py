@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 from small_nets import residual_net
 
-from sgsdump.quantisation import output_trials
-from sgsdump.quantisation.output_trials import THRESHOLD, Work, _error, fit_ranges, sensitivities
 from sgsdump.quantisation.plan_trial import Domain
 from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.range_fit import MIN_MAX, MSE, Proposal
+from sgsdump.quantisation.trials import output_trials
+from sgsdump.quantisation.trials.output_trials import THRESHOLD, Work, _error, fit_ranges, sensitivities
 from sgsdump.tensors.value_range import Range
 
 ANALYSIS = analyse(residual_net().proto, ["data"])

@@ -5,6 +5,7 @@ import pytest
 from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation import weight_fit
 from sgsdump.quantisation.observers import Moments
 from sgsdump.quantisation.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
 
@@ -25,6 +26,12 @@ def moments(channels, mean=0.5, energy=1.0):
     return Moments(np.full(channels, mean), np.full(channels, energy), 1)
 
 
+def met(graph, layer, shape, given):
+    """Mean and energy of the input that each weight meets."""
+    meets, channels = _inputs(graph, layer, shape, given)
+    return [each[np.broadcast_to(meets(slice(None)), shape)] for each in channels]
+
+
 def test_the_expected_error_is_what_random_inputs_give():
     rng = np.random.default_rng(1)
     graph = net(outlier_weights())
@@ -33,7 +40,7 @@ def test_the_expected_error_is_what_random_inputs_give():
     given = Moments(mean, mean**2 + deviation**2, 1)
     rows = output_rows(graph, layer)
     top = 0.7 * np.abs(rows).max(axis=1)
-    means, energies = _inputs(graph, layer, rows.shape, given)
+    means, energies = met(graph, layer, rows.shape, given)
     expected = _errors(rows, top, means, energies - means**2)
     scale = top[:, None] / 127
     change = np.clip(np.round(rows / scale), -127, 127) * scale - rows
@@ -61,16 +68,16 @@ def test_a_weight_that_meets_nothing_is_clipped_and_int16_keeps_it():
 
 def test_the_inputs_of_groups_and_of_fully_connected_layers():
     graph = net(np.zeros((6, 1, 3, 3)), group=6)
-    mean, _ = _inputs(graph, graph.nodes[0], (6, 9), Moments(np.arange(6.0), np.ones(6), 1))
+    mean, _ = met(graph, graph.nodes[0], (6, 9), Moments(np.arange(6.0), np.ones(6), 1))
     np.testing.assert_array_equal(mean, np.repeat(np.arange(6.0), 9).reshape(6, 9))
     graph = net(np.zeros((4, 2, 1, 1)), group=2)
-    mean, _ = _inputs(graph, graph.nodes[0], (4, 2), Moments(np.arange(4.0), np.ones(4), 1))
+    mean, _ = met(graph, graph.nodes[0], (4, 2), Moments(np.arange(4.0), np.ones(4), 1))
     assert mean.tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]]
     for op, shape, attributes in (("Gemm", (5, 3), {"transB": 1}), ("MatMul", (3, 5), {})):
         constants = {"w": np.zeros(shape, np.float32)}
         proto = model([node(op, ["data", "w"], "y", **attributes)], constants, {"data": (1, 3)}, ["y"]).proto
         rows = output_rows(Graph(proto), Graph(proto).nodes[0])
-        mean, _ = _inputs(Graph(proto), Graph(proto).nodes[0], rows.shape, Moments(np.arange(3.0), np.ones(3), 1))
+        mean, _ = met(Graph(proto), Graph(proto).nodes[0], rows.shape, Moments(np.arange(3.0), np.ones(3), 1))
         assert mean.tolist() == [[0, 1, 2]] * 5
 
 
@@ -115,7 +122,7 @@ def test_the_inputs_of_a_transposed_convolution(group, known):
     proto = model([node("ConvTranspose", ["x", "w"], "y", **attributes)], constants, {"x": (1, 4, 3, 3)}, ["y"]).proto
     graph = Graph(proto)
     shape = output_rows(graph, graph.nodes[0]).shape
-    mean, energy = _inputs(graph, graph.nodes[0], shape, Moments(np.arange(4.0), np.full(4, 9.0), 1))
+    mean, energy = met(graph, graph.nodes[0], shape, Moments(np.arange(4.0), np.full(4, 9.0), 1))
     row = np.repeat(np.arange(4.0), 4).tolist() if known else [0.0] * 16
     assert mean.tolist() == [row] * (6 // group) and (energy == (9 if known else 1)).all()
 
@@ -141,3 +148,25 @@ def test_weights_of_inputs_that_are_always_zero_keep_their_range():
     graph = net(outlier_weights())
     found = fit_weight(graph, graph.nodes[0], Moments(np.zeros(16), np.zeros(16), 10))
     assert found.wide is None and found.max[2] == 3.0
+
+
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("size", [1, 300, 1000])
+def test_weights_taken_block_by_block_have_the_same_ranges(monkeypatch, group, size):
+    rng = np.random.default_rng(5)
+    graph = net(rng.standard_t(3, (12, 16, 3, 3)), group=group)
+    mean = rng.uniform(0, 1, 16 * group)
+    given = Moments(mean, mean**2 + rng.uniform(0.1, 1, 16 * group), 1)
+    whole = fit_weight(graph, graph.nodes[0], given)
+    monkeypatch.setattr(weight_fit, "BLOCK", size)
+    found = fit_weight(graph, graph.nodes[0], given)
+    assert whole.wide is not None and found.same(whole)
+
+
+def test_a_channel_is_given_up_no_sooner_than_it_has_nothing_to_gain(monkeypatch):
+    rng = np.random.default_rng(6)
+    graph = net(rng.standard_t(3, (64, 16, 3, 3)))
+    given = Moments(np.full(16, 0.3), rng.uniform(0.1, 1, 16) + 0.09, 1)
+    early = fit_weight(graph, graph.nodes[0], given)
+    monkeypatch.setattr(weight_fit, "ALMOST", 0.0)
+    assert fit_weight(graph, graph.nodes[0], given).same(early)

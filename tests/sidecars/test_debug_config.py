@@ -38,6 +38,12 @@ def test_genuine_files(shared):
         assert config.path.samefile(folder)
 
 
+def test_dequant_fixed_alone_does_no_harm_where_no_fixed_model_is_dumped(written):
+    folder = written("dumpTensor\ndequantFixed\npath=.\n")
+    config = read(folder, dumps_fixed=False)
+    assert config.dump_tensor and config.dequant_fixed and not config.eliminate_garbage
+
+
 def test_shipped_file(written):
     shipped = Path(__file__).parents[2] / "cfg" / "DebugConfig.txt"
     folder = written(shipped.read_bytes())

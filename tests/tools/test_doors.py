@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import onnx
@@ -78,6 +79,17 @@ def door(work: Path, *words: object, env: dict[str, str] | None = None) -> subpr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **(env or {})}
     return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A door as a module."""
+    loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
 
 
 def succeeds(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
@@ -317,6 +329,29 @@ def test_histogram(work: Path, shared: Path) -> None:
     assert len(list((work / "Histograms").glob("*.png"))) > 10
 
 
+def test_presets_of_the_sdk_are_taken_by_name(work: Path) -> None:
+    presets = work / "SDK/Scripts/calibrator/preprocess_method"
+    presets.mkdir(parents=True)
+    (work / "pre.py").rename(presets / "mobile_v1.py")
+    words = "-i img.bmp -m net_float.onnx --input_config input_config.ini -n".split()
+    sdk = {"SGS_IPU_DIR": str(work / "SDK")}
+    for name in ("calibrator.py", "sim_calibrator.py"):
+        succeeds(work, name, *words, "mobile_v1", env=sdk)
+    succeeds(work, "sim_optimizer.py", *words, "mobile_v1", env=sdk)
+    simulator = "-i img.bmp -m net_float.onnx -c Unknown -t Float -n mobile_v1".split()
+    succeeds(work, "simulator.py", *simulator, env=sdk)
+    for name, env in (("mobile_v1", {"SGS_IPU_DIR": ""}), ("other", sdk)):
+        assert "there is no preprocess file" in fails(work, "sim_optimizer.py", *words, name, env=env)
+    (work / "mobile_v1.py").write_text("def get_image(path, norm=True, nchw=False):\n    raise OSError('mine')\n")
+    assert "OSError: 'mine'" in fails(work, "simulator.py", *simulator, env=sdk)
+
+
+def test_labels_are_read_from_a_file_only(work: Path) -> None:
+    os.mkfifo(work / "labels.txt")
+    words = "-i img.bmp -m net_float.onnx -c Classification -t Float -n pre.py -l labels.txt".split()
+    assert "cannot read labels.txt: it is a device or a pipe" in fails(work, "simulator.py", *words)
+
+
 def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     words = "-i img.bmp -m net_float.onnx -n pre.py --input_config input_config.ini --num_process 2".split()
     done = door(work, "calibrator.py", *words, "--quant_level", "L5", "-sth", "0.002", "-c", "Unknown")
@@ -438,13 +473,7 @@ def test_show_address(shell: str, work: Path) -> None:
 def test_importing_a_door_does_nothing(name: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     before, path = sorted(work.iterdir()), list(sys.path)
-    loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader.exec_module(module)
-    assert callable(module.main)
+    assert callable(imported(name, monkeypatch).main)
     assert (sorted(work.iterdir()), sys.path) == (before, path)
 
 

@@ -9,6 +9,7 @@ import pytest
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.plan_trial import Domain
 from sgsdump.tuning import pareto as module
+from sgsdump.tuning.combined_error import Objective
 from sgsdump.tuning.pareto import as_document, macs_of, pareto
 from sgsdump.tuning.sizes import Found, Proposed, Sizes
 
@@ -18,17 +19,21 @@ NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
 def laid_out(errors, monkeypatch, smallest=ONE):
     """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
     monkeypatch.setattr(module, "macs_of", lambda trial: {"a.out": 30, "b.out": 10})
+    monkeypatch.setattr(module, "watched_by_output", lambda proto: {"y": "logits", "y2": "logits", "z": "mask"})
+    one = np.ones(1)
     plans = dict(zip((NONE, ONE, BOTH), errors))
     pool = SimpleNamespace(
-        scores={plan: score({"y": np.ones(1)}, {"y": np.ones(1)}) for plan in plans},
+        scores={plan: score({"y": one, "logits": 2 * one}, {"y": one, "logits": one}) for plan in plans},
         error=plans.__getitem__,
         outputs=["y"],
-        watched=["y"],
+        watched=["logits"],
+        objective=Objective("mean", ("logits",)),
+        combined=SimpleNamespace(left_out=("mask",)),
         pictures=[None],
         runs=3,
     )
     sizes = Sizes(("a", "b"), np.array([100, 300]), 100)
-    trial = SimpleNamespace(domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"])
+    trial = SimpleNamespace(proto=None, domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"])
     ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
     found = Found((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
     return pareto(found, pool, sizes, trial, with_metric=False)
@@ -57,6 +62,13 @@ def test_bytes_rates_and_multiplications(monkeypatch):
     assert [row.rate for row in rows] == pytest.approx([0.5, 0.6, 0.9])
     assert [row.macs16 for row in rows] == pytest.approx([0.0, 0.75, 1.0])
     assert [row.raised for row in rows] == [(), ("a.out",), ("a.out", "b.out")]
+
+
+def test_errors_are_told_by_the_outputs_names(monkeypatch):
+    """Of the tensors that are watched in their place, each once."""
+    result = laid_out((0.5, 0.2, 0.1), monkeypatch)
+    assert result.objective == "mean of y" and result.left_out == ("z",)
+    assert [row.errors for row in result.rows] == [{"y": 1.0}] * 3
 
 
 @pytest.mark.parametrize(("smallest", "labels", "taken"), [(ONE, 3, "0.7"), (BOTH, 4, "smallest")])

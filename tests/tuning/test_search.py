@@ -16,10 +16,11 @@ from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.measured_ranges import measure_ranges
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
-from sgsdump.tuning.plan_walk import PlanWalk
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
 from sgsdump.tuning.tuning_setup import evenly, set_up
@@ -105,8 +106,9 @@ def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
 
 def test_scores_are_those_of_the_fixed_model(setup, float_model, ranges):
     names = setup.sizes.domains
-    for plan in (frozenset(), frozenset(names[1:3]), frozenset(names)):
-        setup.pool.measure([plan])
+    plans = (frozenset(), frozenset(names[1:3]), frozenset(names))
+    setup.pool.measure(plans)
+    for plan in plans:
         assert setup.pool.error(plan) == pytest.approx(plain_error(float_model, ranges, plan), rel=1e-5)
 
 
@@ -146,7 +148,7 @@ def test_a_target_is_reached_with_the_fewest_bytes(setup):
     errors = sorted(setup.pool.error(plan) for plan in every)
     target = parse_target(f"error<={errors[len(errors) // 3]}")
     (found,) = search_target(setup.pool, setup.sizes, target).plans
-    fewest = min(setup.sizes.wide(p) for p in every if target.reached(setup.pool.scores[p], [], ["fc"]))
+    fewest = min(setup.sizes.wide(p) for p in every if target.reached(setup.pool.scores[p], [], setup.pool.error(p)))
     assert setup.sizes.wide(found.plan) == fewest
 
 
@@ -253,7 +255,7 @@ def test_the_plan_model_is_exact_where_vectors_add():
 
     moves = np.vstack([base, vectors])
     alone = np.array([error(np.eye(8, dtype=bool)[i]) for i in range(8)])
-    surrogate = Surrogate(moves @ moves.T, alone, error(np.zeros(8, bool)))
+    surrogate = Surrogate((moves @ moves.T)[None], np.zeros(1), alone, error(np.zeros(8, bool)))
     every = every_plan(sizes, sizes.sum())
     np.testing.assert_allclose(surrogate.predict(every), [error(plan) for plan in every], rtol=1e-9)
     limit = sizes.sum() / 2
@@ -261,6 +263,27 @@ def test_the_plan_model_is_exact_where_vectors_add():
     sums = [best_sum(gains, sizes, limit) for gains in surrogate.gains()]
     assert error(first) <= min(map(error, sums)) + 1e-12
     assert error(best_by_model(surrogate, sizes, limit, np.zeros(8, bool))) <= error(np.zeros(8, bool))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_a_run_the_plan_to_take_is_foreseen(seed):
+    """What a search without any time recommends is close to the smallest plan that the model holds good enough."""
+    from sgsdump.tuning.search import ENOUGH, _foreseen
+
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(10, 30)) * 10 ** rng.uniform(-2, 0, (10, 1))
+    moves, weights = np.vstack([rng.normal(size=30) * 1e-2, vectors]), rng.integers(10, 100, 10)
+    gram = moves @ moves.T
+    alone = np.array([((moves[0] + vectors.sum(0) - vector) ** 2).sum() for vector in vectors])
+    model = Surrogate(gram[None], np.zeros(1), alone, float(gram.sum()))
+    every = every_plan(weights, weights.sum())
+    errors = model.predict(every)
+    enough = errors[0] - ENOUGH * (errors[0] - errors[-1])
+    smallest = (every[errors <= enough] @ weights).min()
+    sizes = Sizes(tuple("abcdefghij"), weights, 0)
+    *larger, best = _foreseen(sizes, model)
+    assert all(plan @ weights >= best @ weights for plan in larger)
+    assert model.predict(best[None])[0] <= enough and smallest <= best @ weights <= 1.15 * smallest
 
 
 def test_rates_and_targets_are_checked():
@@ -287,8 +310,8 @@ def test_scores_add_up():
     a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0])
     both = total([score({"y": a}, {"y": b}), score({"y": b}, {"y": b}, 1.0)])
     assert isinstance(both, Score) and both.pictures == 2 and both.mean_metric == 0.5
-    assert both.error(["y"]) == pytest.approx(1 / 18)
-    assert score({"y": a * np.inf}, {"y": b}).error(["y"]) == float("inf")
+    assert both.error("y") == pytest.approx(1 / 18)
+    assert score({"y": a * np.inf}, {"y": b}).error("y") == float("inf")
 
 
 def test_pictures_are_chosen_evenly():

@@ -25,16 +25,16 @@ SCORE = score(VALUES, FLOATS, 0.75)
     ],
 )
 def test_a_target_is_reached_at_its_value(text, value, reached):
-    """The lowest COS and the highest RMSE of any output count; the error is a sum over the watched tensors."""
+    """The lowest COS and the highest RMSE of any output count; the error is that of the objective."""
     target = parse_target(text)
-    assert target.of(SCORE, ["y", "z"], ["y", "z"]) == pytest.approx(value)
-    assert target.reached(SCORE, ["y", "z"], ["y", "z"]) == reached
+    assert target.of(SCORE, ["y", "z"], 0.4) == pytest.approx(value)
+    assert target.reached(SCORE, ["y", "z"], 0.4) == reached
 
 
 def test_without_outputs_no_cos_is_good_enough():
-    assert math.isnan(parse_target("output-cos>=0").of(SCORE, [], []))
-    assert not parse_target("output-cos>=0").reached(SCORE, [], [])
-    assert not parse_target("output-rmse<=9").reached(SCORE, [], [])
+    assert math.isnan(parse_target("output-cos>=0").of(SCORE, [], 0.4))
+    assert not parse_target("output-cos>=0").reached(SCORE, [], 0.4)
+    assert not parse_target("output-rmse<=9").reached(SCORE, [], 0.4)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sgsdump.commands.sdk.presets import with_presets
 from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
 
 
@@ -27,7 +28,7 @@ def calibrate_arguments(
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, by commas")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
     parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L5")
     parser.add_argument("-o", "--output", type=Path, help="fixed model to write, or the folder for it")
@@ -38,7 +39,7 @@ def calibrate_arguments(
     args = parser.parse_args(argv)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(_target(args))]
     given += ["--quant_level", args.quant_level, "--num_process", args.num_process]
-    optional = {"--preprocess": args.preprocess, "--weight_file": args.weight_file}
+    optional = {"--preprocess": with_presets(args.preprocess), "--weight_file": args.weight_file}
     optional |= {flags[-1]: getattr(args, flags[-1].lstrip("-")) for flags in own}
     for option, value in optional.items():
         given += [option, value] if value else []

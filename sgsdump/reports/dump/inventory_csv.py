@@ -26,6 +26,6 @@ def render(items: Sequence[Item]) -> str:
         row = asdict(item)
         row |= row.pop("statistics")
         row["shape"] = "" if item.shape is None else "x".join(map(str, item.shape))
-        row |= {name: "yes" if row[name] else "no" for name in ("constant", "damaged")}
+        row |= {name: "yes" if row[name] else "no" for name in ("constant", "damaged", "saturated")}
         table.writerow(escaped(row))
     return text.getvalue()

@@ -18,6 +18,7 @@ _LEGEND = {
 }
 _NAME, _OP = _COLUMNS.index("name"), _COLUMNS.index("op")
 _SHORTEST = 20
+_NAMED = 3
 _FITTED = "made to fit: #0 will do for the first name, --csv has all of every line"
 
 
@@ -36,8 +37,17 @@ def render(items: Sequence[Item], width: int | None = None) -> str:
     lines = [gap.join(_padded(row[i], widths[i], _COLUMNS[i]) for i in kept).rstrip() for row in rows]
     lines += [] if fits else [_FITTED]
     lines += [text for of, text in _LEGEND.items() if any(item.of == of for item in items)]
+    lines += _saturated([item.name for item in items if item.saturated])
     lines += [f"{shown(item.name)}: {item.reason}" for item in items if not item.of]
     return "\n".join(lines) + "\n"
+
+
+def _saturated(names: Sequence[str]) -> list[str]:
+    """A line on the float16 tensors that reach the end of what the type holds."""
+    if not names:
+        return []
+    more = f", … ({len(names)})" if len(names) > _NAMED else ""
+    return [f"at ±65504, the largest float16, so probably saturated: {', '.join(map(shown, names[:_NAMED]))}{more}"]
 
 
 def _table(items: Sequence[Item], digits: int) -> list[list[str]]:

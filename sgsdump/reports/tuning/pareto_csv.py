@@ -13,11 +13,13 @@ _NUMBERS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "
 def render(result: Pareto) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    each = [(what, name) for what in ("cos", "rmse") for name in result.outputs]
-    table.writerow([*_NUMBERS, *(f"{what}:{name}" for what, name in each), "int16_convs", "tensor_arrays", "taken"])
+    each = [("error", "errors", name) for name in result.taken.errors]
+    each += [(what, what, name) for what in ("cos", "rmse") for name in result.outputs]
+    names = [f"{head}:{name}" for head, _, name in each]
+    table.writerow([*_NUMBERS, *names, "int16_convs", "tensor_arrays", "taken"])
     for row in result.rows:
         numbers = [getattr(row, name) for name in _NUMBERS]
-        both = [getattr(row, what)[name] for what, name in each]
+        values = [getattr(row, what)[name] for _, what, name in each]
         taken = "yes" if row is result.taken else ""
-        table.writerow([*numbers, *both, len(row.raised), ", ".join(row.tensors), taken])
+        table.writerow([*numbers, *values, len(row.raised), ", ".join(row.tensors), taken])
     return text.getvalue()

@@ -5,12 +5,12 @@ everything a dump can say. Types beyond numpy lie in the files as their bits; th
 
 Any other: every .npy file below the folder, at any depth, is an output tensor named by its path below the folder
 without ``.npy``, in the order of these names (``conv2`` before ``conv10``). Files that are not tensors are left out and
-told in the dump's notes.
+told in the dump's notes. A folder without .npy files directly in it, most of whose files are others, is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ def _record(folder: Path, there: set[str], record: Record, values: str) -> Recor
 
 
 def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
+    _check_share(folder, files)
     records: list[Record] = []
     for name in sorted(files, key=in_order):
         try:
@@ -80,6 +81,19 @@ def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
     if not records:
         raise FormatError(f"no .npy file in {folder} is a tensor ({notes[-1] if notes else 'there is none'})")
     return records
+
+
+def _check_share(folder: Path, files: Sequence[str]) -> None:
+    """Raises FormatError for a folder of other things in which there happen to be some arrays, deep below."""
+    if any("/" not in name for name in files):
+        return
+    others = len(files_below(folder, "", [])) - len(files)
+    if files and others > len(files):
+        first = min(files, key=in_order).rpartition("/")[0]
+        raise FormatError(
+            f"{folder} is a folder, not a dump: {len(files)} of the {len(files) + others} files below it are .npy, "
+            f"none of them directly in it; name the folder of the arrays ({first})"
+        )
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

@@ -1,12 +1,14 @@
 """A folder of one run's operator dumps on an Ascend device; read only.
 
 ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: the files of
-``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do when there is only one
-such folder below, and no .npy file beside it.
+``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do, where no .npy file is
+beside it; with several such folders below it is a tree, whose runs ``run_folders.py`` tells apart.
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
-* Of several files of one operator the newest is taken, the others are noted: a folder used by two runs holds both. The
-  overflow statuses of one run are all taken, named by task and stream.
+* All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``,
+  ``#2`` … in order of time: a folder used by two runs holds both. Overflow statuses are named by task and stream.
+* The note on an overflow status names the operator it accuses: that of its task and stream, the earliest of several.
+* A watcher's files are ``{listed operator}_To_{watched operator}``, beside the watched one's own.
 * Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.
 * Operators of different types and one name are told apart by ``{op_type}.`` before the name.
 * A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +29,11 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, read_mapping
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
+from sgsdump.dumps.formats.ascend.overflow import Culprit
+from sgsdump.dumps.formats.ascend.run_folders import run_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
+from sgsdump.dumps.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.folder import files_below, in_order
 
@@ -61,23 +66,22 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """The tensors of all operators. Raises FormatError when no file can be read, or when there are several runs."""
+    """The tensors of all operators. Raises FormatError when no file can be read."""
     notes: list[str] = []
-    operators = list(_operators(_newest(_sources(_one_folder(path, notes), notes), notes), notes))
+    sources = _sources(path, notes)
+    if not sources:
+        sources = _sources(path / min(_folders(path, notes), default="", key=in_order), notes)
+    operators = list(_operators(_in_order(sources), notes))
     records = list(_records(operators, notes))
     if not records:
         raise FormatError(f"no operator dump in {path} can be read: {notes[-1] if notes else 'there is none'}")
     return Dump(records, FORMAT.name, None, path, notes)
 
 
-def _one_folder(path: Path, notes: list[str]) -> Path:
-    """``path``, or the only folder below it that holds operator dumps."""
-    if _sources(path, []):
-        return path
-    folders = sorted(_folders(path, notes), key=in_order)
-    if len(folders) > 1:
-        raise FormatError(f"{path} holds {len(folders)} dumps ({', '.join(folders[:SHOWN])} …); name the folder of one")
-    return path / folders[0] if folders else path
+def runs(path: Path, notes: list[str]) -> list[Run]:
+    """The folders of operator dumps that a folder holds; only itself where the files are in it."""
+    folders = {""} if _sources(path, []) else _folders(path, notes)
+    return [run_of(path, folder) for folder in folders]
 
 
 def _folders(path: Path, notes: list[str]) -> set[str]:
@@ -106,49 +110,57 @@ def _sources(folder: Path, notes: list[str]) -> list[Source]:
     return sources
 
 
-def _newest(sources: Iterable[Source], notes: list[str]) -> list[Source]:
-    """One file for each operator, in order of time and task."""
-    taken: dict[tuple[object, ...], Source] = {}
-    older: list[str] = []
-    for source in sorted(sources, key=lambda s: (not s.is_statistics, s.called.time, s.called.task, s.path.name)):
-        called = source.called
-        of_status = (called.task, called.stream, called.time) if called.is_status else ()
-        before = taken.get(key := (called.op_type, called.op_name, called.slice, *of_status))
-        if before is not None and before.is_statistics == source.is_statistics:
-            older.append(before.path.name)
-        taken[key] = source
-    if older:
-        older_files = (
-            "1 older file of the same operator is"
-            if len(older) == 1
-            else f"{len(older)} older files of the same operators are"
-        )
-        notes.append(f"{older_files} left out: {', '.join(older[:SHOWN])}")
-    return sorted(taken.values(), key=lambda s: (s.called.time, s.called.task, s.path.name))
+def _in_order(sources: Iterable[Source]) -> list[Source]:
+    """The files in order of time and task, without statistics of tensors whose values are there."""
+    sources = list(sources)
+    of_values = {source.called for source in sources if not source.is_statistics}
+    kept = (source for source in sources if not (source.is_statistics and source.called in of_values))
+    return sorted(kept, key=lambda s: (s.called.time, s.called.task, s.path.name))
 
 
 def _operators(sources: Iterable[Source], notes: list[str]) -> Iterator[Operator]:
     for source in sources:
+        called = source.called
         if source.is_statistics:
-            yield Operator(source, source.called.name_of(source.called.op_name), None)
+            yield Operator(source, called.name_of(called.op_name), None)
             continue
         try:
-            dump = read_operator(source.path, source.called)
+            dump = read_operator(source.path, called)
         except FormatError as error:
             notes.append(f"left out: {error}")
             continue
-        yield Operator(source, source.called.name_of(dump.name), dump)
+        yield Operator(source, called.name_of(called.watched(dump.name)), dump)
 
 
-def _records(operators: list[Operator], notes: list[str]) -> Iterator[Record]:
+def _names(operators: Sequence[Operator], notes: list[str]) -> list[str]:
+    """A name for each operator in order of time, none twice."""
     types: defaultdict[str, set[str]] = defaultdict(set)
     for operator in operators:
         types[operator.name].add(operator.source.called.op_type)
-    for index, (source, name, dump) in enumerate(operators):
-        if len(types[name]) > 1:
-            name = f"{source.called.op_type}.{name}"
+    names = [f"{one.source.called.op_type}.{one.name}" if len(types[one.name]) > 1 else one.name for one in operators]
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        places[name].append(place)
+    again = [name for name, found in places.items() if len(found) > 1]
+    for name in again:
+        for number, place in enumerate(places[name][:-1], 1):
+            names[place] = f"{name}#{number}"
+    if again:
+        shown = f"{', '.join(again[:SHOWN])}{' …' if len(again) > SHOWN else ''}"
+        notes.append(f"dumped several times ({len(again)}), the older dumps being NAME#1, NAME#2 …: {shown}")
+    return names
+
+
+def _records(operators: Sequence[Operator], notes: list[str]) -> Iterator[Record]:
+    names = _names(operators, notes)
+
+    def who(culprits: Sequence[Culprit]) -> str:
+        return "".join(f"; {_accused(one, operators, names)}" for one in culprits)
+
+    for index, (operator, name) in enumerate(zip(operators, names)):
+        source, dump = operator.source, operator.dump
         if dump is not None:
-            yield from records_of(dump, index, name, notes)
+            yield from records_of(dump, index, name, notes, who)
             continue
         try:
             yield from records_of_statistics(source.path, source.called, index, name, notes)
@@ -156,10 +168,23 @@ def _records(operators: list[Operator], notes: list[str]) -> Iterator[Record]:
             notes.append(f"left out: {error}")
 
 
+def _accused(culprit: Culprit, operators: Sequence[Operator], names: Sequence[str]) -> str:
+    """The operator that a status accuses, by task, stream and slice; the earliest of several, as the vendor's tool
+    takes it."""
+    for operator, name in zip(operators, names):
+        called = operator.source.called
+        same_slice = not (culprit.slice and called.slice) or culprit.slice == called.slice
+        is_task = called.task == culprit.task and called.stream in (None, culprit.stream)
+        if is_task and same_slice and not called.is_status:
+            return f"it is of {name} ({called.op_type})"
+    return "its operator is not in this folder"
+
+
 FORMAT = Format(
     "ascend_dir",
     recognises,
     read,
     looks_for="operator dumps {op_type}.{op_name}.{task}.{stream}.{time}",
+    runs=runs,
     own_inputs=True,
 )

@@ -6,7 +6,8 @@
 
 ``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
 counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\\`` and blanks of an
-operator's name are ``_`` in the file's. Names over 255 characters are replaced, as listed in ``mapping.csv``.
+operator's name are ``_`` in the file's. A watcher names what it dumps of C after A ran ``A_To_C``. Names over 255
+characters are replaced, as listed in ``mapping.csv``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sgsdump.files.bounded_read import read_start
 MAPPING = "mapping.csv"
 STATUS_TYPE = "Opdebug"
 MOST_BYTES = 2**26
+_IN_FILES = re.compile(r"[/.\\\s]")
 _NAME = re.compile(
     r"(?P<op_type>[^./]+)\.(?P<op_name>[^/]+?)\.(?P<task>\d{1,20})(?:\.(?P<stream>\d{1,20}))?\.(?P<time>\d{9,17})"
     r"(?:\.\d{1,3}\.(?P<context>\d{1,8})\.(?P<thread>\d{1,8})\.\d{1,8})?",
@@ -41,6 +43,11 @@ class FileName(NamedTuple):
     def is_status(self) -> bool:
         """Whether the file holds an overflow status, of which a run may have many."""
         return self.op_type == STATUS_TYPE
+
+    def watched(self, op_name: str) -> str:
+        """``{listed}_To_{watched}`` of a watcher's file whose header has the watched operator's name alone."""
+        behind = f"_To_{_IN_FILES.sub('_', op_name)}"
+        return self.op_name.removesuffix(behind) + f"_To_{op_name}" if self.op_name.endswith(behind) else op_name
 
     def name_of(self, op_name: str) -> str:
         """What begins the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""

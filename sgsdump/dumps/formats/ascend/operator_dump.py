@@ -7,7 +7,7 @@ tensor of the graph (work spaces, L1 buffers, argument buffers) is a constant be
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.ascend import dump_proto, nano_header, overflow, proto_header
 from sgsdump.dumps.formats.ascend.file_names import FileName
 from sgsdump.dumps.formats.ascend.file_names import parse as parse_name
+from sgsdump.dumps.formats.ascend.overflow import Culprit
 from sgsdump.dumps.formats.ascend.slot import Slot, placed, tensor_of
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
@@ -70,8 +71,17 @@ def open_operator(path: Path, format: str) -> Dump:
     return Dump(records, format, None, path, notes)
 
 
-def records_of(dump: OperatorDump, op_index: int, name: str, notes: list[str]) -> Iterator[Record]:
-    """The records of a file: inputs, then outputs. ``name`` begins its tensors' names; ``notes`` gets the file's."""
+def _not_known(culprits: Sequence[Culprit]) -> str:
+    return ""
+
+
+def records_of(
+    dump: OperatorDump, op_index: int, name: str, notes: list[str], who: Callable[[Sequence[Culprit]], str] = _not_known
+) -> Iterator[Record]:
+    """The records of a file: inputs, then outputs. ``name`` begins its tensors' names; ``notes`` gets the file's.
+
+    who  says which operators an overflow status accuses, as the end of a note.
+    """
     notes += [f"{dump.path.name}: {note}" for note in dump.notes]
     inputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "input"]
     others = [slot for slot in dump.slots if not slot.of_graph]
@@ -84,7 +94,7 @@ def records_of(dump: OperatorDump, op_index: int, name: str, notes: list[str]) -
     for slot in outputs:
         tensor = _tensor(dump, slot, name, dump.op_type, notes)
         if overflow.is_status(tensor):
-            notes.append(_overflow(tensor))
+            notes.append(_overflow(tensor, who))
         yield Record("out", slot.number, op_index, dump.op_type, tensor)
 
 
@@ -92,10 +102,11 @@ def _tensor(dump: OperatorDump, slot: Slot, name: str, op_type: str, notes: list
     return tensor_of(slot, dump.path, f"{name}:{slot.kind}:{slot.number}", op_type, notes)
 
 
-def _overflow(tensor: Tensor) -> str:
+def _overflow(tensor: Tensor, who: Callable[[Sequence[Culprit]], str]) -> str:
     """What the status says; a file's few hundred bytes are read for it."""
     try:
-        return f"{tensor.info.name}: {overflow.summary(overflow.status_of(tensor))}"
+        status = overflow.status_of(tensor)
+        return f"{tensor.info.name}: {overflow.summary(status)}{who(overflow.culprits(status))}"
     except FormatError as error:
         return str(error)
 

@@ -16,13 +16,14 @@ block_idx.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from sgsdump.dumps.formats.ascend.file_names import STATUS_TYPE
 from sgsdump.errors import FormatError
 from sgsdump.tensors.tensor import Tensor
 
 OLD_SIZE = 2048
+NO_ID = 65535
 _MAGIC = 0x5A5A5A5A
 _HEAD = struct.Struct("<6I")
 _UNITS = ("AIC", "AIV", "AICPU", "SDMA")
@@ -65,16 +66,37 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 def summary(status: dict[str, Any]) -> str:
     """One line for people: ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``; ``no overflow on
     AIC: …`` where every status word is 0."""
-    if "acc_list" in status:
-        units = {status["acc_list"]["acc_type"]: status["acc_list"]["data"]}
-    else:
-        units = {unit: data for unit, data in status.items() if _is_set(data)} or status
+    units = _units(status)
     parts = (
         f"{unit}: model {data['model_id']}, stream {data['stream_id']}, task {data['task_id']}, status {data['status']}"
         for unit, data in units.items()
     )
     clean = not any(map(_is_set, units.values()))
     return ("no overflow on " if clean else "overflow on ") + "; ".join(parts)
+
+
+class Culprit(NamedTuple):
+    """The task that a unit's status accuses; ``slice`` is ``context.thread`` of one that ran in slices, else ""."""
+
+    task: int
+    stream: int
+    slice: str
+
+
+def culprits(status: dict[str, Any]) -> list[Culprit]:
+    """The tasks in which an overflow happened; none where no status word is set, or the status names no task."""
+    found = []
+    for data in _units(status).values():
+        ids = [data["task_id"], data["stream_id"], data.get("context_id", NO_ID), data.get("thread_id", NO_ID)]
+        if _is_set(data) and NO_ID not in ids[:2]:
+            found.append(Culprit(ids[0], ids[1], "" if NO_ID in ids[2:] else f"{ids[2]}.{ids[3]}"))
+    return found
+
+
+def _units(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    if "acc_list" in status:
+        return {status["acc_list"]["acc_type"]: status["acc_list"]["data"]}
+    return {unit: data for unit, data in status.items() if _is_set(data)} or status
 
 
 def _is_set(data: dict[str, Any]) -> bool:

@@ -10,18 +10,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sgsdump.dumps.formats.atb.place import Place, Run, alias_of
+from sgsdump.dumps.formats.atb.place import Execution, Place, alias_of
 from sgsdump.dumps.formats.atb.tensor import Content
 
 _LONGEST_CHAIN = 100
-Targets = Mapping[tuple[Run, tuple[int, ...], str, int], Sequence[str]]
+Targets = Mapping[tuple[Execution, tuple[int, ...], str, int], Sequence[str]]
 
 
 def targets_of(chosen: Mapping[Place, str]) -> Targets:
-    """The paths that an alias of each run may mean, by ids, io and slot."""
-    targets: defaultdict[tuple[Run, tuple[int, ...], str, int], list[str]] = defaultdict(list)
+    """The paths that an alias of each execution may mean, by ids, io and slot."""
+    targets: defaultdict[tuple[Execution, tuple[int, ...], str, int], list[str]] = defaultdict(list)
     for place, path in chosen.items():
-        targets[place.run, place.ids, place.io, place.slot].append(path)
+        targets[place.execution, place.ids, place.io, place.slot].append(path)
     return targets
 
 
@@ -51,7 +51,7 @@ def _target(alias: str, place: Place, targets: Targets, places: Mapping[str, Pla
     named = alias_of(alias)
     if named is None:
         return "", f"{alias[:60]!r} is no alias"
-    candidates = targets.get((place.run, named.ids, named.io, named.slot), ())
+    candidates = targets.get((place.execution, named.ids, named.io, named.slot), ())
     same = [path for path in candidates if places[path].operators[:1] == place.operators[:1]] or list(candidates)
     if len(same) > 1:
         same = [path for path in same if places[path].label == named.label] or same

@@ -6,16 +6,17 @@
         /{before|after}/{intensor|outtensor}{slot}[_{parameter}].bin
 
 The name is the operators' part and the slot, ``1_DecoderLayer/1_LinearOperation/input.0``, so that dumps of different
-processes pair. Where a dump has several roots, devices or executions, these stand in front, each only where it varies:
-``1/0_WordEmbedding/output.0``; of a device its number alone where that tells them apart.
+processes and executions pair: an execution is a run of the tree, whose step is the execution and whose rank the device.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from sgsdump.dumps.run import Run
 
 ENDING = ".bin"
 _ROOTS = (("tensors",), ("atb_dump_data", "data"))
@@ -24,19 +25,25 @@ _ALIAS = re.compile(r"((?:[0-9]{1,9}_)*)(in|out)tensor(0|[1-9][0-9]{0,8})((?:_.*
 _NAME = re.compile(
     r"((?:[0-9]{1,9}_[A-Za-z][\w.-]{0,99}/){1,20})(in|out)put\.(0|[1-9][0-9]{0,8})((?:_\w{1,60})?)", re.ASCII
 )
-_DEVICE = re.compile(r"-?([0-9]{1,9})_[0-9]+")
+_DEVICE = re.compile(r"([0-9]{1,9})_[0-9]+")
+_IS_DEVICE = re.compile(r"-?[0-9]{1,9}_[0-9]+")
 _ID = re.compile(r"([0-9]{1,9})_(.*)", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _NO_ID = 10**9
 
 
-class Run(NamedTuple):
-    """The part of a path before the operators: what stands above, device and process, execution; "" where it is not
-    in the path."""
+class Execution(NamedTuple):
+    """The part of a path before the operators: what stands above, device and process, number of the execution; ""
+    where it is not in the path."""
 
     root: str = ""
     device: str = ""
-    execution: str = ""
+    number: str = ""
+
+    def as_run(self) -> Run:
+        device = _DEVICE.fullmatch(self.device)
+        rank = None if device is None else int(device[1])
+        return Run("/".join(filter(None, self)), rank, int(self.number) if self.number else None)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Place:
     ``stem`` is the name of a file that is called otherwise than the vendor's; it is an output of slot 0.
     """
 
-    run: Run
+    execution: Execution
     operators: tuple[str, ...]
     io: Literal["in", "out"]
     slot: int
@@ -57,7 +64,7 @@ class Place:
     @property
     def key(self) -> tuple:
         """The same for the copies of one tensor that were taken before and after its operator ran."""
-        return self.run, self.operators, self.io, self.slot, self.label, self.stem
+        return self.execution, self.operators, self.io, self.slot, self.label, self.stem
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -77,15 +84,11 @@ class Place:
         """Sorts as the operators ran: a layer's inputs, its children, its outputs."""
         levels = [(1, *_id(operator), "") for operator in self.operators]
         own = (0 if self.io == "in" else 2, self.slot, self.label, self.stem)
-        return (*map(_natural, self.run), (*levels, own))
+        return (*map(_natural, self.execution), (*levels, own))
 
     @property
-    def short(self) -> str:
-        """The name without what tells runs apart."""
+    def name(self) -> str:
         return "/".join([*self.operators, self.stem or f"{self.io}put.{self.slot}{self.label}"])
-
-    def name(self, labels: dict[Run, str]) -> str:
-        return "/".join(filter(None, [labels[self.run], self.short]))
 
 
 def place_of(path: str) -> Place:
@@ -93,15 +96,15 @@ def place_of(path: str) -> Place:
     *folders, file = path.split("/")
     stem = file.removesuffix(ENDING)
     when = folders.pop() if folders and folders[-1] in ("before", "after") else ""
-    run, operators = split(folders)
+    execution, operators = split(folders)
     match = _TENSOR.fullmatch(stem)
     if not match:
-        return Place(run, operators, "out", 0, "", when, stem)
-    return Place(run, operators, "in" if match[1] == "in" else "out", int(match[2]), match[3], when)
+        return Place(execution, operators, "out", 0, "", when, stem)
+    return Place(execution, operators, "in" if match[1] == "in" else "out", int(match[2]), match[3], when)
 
 
-def split(folders: Sequence[str]) -> tuple[Run, tuple[str, ...]]:
-    """The folders above a tensor as its run and its operators."""
+def split(folders: Sequence[str]) -> tuple[Execution, tuple[str, ...]]:
+    """The folders above a tensor as its execution and its operators."""
     begin = 0
     for root in _ROOTS:
         for end in range(len(root), len(folders) + 1):
@@ -110,31 +113,16 @@ def split(folders: Sequence[str]) -> tuple[Run, tuple[str, ...]]:
     rest = folders[begin:]
     at = next((i for i, folder in enumerate(rest) if _DIGITS.fullmatch(folder)), None)
     if at is None:
-        device = rest[0] if rest and _DEVICE.fullmatch(rest[0]) else ""
-        return Run("/".join(folders[:begin]), device), tuple(rest[bool(device) :])
+        device = rest[0] if rest and _IS_DEVICE.fullmatch(rest[0]) else ""
+        return Execution("/".join(folders[:begin]), device), tuple(rest[bool(device) :])
     root_end = begin + max(0, at - 1)
     device = rest[at - 1] if at else ""
-    return Run("/".join(folders[:root_end]), device, rest[at]), tuple(rest[at + 1 :])
+    return Execution("/".join(folders[:root_end]), device, rest[at]), tuple(rest[at + 1 :])
 
 
 def is_operator(folder: str) -> bool:
     """Whether a folder's name is that of an operator, ``1_DecoderLayer``, not of a device and process, ``0_4711``."""
-    return bool(_ID.fullmatch(folder)) and not _DEVICE.fullmatch(folder)
-
-
-def labels(runs: Iterable[Run]) -> dict[Run, str]:
-    """What stands in front of the names of each run's tensors."""
-    runs = set(runs)
-    roots, devices, executions = ({run[i] for run in runs} for i in range(3))
-    numbers = {device: match[1] if (match := _DEVICE.fullmatch(device)) else device for device in devices}
-    if len(set(numbers.values())) < len(devices):
-        numbers = {device: device for device in devices}
-
-    def label(run: Run) -> str:
-        parts = [(run.root, roots), (numbers[run.device], devices), (run.execution, executions)]
-        return "/".join(part for part, all_of_them in parts if part and len(all_of_them) > 1)
-
-    return {run: label(run) for run in runs}
+    return bool(_ID.fullmatch(folder)) and not _IS_DEVICE.fullmatch(folder)
 
 
 class Alias(NamedTuple):

@@ -68,10 +68,10 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row
             continue
         if bad:
             notes.append(f"{name} has {bad} rows that are not understood")
-        run, above = split(name.split("/")[:-1])
+        execution, above = split(name.split("/")[:-1])
         for row in rows:
             when = "before" if row.io == "in" else "after"
-            place = Place(run, above + row.operators, row.io, row.slot, row.label, when)
+            place = Place(execution, above + row.operators, row.io, row.slot, row.label, when)
             by_place.setdefault(place, row)
     return by_place
 
@@ -79,10 +79,10 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Place, Row
 def say_missing(chosen: Mapping[Place, str], rows: Mapping[Place, Row], notes: list[str]) -> None:
     """Rows without file, and files without row where there are rows at all."""
     there, listed = {place.key for place in chosen}, {place.key for place in rows}
-    gone = [place.short for place, row in rows.items() if row.dumped and place.key not in there]
+    gone = [place.name for place, row in rows.items() if row.dumped and place.key not in there]
     if gone:
         notes.append(f"{some(gone, 'tensor')} in {statistic.NAME}, but the file is missing")
-    bare = [place.short for place, row in rows.items() if not (row.dumped or row.statistics)]
+    bare = [place.name for place, row in rows.items() if not (row.dumped or row.statistics)]
     if bare:
         notes.append(f"{some(bare, 'tensor')} in {statistic.NAME}, but without statistics")
     unlisted = [path for place, path in chosen.items() if rows and place.key not in listed]

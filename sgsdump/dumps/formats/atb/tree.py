@@ -1,6 +1,7 @@
 """A folder tree of ATB tensors as msit and msprobe dump them: ``.bin`` files (``atb_bin``) in a folder per operator,
 ``before`` and ``after`` it ran (``place.py``). Any folder from the one that was dumped to down to one
-operator's may be opened; so ``data/0_4711/1`` is one execution alone.
+operator's may be opened. Each execution of each device is a run of the tree: ``data@step=1`` and ``data/0_4711/1`` are
+the same one.
 
 A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
 operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
@@ -27,7 +28,8 @@ from sgsdump.dumps.formats.ascend.coding import RAW
 from sgsdump.dumps.formats.atb import alias, statistic, survey
 from sgsdump.dumps.formats.atb import place as atb_place
 from sgsdump.dumps.formats.atb import tensor as atb_tensor
-from sgsdump.dumps.formats.atb.place import ENDING, Run
+from sgsdump.dumps.formats.atb.executions import NO_TENSOR, runs
+from sgsdump.dumps.formats.atb.place import ENDING, Execution
 from sgsdump.dumps.formats.atb.statistic import Row
 from sgsdump.dumps.formats.atb.tensor import Content
 from sgsdump.errors import FormatError, OutputError
@@ -38,8 +40,7 @@ from sgsdump.files.safe_names import Taken
 from sgsdump.files.value_names import file_stem
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-_RUN = "0_0/0"
-_NO_TENSOR = "kernel_tilingdata.bin"
+_EXECUTION = "0_0/0"
 Key = tuple[str, int, int, str]
 
 
@@ -67,7 +68,7 @@ def read(path: Path) -> Dump:
         records, variant = _theirs(path.parent, [], [path.name], notes)
         return Dump(records, FORMAT.name, variant, path, notes)
     names = sorted(files_below(path, (ENDING, statistic.NAME), notes))
-    files = [name for name in names if name.endswith(ENDING) and not name.endswith(_NO_TENSOR)]
+    files = [name for name in names if name.endswith(ENDING) and not name.endswith(NO_TENSOR)]
     tables = [name for name in names if not name.endswith(ENDING)]
     if (path / manifest.NAME).is_file():
         records, variant = _ours(path, files, notes)
@@ -84,19 +85,17 @@ def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list
     survey.say_missing(chosen, rows, notes)
     there = {place.key for place in chosen}
     listed = {place: row for place, row in rows.items() if place.key not in there}
-    labels = atb_place.labels(place.run for place in [*chosen, *listed])
     targets = alias.targets_of(chosen)
-    numbers: dict[tuple[Run, tuple[str, ...]], int] = {}
+    numbers: dict[tuple[Execution, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
     for place in sorted([*chosen, *listed], key=lambda place: place.order):
-        number = numbers.setdefault((place.run, place.operators), len(numbers))
-        name = place.name(labels)
+        number = numbers.setdefault((place.execution, place.operators), len(numbers))
         if place in listed:
-            tensor = _of_row(listed[place], name, place.op_type)
+            tensor = _of_row(listed[place], place.name, place.op_type)
         else:
             content, why = alias.followed(chosen[place], contents, targets, places)
-            tensor = content.tensor(name, place.op_type, why)
+            tensor = content.tensor(place.name, place.op_type, why)
             if why:
                 lost[f"has no values: {why}"].append(chosen[place])
         record = Record(place.io, place.slot, number, place.op_type, tensor)
@@ -175,13 +174,13 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 def _path_by_name(record: Record) -> str | None:
     """The path of a record whose name is one that a tree gives."""
     place = atb_place.path_of(record.name, record.io)
-    return None if place is None else f"{_RUN}/{place}"
+    return None if place is None else f"{_EXECUTION}/{place}"
 
 
 def _own_path(record: Record, names: Taken) -> str:
     """A path below a folder that no other record has."""
     folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
-    return f"{_RUN}/{atb_place.made_path(folder, record.io, record.slot)}"
+    return f"{_EXECUTION}/{atb_place.made_path(folder, record.io, record.slot)}"
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
@@ -195,4 +194,4 @@ def _key(record: Record) -> Key:
     return record.io, record.slot, record.op_index, record.name
 
 
-FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", own_inputs=True)
+FORMAT = Format("atb_tree", recognises, read, write, loses, "ATB .bin files", runs, own_inputs=True)

@@ -23,13 +23,14 @@ counted. The operator type is the API's name or the module's class. Gradients of
 Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
 written in it (that path is of the machine that ran). Where there are none (the task ``statistics``, a .pt file, which
 only torch reads, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be named instead
-of its folder, or a folder above it that holds only one; the dump's ``variant`` is its path. ``stack.json`` and
-``construct.json`` are not needed.
+of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The dump's
+``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -39,6 +40,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import HEAD_BYTES, Format
 from sgsdump.dumps.formats.ascend.slot import checked_shape
 from sgsdump.dumps.formats.msprobe.values import UNKNOWN, Values
+from sgsdump.dumps.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import inside, leads_out
@@ -49,7 +51,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
-DEEPEST, SHOWN = 20, 3
+DEEPEST = 20
 LEVELS, MOST_FOLDERS = 3, 1000
 _PARTS = {
     "input_args": "input",
@@ -61,6 +63,7 @@ _PARTS = {
 # Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
 _WHOLE = ("parameters_grad", "debug")
 _TYPE_PLACE = -3
+_RUN_FOLDER = re.compile(r"(step|rank)_?(\d{1,9})", re.ASCII)
 _GRADIENT = _WHOLE[0]
 
 
@@ -75,6 +78,21 @@ class Leaf(NamedTuple):
 
 def recognises(path: Path, head: bytes) -> bool:
     return bool(_documents(path)) if path.is_dir() else _begins(head)
+
+
+def runs(path: Path, notes: list[str]) -> list[Run]:
+    """The folders of a dump that a folder holds, their steps and ranks as the folders' names say."""
+    folders = {document.parent.relative_to(path).as_posix() for document in _documents(path)}
+    return [_run_of(path, "" if folder == "." else folder) for folder in folders]
+
+
+def _run_of(path: Path, place: str) -> Run:
+    numbers: dict[str, int] = {}
+    for name in [*path.resolve().parts[-LEVELS:], *place.split("/")]:
+        match = _RUN_FOLDER.fullmatch(name)
+        if match:
+            numbers[match[1]] = int(match[2])
+    return Run(place, numbers.get("rank"), numbers.get("step"))
 
 
 def read(path: Path) -> Dump:
@@ -143,11 +161,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _one_document(path: Path) -> Path:
-    documents = _documents(path)
-    folders = sorted({str(document.parent.relative_to(path)) for document in documents})
-    if len(folders) > 1:
-        raise FormatError(f"{path} holds {len(folders)} dumps ({', '.join(folders[:SHOWN])} …); name the folder of one")
-    document = min(documents, key=lambda document: NAMES.index(document.name), default=path / NAMES[0])
+    document = min(_documents(path), key=lambda document: NAMES.index(document.name), default=path / NAMES[0])
     return inside(document.parent, document.name)
 
 
@@ -248,4 +262,4 @@ def _statistics(facts: Mapping[str, Any]) -> Statistics:
     return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
 
 
-FORMAT = Format("msprobe_dir", recognises, read, looks_for=f"{NAMES[0]} of msprobe", own_inputs=True)
+FORMAT = Format("msprobe_dir", recognises, read, looks_for=f"{NAMES[0]} of msprobe", runs=runs, own_inputs=True)

@@ -24,6 +24,7 @@ from typing import IO, NamedTuple
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.sigmastar.padding_signs import padding_notes
 from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import (
     END_NONE,
@@ -151,7 +152,8 @@ def read(path: Path) -> Dump:
             raise _trouble(path, len(records), place.header.name, place.offset, reason)
         load = mapped.loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
-    return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path)
+    notes = padding_notes(records, [place.size for place in places])
+    return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path, notes)
 
 
 def _variant(data: Buffer, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:

@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar.padding_signs import without_padding_notes
 from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, rescaled, true_scales, with_scales
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
@@ -44,7 +45,8 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
             f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
         )
     padded = lru_cache(1)(partial(_is_padded, known))
-    return _mapped(dump, lambda record: _shaped(record, _listed(record, net), net, padded))
+    told = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
+    return _mapped(told, lambda record: _shaped(record, _listed(record, net), net, padded))
 
 
 def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, str]]:
@@ -95,7 +97,7 @@ def without_blocks(dump: Dump) -> Dump:
     """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
     blocks of channels and have the size of their shape: nothing in the dump tells their order."""
     integers = [r for r in dump.records if r.tensor.info.dtype.kind in "iu" and r.tensor.info.shape and not r.constant]
-    if not any(has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ()) for record in integers):
+    if not any(map(_has_padded_channels, integers)):
         return dump
     unsure = {
         id(r) for r in integers if not is_row_major("NHWX", r.tensor.info.shape or (), r.tensor.info.dtype.itemsize)
@@ -110,6 +112,14 @@ def without_blocks(dump: Dump) -> Dump:
         )
 
     return _mapped(dump, tensor_of)
+
+
+def _has_padded_channels(record: Record) -> bool:
+    """Whether a payload has padded channels; a tensor without values is told when it is its turn to be read."""
+    try:
+        return has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ())
+    except SgsdumpError:
+        return False
 
 
 def _mapped(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:

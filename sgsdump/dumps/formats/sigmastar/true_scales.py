@@ -6,6 +6,7 @@ to include 0; 16 bits, s = max(|lo|, |hi|) / 32767 and z = 0; a softmax puts out
 (both print 0.000031); a softmax input's range includes -10. Tensors around an operator that only moves or selects
 values (pooling, concat, reshape …) share one domain when their headers agree: the union of their ranges.
 A derived scale is taken only if it prints as the header's does and the zero point is equal; otherwise it is refused.
+A header's 1.000000 is exact by itself (indices, as ARG_MAX puts out): its six decimals are those of single precision.
 """
 
 from __future__ import annotations
@@ -122,6 +123,13 @@ def _candidates(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -
     if header.dtype == np.int16:
         for op_type in _FIXED.keys() & makers:
             yield replace(header, scale=_FIXED[op_type], zero_point=0, exact=True)
+    yield from _from_ranges(dump, members, ranges, header)
+    if header.scale == 1:
+        yield replace(header, exact=True)
+
+
+def _from_ranges(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
+    inside = set(members)
     known = [(ranges[n].low, ranges[n].high) for n in members if n in ranges]
     if not known:
         return

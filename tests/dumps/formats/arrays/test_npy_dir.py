@@ -292,3 +292,22 @@ def test_a_folder_that_is_no_dump_says_what_was_looked_for(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FormatError, match="pipe"):
         open_dump(tmp_path / "pipe")
+
+
+def test_a_folder_of_other_things_with_an_array_deep_in_it_is_no_dump(tmp_path: Path) -> None:
+    for name in ("setup.py", "src/a.py", "src/b.py", "tests/data/deep/x.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    np.save(tmp_path / "tests/data/deep/x.npy", np.float32([1]))
+    told = r"1 of the 4 files below it are .npy, none of them directly in it; name the folder .*\(tests/data/deep\)$"
+    with pytest.raises(FormatError, match=told):
+        open_dump(tmp_path)
+    assert list(open_dump(tmp_path / "tests")) == ["data/deep/x"]
+    for number in range(2):
+        np.save(tmp_path / f"src/{number}.npy", np.float32([1]))
+    assert len(open_dump(tmp_path)) == 3
+    (tmp_path / "src/c.py").touch()
+    with pytest.raises(FormatError, match="is a folder, not a dump"):
+        open_dump(tmp_path)
+    np.save(tmp_path / "y.npy", np.float32([1]))
+    assert len(open_dump(tmp_path)) == 4

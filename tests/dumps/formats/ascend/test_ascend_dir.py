@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
+import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
 
 from sgsdump import Dump, compare, open_dump, save_dump
-from sgsdump.errors import FormatError
+from sgsdump.dumps.trees import list_runs
+from sgsdump.errors import ConfigError, FormatError
 
 STATS = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count\n"
 STATS += "Output,0,16,DT_FLOAT,ND,4,4,1,2.5,4\n"
@@ -45,20 +48,44 @@ def test_records_come_in_order_of_time_and_task(tmp_path: Path) -> None:
     ]
 
 
-def test_of_several_files_of_an_operator_the_newest_is_taken(tmp_path: Path) -> None:
+def test_of_several_files_of_an_operator_none_is_lost(tmp_path: Path) -> None:
     files = {f"Add.a.1.2.1700000000000{i}00": data([i]) for i in (1, 3, 2)}
     dump = opened(tmp_path, files)
-    assert dump["a:output:0"].stored().tolist() == [3]
-    assert len(dump.records) == 1 and dump.notes == (
-        "2 older files of the same operators are left out: Add.a.1.2.1700000000000100, Add.a.1.2.1700000000000200",
-    )
+    assert {name: tensor.stored().tolist() for name, tensor in dump.items()} == {
+        "a#1:output:0": [1], "a#2:output:0": [2], "a:output:0": [3]
+    }  # fmt: skip
+    assert dump.notes == ("dumped several times (1), the older dumps being NAME#1, NAME#2 …: a",)
 
 
-def test_the_genuine_duplicate_is_told_and_the_vendors_is_taken(shared: Path) -> None:
+def test_a_damaged_newer_file_leaves_the_older_one_its_name(tmp_path: Path) -> None:
+    files = {"Add.a.1.2.1700000000000100": data([1]), "Add.a.1.2.1700000000000200": data([2])[:-1]}
+    dump = opened(tmp_path, files)
+    assert dump["a:output:0"].stored().tolist() == [1] and len(dump.notes) == 1
+
+
+def test_the_genuine_duplicate_is_told_and_the_vendors_has_the_plain_name(shared: Path) -> None:
     dump = open_dump(shared / "ascend/ge_dump/compare/my")
-    newest = open_dump(shared / "ascend/ge_dump/compare/my/Sub.twice.8.1.1700000000000900")
-    assert np.array_equal(dump["twice:output:0"].stored(), newest["twice:output:0"].stored())
-    assert len(dump.notes) == 1 and "1700000000000800" in dump.notes[0]
+    folder = shared / "ascend/ge_dump/compare/my"
+    for name, time in (("twice", 900), ("twice#1", 800)):
+        (tensor,) = open_dump(folder / f"Sub.twice.8.1.1700000000000{time}").outputs.values()
+        assert np.array_equal(dump[f"{name}:output:0"].stored(), tensor.stored())
+    assert len(dump.notes) == 1 and dump.notes[0].endswith("the older dumps being NAME#1, NAME#2 …: twice")
+
+
+@pytest.mark.parametrize("header", [b"", b"net/C.1"])
+def test_a_watchers_pairs_have_names_of_their_own(tmp_path: Path, header: bytes) -> None:
+    """C after itself and after A and B, named as the vendor's writer does it: A_To_C, with A's task and stream."""
+    watched = header.decode() or "net_C_1"
+    files = {
+        "Add.net_C_1.3.2.1700000000000300": data([3], header),
+        "Add.A_To_net_C_1.5.2.1700000000000500": data([5], header),
+        "Add.B_To_net_C_1.7.2.1700000000000700": data([7], header),
+    }
+    dump = opened(tmp_path, files)
+    assert {name: tensor.stored().tolist() for name, tensor in dump.items()} == {
+        f"{watched}:output:0": [3], f"A_To_{watched}:output:0": [5], f"B_To_{watched}:output:0": [7]
+    }  # fmt: skip
+    assert [record.op_index for record in dump.records] == [0, 1, 2] and not dump.notes
 
 
 def test_two_genuine_runs_pair_by_name(shared: Path) -> None:
@@ -109,7 +136,51 @@ def test_overflow_statuses_are_all_taken_and_told(shared: Path) -> None:
     dump = open_dump(shared / "ascend/ge_dump/overflow/dump")
     statuses = [name for name in dump if "OpDebug" in name]
     assert statuses == [f"Node_OpDebug.{task}.9:output:0" for task in range(1, 7)]
-    assert dump.notes[4].endswith("overflow on AI Core: model 1, stream 2, task 21, status 32") and len(dump.notes) == 6
+    told = "overflow on AI Core: model 1, stream 2, task 21, status 32; it is of layer_Exp (Exp)"
+    assert dump.notes[4].endswith(told) and len(dump.notes) == 6
+
+
+def test_an_overflow_status_names_the_operator_that_the_vendors_tool_names(shared: Path) -> None:
+    folder = shared / "ascend/ge_dump/overflow"
+    (summary,) = (folder / "msaccucmp_out").glob("overflow_summary_*.txt")
+    theirs = re.findall(r"^\[(\w+)\] (\w+)\n \[[\w ]+\]\[TaskId:(\d+)\]", summary.read_text(), re.MULTILINE)
+    assert len(theirs) == 4
+    notes = open_dump(folder / "dump").notes
+    for op_type, name, task in theirs:
+        (note,) = (note for note in notes if f"task {task}, " in note)
+        assert note.endswith(f"; it is of {name} ({op_type})")
+    assert "it is of" not in notes[5] and notes[5].startswith("Node_OpDebug.6.9:output:0: no overflow")
+
+
+def opdebug(task: int, stream: int, context: int = 65535, thread: int = 65535, word: int = 8) -> bytes:
+    fields = [1, stream, task, 0, context, thread, 0x1000, 0x2000, 3, 5, word]
+    status = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, *fields)
+    return operator_file([], [Item(status, 4, (len(status),))], b"Node_OpDebug")
+
+
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [
+        (opdebug(7, 2), "; it is of a#1 (Add)"),
+        (opdebug(8, 2), "; it is of old (Mul)"),
+        (opdebug(9, 2, 3, 1), "; it is of ffts.3.1 (Relu)"),
+        (opdebug(9, 2, 3, 2), "; its operator is not in this folder"),
+        (opdebug(7, 5), "; its operator is not in this folder"),
+        (opdebug(65535, 2), "status 8"),
+        (opdebug(7, 2, word=0), "status 0"),
+    ],
+)
+def test_which_operator_an_overflow_is_of(tmp_path: Path, status: bytes, end: str) -> None:
+    files = {
+        "Add.a.7.2.1700000000000100": data([1]),
+        "Add.a.7.2.1700000000000200": data([2]),
+        "Mul.old.8.1700000000000300": data([3]),
+        "Relu.ffts.9.2.1700000000000400.4.3.0.0": data([4]),
+        "Relu.ffts.9.2.1700000000000400.4.3.1.0": data([5]),
+        "Opdebug.Node_OpDebug.7.2.1700000000000500": status,
+    }
+    (note,) = (note for note in opened(tmp_path, files).notes if note.startswith("Node_OpDebug"))
+    assert note.endswith(end)
 
 
 def test_nano_dumps_and_operator_dumps_may_be_together(tmp_path: Path) -> None:
@@ -135,8 +206,43 @@ def test_a_folder_above_the_dump_will_do_unless_there_are_several(tmp_path: Path
     path = "20240101/0/model/1/0/Add.a.1.2.1700000000000100"
     dump = opened(tmp_path, {path: data([1]), "20240101/readme.txt": b"x"})
     assert list(dump) == ["a:output:0"]
-    with pytest.raises(FormatError, match=r"holds 2 dumps \(20240101/0/model/1/0, 20240101/0/model/1/1 …\)"):
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(step 0, graph model/1; step 1, graph model/1\); choose one"):
         opened(tmp_path, {path.replace("/0/Add", "/1/Add"): data([1])})
+
+
+def test_the_runs_of_a_tree_are_chosen_by_step_rank_and_graph(tmp_path: Path) -> None:
+    """The folders as the seed prints them: worldsize, time, device, graph, its number, step."""
+    place = "worldsize2_global_rank{}/2024112145738/{}/ge_default_20200808163719_{}/1/{}/Add.a.1.2.1700000000000100"
+    runs = [(rank, graph, step) for step in (2, 10) for rank in (0, 1) for graph in (11, 121)]
+    for number, (rank, graph, step) in enumerate(runs):
+        file = tmp_path / place.format(rank, rank + 4, graph, step)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data([number]))
+    found = list_runs(tmp_path)
+    assert [(run.rank, run.graph, run.step) for run in found] == [
+        (rank, f"ge_default_20200808163719_{graph}/1", step) for rank, graph, step in runs
+    ]
+    assert list_runs(tmp_path, step=10, rank=1) == found[6:]
+    for number, run in enumerate(found):
+        dump = open_dump(f"{tmp_path}@step={run.step},rank={run.rank},graph={run.graph}")
+        assert dump["a:output:0"].stored().tolist() == [number]
+        same = open_dump(f"{tmp_path}/@graph=ge*_{runs[number][1]}", run.step, run.rank)
+        assert same["a:output:0"].stored().tolist() == [number]
+    below = list_runs(tmp_path / "worldsize2_global_rank1/2024112145738")
+    assert [(run.rank, run.step) for run in below] == [(1, 2), (1, 2), (1, 10), (1, 10)]
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(.*\); write .*@graph=…$"):
+        open_dump(tmp_path, 2, 0)
+
+
+def test_dumps_of_single_operators_have_a_device_and_no_step(tmp_path: Path) -> None:
+    for device in (0, 3):
+        folder = tmp_path / "20240101123000" / str(device)
+        folder.mkdir(parents=True)
+        (folder / "Add.a.1.2.1700000000000100").write_bytes(data([device]))
+    assert [(run.rank, run.step, run.graph) for run in list_runs(tmp_path)] == [(0, None, ""), (3, None, "")]
+    assert open_dump(tmp_path, rank=3)["a:output:0"].stored().tolist() == [3]
+    folder = tmp_path / "20240101123000"
+    assert open_dump(f"{folder}@rank=3")["a:output:0"].stored().tolist() == [3]
 
 
 def test_a_folder_of_npy_files_above_a_dump_is_its_own(tmp_path: Path) -> None:

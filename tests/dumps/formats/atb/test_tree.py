@@ -15,7 +15,8 @@ from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_d
 from sgsdump.dumps.formats.ascend.acl_types import number_of
 from sgsdump.dumps.formats.atb.header import header_bytes
 from sgsdump.dumps.losses import losses
-from sgsdump.errors import FormatError, ValuesError
+from sgsdump.dumps.trees import list_runs
+from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 
 LAYER, LINEAR = "1_DecoderLayer", "1_DecoderLayer/1_LinearOperation"
@@ -98,15 +99,25 @@ def test_all_21_tensors_compare_where_the_vendor_reports_17(trees: Path) -> None
         assert (rows[name].type_name, rows[name].count, rows[name].mse) == ("complex64", 8, 0.0)
 
 
-def test_both_executions_at_once(trees: Path) -> None:
-    dump = open_dump(trees / "all_f0")
-    names = list(tensors(dump))
-    assert len(names) == 42 and names[0] == "0/0_WordEmbedding/input.0" and names[21] == "1/0_WordEmbedding/input.0"
-    assert len(compare(dump, dump).rows) == 42
-    first, second = (open_dump(trees / f"all_f0/atb_dump_data/data/0_4711/{i}") for i in range(2))
-    assert len(compare(first, second).rows) == 21
-    changed = first["0_WordEmbedding/output.0"].real() != second["0_WordEmbedding/output.0"].real()
-    assert changed.all()
+def test_each_execution_is_a_run_with_the_names_it_has_alone(trees: Path) -> None:
+    tree = trees / "all_f0"
+    assert [(run.step, run.rank, run.place) for run in list_runs(tree)] == [
+        (step, 0, f"atb_dump_data/data/0_4711/{step}") for step in (0, 1)
+    ]
+    for step in (0, 1):
+        alone = tensors(open_dump(tree / f"atb_dump_data/data/0_4711/{step}"))
+        for dump in (open_dump(tree, step), open_dump(f"{tree}@step={step}"), open_dump(tree, step, rank=0)):
+            assert list(tensors(dump)) == list(alone) and len(alone) == 21
+            assert all(tensors(dump)[name].raw().tobytes() == alone[name].raw().tobytes() for name in alone)
+    assert len(compare(open_dump(tree, 0), open_dump(trees / "tensor_f1")).rows) == 21
+    first, second = (open_dump(tree, step)["0_WordEmbedding/output.0"].real() for step in (0, 1))
+    assert (first != second).all()
+    with pytest.raises(
+        ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one with --step, or"
+    ):
+        open_dump(tree)
+    with pytest.raises(ConfigError, match=r"has no run of step 2; it has step 0, rank 0; step 1, rank 0$"):
+        open_dump(tree, 2)
 
 
 def test_aliases_have_the_values_that_a_dump_without_them_has(trees: Path) -> None:
@@ -132,12 +143,10 @@ def test_files_written_twice(trees: Path) -> None:
 
 
 def test_a_run_that_kept_statistics_only(trees: Path) -> None:
-    dump = open_dump(trees / "stats")
-    plain = tensors(open_dump(trees / "all_f0"))
-    assert len(dump.records) == 38
-    assert dump.notes == (
-        "2 tensors (0_WordEmbedding/input.2, 0_WordEmbedding/input.2) are in statistic.csv, but without statistics",
-    )
+    dump = open_dump(trees / "stats", 0)
+    plain = tensors(open_dump(trees / "all_f0", 0))
+    assert len(dump.records) == 19
+    assert dump.notes == ("1 tensor (0_WordEmbedding/input.2) is in statistic.csv, but without statistics",)
     for name, tensor in tensors(dump).items():
         info, statistics = plain[name].info, tensor.statistics
         assert tensor.info == info and statistics is not None
@@ -154,7 +163,7 @@ def test_a_run_that_kept_statistics_only(trees: Path) -> None:
         np.testing.assert_allclose(
             [statistics.min, statistics.max, statistics.mean, statistics.l2norm], expected, atol=2e-6
         )
-    assert tensors(dump)["0/0_WordEmbedding/input.0"].statistics == Statistics(-4.0, 3.875, -0.0625, 18.479719)
+    assert tensors(dump)["0_WordEmbedding/input.0"].statistics == Statistics(-4.0, 3.875, -0.0625, 18.479719)
 
 
 def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
@@ -168,22 +177,23 @@ def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
     assert list(tensors(open_dump(tests / "st_compare"))) == ["foo/input.0"]
     linear = [f"0_LinearOperation/{slot}" for slot in ("input.0", "input.1", "output.0")]
     assert list(tensors(open_dump(tests / "st_opcheck"))) == linear
-    everything = open_dump(tests)
-    assert len(everything.records) == 6
-    assert sum(note.startswith("left out: ") for note in everything.notes) == 2
+    notes: list[str] = []
+    places = [run.place for run in list_runs(tests, notes=notes)]
+    assert places == ["st_compare/msit_dump/tensors/0", "st_opcheck/msit_dump/tensors/foo/0"]
+    assert len(notes) == 1 and notes[0].startswith("4 files (mocked_binary_data.bin,") and "no execution" in notes[0]
 
 
 def test_a_genuine_tree_saved_again_has_the_same_files(trees: Path, tmp_path: Path) -> None:
-    root = trees / "all_f0"
-    save_dump(open_dump(root), tmp_path / "again", "atb_tree")
+    root = trees / "all_f0/atb_dump_data/data/0_4711/1"
+    save_dump(open_dump(trees / "all_f0", 1), tmp_path / "again", "atb_tree")
     files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.bin")}
     again = {str(p.relative_to(tmp_path / "again")): p.read_bytes() for p in (tmp_path / "again").rglob("*.bin")}
-    assert len(files) == 42 and again == files
+    assert len(files) == 21 and again == files
     assert {path.name for path in (tmp_path / "again").rglob("*") if path.is_file()} == {
         *(Path(name).name for name in files),
         "sgsdump.json",
     }
-    assert len(compare(open_dump(tmp_path / "again"), open_dump(root)).rows) == 42
+    assert len(compare(open_dump(tmp_path / "again"), open_dump(root)).rows) == 21
 
 
 def test_dumps_of_other_processes_pair_by_name(tmp_path: Path) -> None:
@@ -197,19 +207,29 @@ def test_dumps_of_other_processes_pair_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "names"),
+    ("places", "choices"),
     [
-        (["0_11/0", "1_12/0"], ["0/0_Add/output.0", "1/0_Add/output.0"]),
-        (["0_11/0", "0_12/0"], ["0_11/0_Add/output.0", "0_12/0_Add/output.0"]),
-        (["0_11/2", "0_11/10"], ["2/0_Add/output.0", "10/0_Add/output.0"]),
-        (["0_11/0", "1_12/1"], ["0/0/0_Add/output.0", "1/1/0_Add/output.0"]),
-        (["x/tensors/0_1/0", "y/tensors/0_1/0"], ["x/tensors/0_Add/output.0", "y/tensors/0_Add/output.0"]),
+        (["0_11/0", "1_12/0"], [{"rank": 0}, {"rank": 1}]),
+        (["0_11/0", "0_12/0"], None),
+        (["0_11/2", "0_11/10"], [{"step": 2}, {"step": 10}]),
+        (["0_11/0", "1_12/1"], [{"step": 0}, {"step": 1, "rank": 1}]),
+        (["x/tensors/0_1/0", "y/tensors/0_1/0"], None),
+        (["0_11", "1_12"], [{"rank": 0}, {"rank": 1}]),
+        (["0_11/0", "-1_12/1"], [{"rank": 0}, {"step": 1}]),
     ],
 )
-def test_what_varies_stands_in_the_name(tmp_path: Path, runs: list[str], names: list[str]) -> None:
-    for run in runs:
-        put(tmp_path, f"{run}/0_Add/after/outtensor0.bin")
-    assert list(tensors(open_dump(tmp_path))) == names
+def test_no_name_depends_on_what_else_is_there(tmp_path: Path, places: list[str], choices: list[dict] | None) -> None:
+    for number, place in enumerate(places):
+        put(tmp_path, f"{place}/0_Add/after/outtensor0.bin", number)
+    assert sorted(run.place for run in list_runs(tmp_path)) == sorted(places)
+    for number, place in enumerate(places):
+        assert first_values(open_dump(tmp_path / place)) == {"0_Add/output.0": number}
+    if choices is None:
+        with pytest.raises(ConfigError, match=rf"holds 2 runs \({places[0]}; {places[1]}\); name the folder of one$"):
+            open_dump(tmp_path)
+        return
+    for number, choice in enumerate(choices):
+        assert first_values(open_dump(tmp_path, **choice)) == {"0_Add/output.0": number}
 
 
 def test_operators_and_slots_are_in_order_of_their_numbers(tmp_path: Path) -> None:
@@ -275,10 +295,10 @@ def test_an_alias_stays_in_its_layer_and_execution(tmp_path: Path) -> None:
     put(tmp_path, "0_1/0/1_B/before/intensor0.bin", 2)
     put(tmp_path, "0_1/1/1_A/before/intensor0.bin", 3)
     put_alias(tmp_path, "0_1/0/2_C/before/intensor0.bin", "1_intensor0.bin")
-    dump = open_dump(tmp_path)
-    assert tensors(dump)["0/1_A/0_X/input.0"].stored().tolist() == [1, 1]
+    dump = open_dump(tmp_path, step=0)
+    assert tensors(dump)["1_A/0_X/input.0"].stored().tolist() == [1, 1]
     with pytest.raises(ValuesError, match="of which there are 2"):
-        tensors(dump)["0/2_C/input.0"].stored()
+        tensors(dump)["2_C/input.0"].stored()
 
 
 def test_rows_and_files_that_lack_each_other(trees: Path, tmp_path: Path) -> None:
@@ -372,10 +392,8 @@ def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
 
 
 def test_statistics_come_back(trees: Path, tmp_path: Path) -> None:
-    dump = open_dump(trees / "stats")
-    assert losses(dump.records, "atb_tree") == [
-        "2 tensors have no values: writing is refused: '0/0_WordEmbedding/input.2', '1/0_WordEmbedding/input.2'"
-    ]
+    dump = open_dump(trees / "stats", 1)
+    assert losses(dump.records, "atb_tree") == ["1 tensor has no values: writing is refused: '0_WordEmbedding/input.2'"]
     with pytest.raises(ValuesError, match="has no values"):
         save_dump(dump, tmp_path / "again", dump.format)
     records = [record for record in dump.records if record.tensor.statistics != Statistics()]

@@ -11,7 +11,8 @@ import pytest
 from dumps.formats.read_only import ReadOnly
 
 from sgsdump import Dump, compare, open_dump
-from sgsdump.errors import FormatError, ValuesError
+from sgsdump.dumps.trees import list_runs
+from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 
 API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"
@@ -167,8 +168,24 @@ def test_values_come_from_the_files_wherever_the_json_says_they_are(tmp_path: Pa
         assert tensor.statistics is None
     (tmp_path / "step0" / "rank1").mkdir()
     (tmp_path / "step0" / "rank1" / "dump.json").write_text(text_of(in_out()))
-    with pytest.raises(FormatError, match=r"holds 2 dumps .*name the folder of one"):
+    with pytest.raises(ConfigError, match=r"holds 2 runs .*choose one with --rank"):
         open_dump(tmp_path)
+
+
+def test_the_steps_and_ranks_of_a_run_are_chosen(tmp_path: Path) -> None:
+    for step in (0, 2, 10):
+        for rank in (0, 1):
+            folder = tmp_path / f"step{step}" / f"rank{rank}"
+            folder.mkdir(parents=True)
+            (folder / "dump.json").write_text(text_of({API: {"output": [facts(Max=step + rank / 2)]}}))
+    assert [(run.step, run.rank, run.place) for run in list_runs(tmp_path)] == [
+        (step, rank, f"step{step}/rank{rank}") for step in (0, 2, 10) for rank in (0, 1)
+    ]
+    for tree, step in ((tmp_path, 10), (tmp_path / "step10", None)):
+        statistics = open_dump(tree, step, rank=1)[f"{API}.output.0"].statistics
+        assert statistics is not None and statistics.max == 10.5
+    assert list_runs(tmp_path / "step2", step=2)[0].rank == 0
+    assert [run.place for run in list_runs(tmp_path / "step2/rank1")] == [""]
 
 
 def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:

@@ -74,6 +74,19 @@ def test_ranges_of_another_model_are_refused(shared):
     assert all("no true scale" in failed.reason for failed in comparison.failed)
 
 
+@pytest.mark.parametrize("ranges", [{}, {"best": span(0, 9)}])
+def test_a_scale_of_one_needs_no_range(ranges):
+    """Indices: S16 with 1.000000 in the header, whatever their range."""
+    records = [
+        Record("in", 0, 0, "ARG_MAX", integers("scores", 0.000305)),
+        Record("out", 0, 0, "ARG_MAX", integers("best", 1.0)),
+    ]
+    dump = with_scales(Dump(records), ranges)
+    found, refused = true_scales(Dump(records), ranges)
+    assert found["best"].exact and found["best"].scale == 1 and refused.keys() == {"scores"}
+    np.testing.assert_array_equal(dump["best"].real(), [0, 1, 2, 3])
+
+
 def test_scale_must_print_as_the_header():
     record = Record("out", 0, 0, "CONV_2D", integers("x", 0.000305))
     assert true_scales(Dump([record]), {"x": span(-10, 3)})[0]["x"].scale == pytest.approx(10 / 32767, rel=1e-7)

@@ -48,33 +48,22 @@ class PlanWalk:
 
     def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
         """The plans, each once, as a walk over the tree of their common beginnings."""
-        return sorted((self._prepared(plan) for plan in dict.fromkeys(plans)), key=lambda prepared: prepared.marks)
+        return sorted((self.prepared(plan) for plan in dict.fromkeys(plans)), key=lambda prepared: prepared.marks)
 
     def run(
         self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
         """Each plan with its outputs on one feed (raw bytes of a picture)."""
-        graph = self._graph
-        picture = {name: graph.hold(array) for name, array in feed.items()}
-        entered: list[dict[str, Any]] = []  # what earlier stages left, as each stage began
-        before: Prepared | None = None
+        visit = self.visit(feed)
         for now in prepared:
-            start = 0 if before is None else _agreeing(before.marks, now.marks)
-            if start == len(now.marks):
-                start -= 1
-            del entered[start + 1 :]
-            carried = entered[start] if entered else {}
-            for stage in range(start, len(now.marks)):
-                if stage == len(entered):
-                    entered.append(carried)
-                reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
-                made = graph.run(stage, {**carried, **reads, **picture})
-                onwards = graph.carries[stage + 1] if stage + 1 < len(now.marks) else None
-                carried = {n: v for n, v in {**carried, **made}.items() if onwards is None or n in onwards}
-            yield now.plan, graph.arrays(carried)
-            before = now
+            yield now.plan, visit.outputs(now)
 
-    def _prepared(self, plan: Plan) -> Prepared:
+    def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
+        """For plans that come one by one, on one feed (raw bytes of a picture)."""
+        return Visit(self._graph, feed)
+
+    def prepared(self, plan: Plan) -> Prepared:
+        """A plan with the ranges that the trial has now."""
         fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan).items()}
         marks = tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
         return Prepared(plan, fed, marks)
@@ -87,6 +76,33 @@ class PlanWalk:
         if key not in self._known:
             self._known[key] = self._graph.hold(value)
         return self._known[key]
+
+
+class Visit:
+    """One picture's run of plan after plan; what each stage found when it began is kept for the next plan."""
+
+    def __init__(self, graph: StagedGraph, feed: Mapping[str, np.ndarray]):
+        self._graph = graph
+        self._picture = {name: graph.hold(array) for name, array in feed.items()}
+        self._entered: list[dict[str, Any]] = []
+        self._before: Prepared | None = None
+
+    def outputs(self, now: Prepared) -> dict[str, np.ndarray]:
+        """The wanted tensors under a plan, run from the first stage on where it differs from the plan before."""
+        graph, entered, last = self._graph, self._entered, len(now.marks) - 1
+        start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
+        self._before = None  # an error on the way leaves nothing to go on from
+        del entered[start + 1 :]
+        carried = entered[start] if entered else {}
+        for stage in range(start, last + 1):
+            if stage == len(entered):
+                entered.append(carried)
+            reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
+            made = graph.run(stage, {**carried, **reads, **self._picture})
+            onwards = graph.carries[stage + 1] if stage < last else None
+            carried = {n: v for n, v in {**carried, **made}.items() if onwards is None or n in onwards}
+        self._before = now
+        return graph.arrays(carried)
 
 
 def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:

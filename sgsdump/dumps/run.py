@@ -1,0 +1,130 @@
+"""The runs in a tree of dumps, and which of them is meant.
+
+A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds
+for every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen
+by step, rank and graph, beside the path or behind it: ``TREE@step=3,rank=0``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sgsdump.errors import ConfigError
+from sgsdump.files.folder import in_order
+
+SHOWN = 3
+_SUFFIX = re.compile(r"(?P<tree>.*?)/?@(?P<words>(?:step|rank|graph)=.*)", re.DOTALL)
+_WORD = re.compile(r"(step|rank)=([0-9]{1,18})|(graph)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a tree.
+
+    place  its folder, as the path below the tree with ``/``; "" for the tree itself.
+    rank   of the process among those that ran together: the global rank, or the device's number where there is none.
+    step   the iteration, execution or token; None where the tree does not say, as for rank.
+    graph  the model that ran and its number, ``model/1``; "" where there is none.
+    """
+
+    place: str = ""
+    rank: int | None = None
+    step: int | None = None
+    graph: str = ""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sorts step by step, then by rank, graph and folder; ``part2`` before ``part10``."""
+        return (_known(self.step), _known(self.rank), in_order(self.graph), in_order(self.place))
+
+    def __str__(self) -> str:
+        """``step 3, rank 0, graph model/1``; the folder where nothing of these is known."""
+        return ", ".join(f"{name} {value}" for name, value in self._facts() if value not in (None, "")) or self.place
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("step", self.step), ("rank", self.rank), ("graph", self.graph)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a run has to be; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave the
+    model's number out."""
+
+    step: int | None = None
+    rank: int | None = None
+    graph: str = ""
+
+    def __bool__(self) -> bool:
+        return self != Choice()
+
+    def fits(self, run: Run) -> bool:
+        if self.step not in (None, run.step) or self.rank not in (None, run.rank):
+            return False
+        return not self.graph or any(fnmatchcase(run.graph, graph) for graph in (self.graph, f"{self.graph}/*"))
+
+    def __str__(self) -> str:
+        return str(Run("", self.rank, self.step, self.graph))
+
+
+def split_choice(path: Path) -> tuple[Path, Choice]:
+    """``TREE@step=3,rank=0`` as the tree and the choice; any other path as it is.
+
+    Raises ConfigError for a choice that cannot be read.
+    """
+    match = _SUFFIX.fullmatch(str(path))
+    if match is None:
+        return path, Choice()
+    given: dict[str, str] = {}
+    for word in match["words"].split(","):
+        found = _WORD.fullmatch(word)
+        name = (found[1] or found[3]) if found else ""
+        if found is None or name in given:
+            raise ConfigError(f"{word!r} in {str(path)!r} chooses no run; write TREE@step=3, rank=0 or graph=NAME")
+        given[name] = found[2] or found[4]
+    numbers = {name: int(given[name]) for name in ("step", "rank") if name in given}
+    return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))
+
+
+def joined(path: Path, one: Choice, other: Choice) -> Choice:
+    """Both choices in one, ``path`` being what they are of. Raises ConfigError when they contradict each other."""
+    for name in ("step", "rank"):
+        values = {getattr(one, name), getattr(other, name)} - {None}
+        if len(values) > 1:
+            raise ConfigError(f"{path} is asked for {name} {' and '.join(map(str, sorted(values)))}; name one of them")
+    step, rank = (getattr(one if getattr(other, name) is None else other, name) for name in ("step", "rank"))
+    return Choice(step, rank, other.graph or one.graph)
+
+
+def chosen(path: Path, runs: Sequence[Run], choice: Choice) -> list[Run]:
+    """The runs of a tree that fit, in order. Raises ConfigError where none does."""
+    fitting = sorted((run for run in runs if choice.fits(run)), key=lambda run: run.order)
+    if runs and not fitting:
+        raise ConfigError(f"{path} has no run of {choice}; it has {_listed(sorted(runs, key=lambda run: run.order))}")
+    return fitting
+
+
+def one_of(path: Path, runs: Sequence[Run]) -> Run:
+    """The only run. Raises ConfigError that says how to choose where there are several."""
+    if len(runs) == 1:
+        return runs[0]
+    apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
+    how = "name the folder of one"
+    if apart:
+        how = f"write {path}@{','.join(f'{name}=…' for name in apart)}"
+        if "graph" not in apart:
+            how = f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
+    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how}")
+
+
+def _listed(runs: Sequence[Run]) -> str:
+    alike = len({str(run) for run in runs}) < len(runs)
+    shown = [run.place if alike else str(run) for run in runs[:SHOWN]]
+    return "; ".join(shown) + (" …" if len(runs) > SHOWN else "")
+
+
+def _known(number: int | None) -> int:
+    return -1 if number is None else number

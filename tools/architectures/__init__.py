@@ -1,0 +1,1 @@
+"""Networks of known architectures with drawn weights."""
