@@ -47,6 +47,7 @@ class DumpControl:
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    models: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ids: tuple[str, ...] = ()
     children: bool = True
     when: When = "inputs-before-outputs-after"
@@ -81,4 +82,8 @@ def from_json(text: str) -> DumpControl:
 def _value(name: str, value: Any) -> Any:
     if name == "steps":
         return Steps(tuple((int(first), int(last)) for first, last in value))
-    return tuple(value) if isinstance(value, list) else value
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
