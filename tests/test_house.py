@@ -26,6 +26,7 @@ SHARED = {
         "commands/parser",
         "commands/options",
         "commands/run_by_run",
+        "commands/watcher_tree",
         "commands/terminal",
         "executors/runner",
         "executors/base",

@@ -29,7 +29,7 @@ class LivePlan:
             logger.warning("%s", note)
         self.tree = Tree(self.plan.path)
         self.names = Names()
-        atexit.register(self.names.tell)
+        atexit.register(self._at_exit)
 
     def now(self) -> Plan:
         if self._file and time.monotonic() - self._looked >= RELOAD_SECONDS:
@@ -38,6 +38,14 @@ class LivePlan:
                 self._changed = changed
                 self._reload()
         return self.plan
+
+    def _at_exit(self) -> None:
+        self.names.tell()
+        if self.plan.control.enabled and not (self.tree.used or self.tree.stopped):
+            logger.warning(
+                "nothing was dumped to %s: no compiled graph ran, or none of its steps and operators was asked for",
+                self.plan.path,
+            )
 
     def _reload(self) -> None:
         try:

@@ -2,8 +2,8 @@
 
 Traced above autograd and not made functional: gradients flow through the operators as through the program's own, and
 writes in place stay writes in place, through views too. The trace runs on fake tensors, so it computes nothing. Where a
-graph cannot be traced so (autocast blocks, autograd functions of the user), the captured graph itself is run: its
-operators are then torch's functions instead of aten's.
+graph cannot be traced so (autocast blocks, autograd functions of the user, checkpoints, conditions), the captured graph
+itself is run: its operators are then torch's functions instead of aten's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 from sgsdump.torchair.log import logger
 
@@ -21,8 +22,9 @@ def lowered(captured: Any, examples: Sequence[Any]) -> Any:
     """A GraphModule with the captured one's inputs and results; the captured one where that cannot be had."""
     import torch
 
-    names = {getattr(node.target, "__name__", "") for node in captured.graph.nodes if node.op == "call_function"}
-    if names & set(_NOT_TRACED):
+    targets = [node.target for node in captured.graph.nodes if node.op == "call_function"]
+    calls = torch._ops.HigherOrderOperator
+    if any(isinstance(one, calls) or getattr(one, "__name__", "") in _NOT_TRACED for one in targets):
         return captured
     try:
         module = _traced(captured, examples)
@@ -56,4 +58,7 @@ def _traced(captured: Any, examples: Sequence[Any]) -> Any:
     with ExitStack() as stack:
         stack.enter_context(preserve_node_meta())
         stack.enter_context(mode)
+        stack.enter_context(patch.object(mode, "allow_scalar_outputs", True))
+        if mode.shape_env is not None:
+            stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
         return make_fx(torch.fx.Interpreter(captured).run, pre_dispatch=True)(*map(fake, examples))

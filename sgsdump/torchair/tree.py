@@ -25,11 +25,12 @@ _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 
 class Tree:
-    """What a process writes below a dump_path. ``stopped``: nothing is written any more, and the reason was told."""
+    """What a process writes below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
+    and the reason was told."""
 
     def __init__(self, path: Path):
         self.path = path
-        self.stopped = False
+        self.used = self.stopped = False
         self._lock = threading.Lock()
         self._of_time: tuple[int, Path] | None = None
         self._last = 0
@@ -79,6 +80,7 @@ class Step:
         self.line({"event": "begin", **self._facts})
 
     def tensor(self, facts: Mapping[str, Any]) -> None:
+        self.tree.used = True
         self.line({**self._facts, **facts})
 
     def note(self, text: str) -> None:
