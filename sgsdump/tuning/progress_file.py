@@ -37,7 +37,7 @@ def load(file: Path, fingerprint: str, criteria: Criteria) -> Known:
             return Known()
         sensitivities = {int(i): _judged(int(i), part, criteria) for i, part in document["sensitivities"].items()}
         return Known(_scores(document["plans"], criteria), sensitivities)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return Known()
 
 
