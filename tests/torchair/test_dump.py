@@ -227,7 +227,7 @@ def test_weights_that_stay_are_stored_once(tmp_path: Path) -> None:
             run(x)
     files = sorted(tmp_path.rglob("Data.head_weight.*"), key=lambda path: int(path.parent.name))
     assert [path.stat().st_nlink for path in files] == [2, 2, 1]
-    assert [path.stat().st_ino for path in files][0] == files[1].stat().st_ino
+    assert files[0].stat().st_ino == files[1].stat().st_ino
     first, last = (opened(tmp_path, step)["head.weight:output:0"].stored() for step in (0, 2))
     assert np.array_equal(first * 2, last)
 

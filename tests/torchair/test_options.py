@@ -60,7 +60,9 @@ def test_what_cannot_be_is_refused_when_it_is_set(name: str, value: Any, why: st
 
 
 def test_steps_and_names_are_read_as_the_vendor_reads_them(tmp_path: Path) -> None:
-    made = config(enable_dump=True, dump_path=str(tmp_path), dump_step="0|3-5|10|", dump_layer=' "Add1_in_0" Add  Mul_2 ')
+    made = config(
+        enable_dump=True, dump_path=str(tmp_path), dump_step="0|3-5|10|", dump_layer=' "Add1_in_0" Add  Mul_2 '
+    )
     control = plan_of(made.dump_config).control
     assert control.steps == Steps(((0, 0), (3, 5), (10, 10))) and control.names == ("Add1_in_0", "Add", "Mul_2")
 
@@ -120,7 +122,9 @@ def test_names_of_the_option_replace_those_of_the_json(tmp_path: Path) -> None:
 
 
 def test_a_scene_of_exceptions_has_no_effect_and_says_so(tmp_path: Path) -> None:
-    plan = plan_of(config(enable_dump=True, dump_config_path=json_file(tmp_path, dump_scene="lite_exception")).dump_config)
+    plan = plan_of(
+        config(enable_dump=True, dump_config_path=json_file(tmp_path, dump_scene="lite_exception")).dump_config
+    )
     assert not plan.control.enabled and "no effect" in plan.notes[0]
 
 

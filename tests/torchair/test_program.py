@@ -100,7 +100,9 @@ def test_the_program_prints_the_same_and_its_operators_can_be_listed_first(
 
 
 def test_a_program_that_crashes_leaves_a_tree_that_opens_and_says_so(tmp_path: Path) -> None:
-    lines = LINES + """
+    lines = (
+        LINES
+        + """
 from sgsdump.torchair import dumped
 whole = dumped.write_operator
 def broken(path, name, *rest):
@@ -109,6 +111,7 @@ def broken(path, name, *rest):
     return whole(path, name, *rest)
 dumped.write_operator = broken
 """
+    )
     status, _, errors = run(program(tmp_path, lines=lines), tmp_path / "out")
     assert status == 1 and "the program's own error" in errors
     assert [found.step for found in runs_of(tmp_path / "out")] == [0, 1]
@@ -121,7 +124,9 @@ dumped.write_operator = broken
 @pytest.mark.parametrize("moment", [2, 7, 19, 40])
 def test_a_program_that_is_killed_leaves_whole_tensors(tmp_path: Path, moment: int) -> None:
     """Killed within the dump of an operator, at its ``moment``-th file."""
-    lines = LINES + f"""
+    lines = (
+        LINES
+        + f"""
 import signal
 from pathlib import Path
 replace, count = Path.replace, [0]
@@ -132,6 +137,7 @@ def watched(self, target):
     return replace(self, target)
 Path.replace = watched
 """
+    )
     status, _, _ = run(program(tmp_path, lines=lines), tmp_path / "out")
     assert status == -signal.SIGKILL
     found = runs_of(tmp_path / "out")

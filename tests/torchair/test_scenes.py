@@ -100,7 +100,9 @@ def test_collective_communication_is_not_looked_behind(
 
     written: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        watched, "write", lambda plan, step, op, i, o, watched=None: written.append((op.name, getattr(watched, "name", "")))
+        watched,
+        "write",
+        lambda plan, step, op, i, o, watched=None: written.append((op.name, getattr(watched, "name", ""))),
     )
     looker = Watched(None, None, frozenset({"c"}), listed)  # type: ignore[arg-type]
     kinds = {"x": "Data", "c": "Add", "all_reduce": "HcomAllReduce", "relu": "Relu"}
