@@ -1,4 +1,4 @@
-"""The JSON of models and layers as ATB's probes save it (docs/formats/ascend.md, "Topology and mapping files").
+"""The JSON of models and layers as ATB's probes save it (docs/formats/ascend.md#atb-graphs).
 
 In a model's JSON a tensor has one name wherever it stands: of the model's inputs ``{model}_input_{i}``, of a weight
 its own, of all else the operation's that makes it, ``{operation}_output_{i}``. In a layer's JSON the layer's are
