@@ -1,5 +1,5 @@
-"""The operators of a model, to choose names from: ONNX (and whatever is read as ONNX), an exported torch program, or the
-text of a graph (``ge_proto_*.txt``)."""
+"""The operators of a model, to choose names from: ONNX (and whatever is read as ONNX), an exported torch program, or
+the text of a graph (``ge_proto_*.txt``)."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from sgsdump.torchair.watched import Watched
 
 MODE = "max-autotune"
 _numbers = itertools.count(1)
+_graphs: Counter[str] = Counter()
 
 
 def get_npu_backend(
@@ -60,7 +62,8 @@ class _Graph:
         self._live = live
         self._number = next(_numbers)
         owner = _owner() or "graph"
-        self._name = owner if self._number == 1 else f"{owner}_{self._number}"
+        _graphs[owner] += 1
+        self._name = owner if _graphs[owner] == 1 else f"{owner}_{_graphs[owner]}"
         self._names = (self._name, owner)
         self._steps, self._dumped = itertools.count(), itertools.count()
         self._weights: Written = {}

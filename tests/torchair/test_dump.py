@@ -330,3 +330,20 @@ def test_the_json_may_be_edited_while_the_program_runs(tmp_path: Path, monkeypat
             file.write_text(edits[number])
         run(torch.ones(2), torch.ones(2))
     assert steps_of(tmp_path) == [0, 2, 3]
+
+
+def test_threads_have_steps_of_their_own(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    run = compiled(Alias(), tmp_path)
+    run(torch.zeros(2))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: run(torch.full((2,), float(number))), range(1, 9)))
+    assert steps_of(tmp_path) == list(range(9))
+    seen = set()
+    for step in range(9):
+        dump = opened(tmp_path, step)
+        x = values(dump, "x:output:0")[0].item()
+        assert not dump.notes and values(dump, "add:output:0").tolist() == [x + 1] * 2
+        seen.add(x)
+    assert seen == set(map(float, range(9)))
