@@ -6,12 +6,10 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import ConfigError
 from sgsdump.torchair.choice import chosen
-from sgsdump.torchair.dumped import Dumped, Written
-from sgsdump.torchair.graph_run import Observer, run_observed
 from sgsdump.torchair.listing import wanted, write_listing
 from sgsdump.torchair.live_plan import LivePlan
 from sgsdump.torchair.log import logger
@@ -19,9 +17,14 @@ from sgsdump.torchair.lowering import lowered
 from sgsdump.torchair.operators import operators_of
 from sgsdump.torchair.options import CompilerConfig
 from sgsdump.torchair.plan import Plan
-from sgsdump.torchair.watched import Watched
+
+if TYPE_CHECKING:
+    from sgsdump.torchair.dumped import Written
+    from sgsdump.torchair.graph_run import Observer
+    from sgsdump.torchair.tree import Step
 
 MODE = "max-autotune"
+_Choice = tuple[frozenset[str], frozenset[str] | None]
 _numbers = itertools.count(1)
 _graphs: Counter[str] = Counter()
 
@@ -87,26 +90,31 @@ class _Graph:
         except OSError as error:
             tree.stop(f"cannot make a folder in {tree.path}: {error.strerror or error}")
             return self._module(*inputs)
+        return self._observed(plan, folder, choice, inputs)
+
+    def _observed(self, plan: Plan, folder: Step, choice: _Choice, inputs: Sequence[Any]) -> Any:
+        from sgsdump.torchair.dumped import Dumped
+        from sgsdump.torchair.graph_run import run_observed
+        from sgsdump.torchair.watched import Watched
+
+        observer: Observer = Dumped(plan, folder, choice[0], self._weights)
+        if plan.control.scene == "watcher":
+            observer = Watched(plan, folder, *choice)
         complete = False
         try:
-            observer: Observer
-            if control.scene == "watcher":
-                observer = Watched(plan, folder, *choice)
-            else:
-                observer = Dumped(plan, folder, choice[0], self._weights)
             result = run_observed(self._module, self._by_node, observer, inputs)
             complete = True
             return result
         finally:
             folder.finish(complete)
 
-    def _choice(self, plan: Plan) -> tuple[frozenset[str], frozenset[str] | None]:
+    def _choice(self, plan: Plan) -> _Choice:
         """The nodes that are dumped or watched, and those after which watched ones are dumped; None for all."""
         if self._choices is None or self._choices[0] is not plan:
             self._choices = plan, self._chosen(plan)
         return self._choices[1]  # type: ignore[no-any-return]
 
-    def _chosen(self, plan: Plan) -> tuple[frozenset[str], frozenset[str] | None]:
+    def _chosen(self, plan: Plan) -> _Choice:
         control, names = plan.control, self._live.names
         if control.scene != "watcher":
             return chosen(self._operators, control, self._names, names), None

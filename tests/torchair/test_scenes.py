@@ -11,7 +11,7 @@ import pytest
 from torchair.programs import Alias, compiled, opened, operators_in, torch, values
 
 from sgsdump.cli import main
-from sgsdump.comparison.watched_changes import watched_changes
+from sgsdump.dumps.watched_changes import watched_changes
 from sgsdump.errors import ValuesError
 from sgsdump.torchair.operators import Operator
 from sgsdump.torchair.watched import Watched

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgsdump.comparison.watched_changes import Change, WatchedChanges
+from sgsdump.dumps.watched_changes import Change, WatchedChanges
 from sgsdump.files.terminal_text import shown
 
 
