@@ -347,3 +347,11 @@ def test_threads_have_steps_of_their_own(tmp_path: Path) -> None:
         assert not dump.notes and values(dump, "add:output:0").tolist() == [x + 1] * 2
         seen.add(x)
     assert seen == set(map(float, range(9)))
+
+
+def test_the_tree_names_the_rank_of_a_distributed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("is_initialized", True), ("get_world_size", 4), ("get_rank", 2)):
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    compiled(torch.nn.ReLU(), tmp_path)(torch.ones(2))
+    (run,) = runs_of(tmp_path)
+    assert run.rank == 2 and run.place.startswith("worldsize4_global_rank2/")
