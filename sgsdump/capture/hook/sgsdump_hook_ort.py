@@ -8,7 +8,8 @@ results stay what they are. Neither onnx nor more of numpy than arrays have is n
 
 In the index, files with their path below the dump's root::
 
-    {"event": "ort_model", "session": 0, "name": "net/0", "path": …, "file": …, "folder": …, "options": {…}}
+    {"event": "ort_model", "session": 0, "name": "net/0", "path": …, "file": …, "options": {…}, "device", "rank",
+        "why": no file, "seen": [bytes, nanoseconds] of the program's file, "linked": it is that file, "changed": since}
     {"event": "ort_run", "session": 0, "step": 0, "feeds": [{"name", "dtype", "shape", "file" or "why"}]}
     {"event": "ort_end", "session": 0, "step": 0, "outputs": [the same] or "failed": the error}
 
@@ -22,6 +23,7 @@ import itertools
 import os
 import sys
 import threading
+from typing import Any
 
 import sgsdump_model_files
 from sgsdump_spool import folder_name
@@ -60,6 +62,8 @@ _of_name: dict = {}
 def install(onnxruntime, session):
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
+    if session.control["seed"] is not None and hasattr(onnxruntime, "set_seed"):
+        onnxruntime.set_seed(session.control["seed"])
     sessions, bindings = onnxruntime.InferenceSession, onnxruntime.IOBinding
     _patch(sessions, "__init__", functools.partial(_init, session))
     _patch(sessions, "run", functools.partial(_run, session))
@@ -235,7 +239,7 @@ def _unseen(session, name, original, self, *args, **kwargs):
 def _bind(side, original, self, name, *args, **kwargs):
     result = original(self, name, *args, **kwargs)
     values = (*args, *kwargs.values())
-    value = values[0] if len(values) == 1 else (args, kwargs)
+    value: Any = values[0] if len(values) == 1 else (args, kwargs)
     if hasattr(value, "flags") and not value.flags.c_contiguous:
         value = value.copy()  # onnxruntime has taken its own copy by now
     self.__dict__.setdefault(MARK, {}).setdefault(side, {})[name] = value
@@ -293,6 +297,8 @@ def _tell(session, capture, self):
         path=capture.path,
         file=kept and kept.file,
         why=kept and kept.why,
+        linked=bool(kept and kept.linked),
+        seen=kept and kept.seen,
         changed=bool(kept and kept.changed),
         device=session.device,
         rank=session.rank,

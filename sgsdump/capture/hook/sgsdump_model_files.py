@@ -81,7 +81,7 @@ def _link(session, source, name):
 
 def _places(data):
     """The files, relative to the model's folder, that hold external data; what is no ONNX has none."""
-    found = set()
+    found: set = set()
     try:
         for way in WAYS:
             _down(data, 0, len(data), way, found)
