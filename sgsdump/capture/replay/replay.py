@@ -46,8 +46,8 @@ class Replayed:
     entries    of the index, a run each.
     tensors    in all dumps together; complete: every captured run is here, of a program that came to its end.
     processes  as they were given, with the names and types of the operators that ran.
-    notes      what the user should know, a sentence each.
-    agrees     no output is further from the program's than rounding explains.
+    notes      what the user should know, a sentence each; differences: how far the outputs are from the program's, for
+               each model that has not the same ones. agrees: none is further from it than rounding explains.
     """
 
     folder: Path | None
@@ -55,8 +55,13 @@ class Replayed:
     tensors: int
     complete: bool
     processes: tuple[Process, ...]
-    notes: tuple[str, ...]
-    agrees: bool
+    notes: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    agrees: bool = True
+
+    @property
+    def steps(self) -> set[int]:
+        return {entry.run.step for entry in self.entries if entry.run.step is not None}
 
 
 def replay(
@@ -73,8 +78,8 @@ def replay(
     A run that cannot be computed is noted. Raises OutputError when the disk refuses, FormatError for a damaged tree.
     """
     models = captured_models(root, processes)
-    if not models:
-        return Replayed(None, (), 0, True, tuple(processes), (), True)
+    if not models and not any("ort_model" in process.kinds for process in processes):
+        return Replayed(None, (), 0, True, tuple(processes))
     folder, total = root / FOLDER, sum(len(model.runs) for model in models)
     work = _Work(folder, control, format)
     done = 0
@@ -90,8 +95,10 @@ def replay(
         replace(p, names=(*p.names, *sorted(work.names[p.pid])), types=(*p.types, *sorted(work.types[p.pid])))
         for p in processes
     )
-    notes = (*work.notes, *work.summary())
-    return Replayed(folder, tuple(work.entries), work.tensors, whole, named, notes, work.agrees)
+    differences = tuple(work.differences())
+    return Replayed(
+        folder, tuple(work.entries), work.tensors, whole, named, tuple(work.notes), differences, work.agrees
+    )
 
 
 class _Work:
@@ -144,18 +151,12 @@ class _Work:
         for skip in runner.skipped.values():
             self.notes.append(f"{where}: not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
 
-    def summary(self) -> Iterator[str]:
+    def differences(self) -> Iterator[str]:
         """How far the outputs are from the program's, a sentence for each model where they are not the same."""
         for where, outputs in self._unequal.items():
             worst = max(outputs, key=lambda each: (bool(each.why), each.relative or 0.0))
-            runs = f"{len(outputs)} output{'' if len(outputs) == 1 else 's'}"
-            if worst.why:
-                yield f"{where}: {runs} differ from the program's; {worst.name}: {worst.why}{self._why[where]}"
-            else:
-                yield (
-                    f"{where}: {runs} differ from the program's by at most {worst.max_abs:.3g}, "
-                    f"{worst.relative or 0:.3g} of the largest value ({worst.name}){self._why[where]}"
-                )
+            how = worst.why or f"by at most {worst.max_abs:.3g}, {worst.relative or 0:.3g} of the largest value"
+            yield f"{where}: the outputs differ from the program's ({worst.name}): {how}{self._why[where]}"
 
     def _run(
         self, captured: CapturedModel, model: Model, runner: SegmentRunner, chosen: Selection, run: CapturedRun
@@ -179,7 +180,8 @@ class _Work:
             f"output {value.name} of the program was not kept: {value.why}" for value in program.values() if value.why
         ]
         if not all(each.equal for each in agreements):
-            notes.append(self._differing(captured, feed, run, agreements))
+            difference = self._differing(captured, feed, run, agreements)
+            notes += [difference] if any(each.is_large for each in agreements) else []
         if not path.exists() and not written.described:
             self._lose(f"{captured.name} of process {captured.pid}: step {run.step}: {'; '.join(written.notes)}")
             return
