@@ -255,10 +255,19 @@ def _begin(session, capture, step, self, feeds):
     """Write what is fed, before the run: of one that fails or is killed it is there."""
     try:
         _tell(session, capture, self)
-        lines = [_saved(session, capture, step, f"in{i}", *feed) for i, feed in enumerate(list(feeds.items()))]
+        fed = [(name, _as_fed(self, name, value)) for name, value in feeds.items()]
+        lines = [_saved(session, capture, step, f"in{i}", *feed) for i, feed in enumerate(fed)]
         session.line(event="ort_run", session=capture.number, step=step, feeds=lines)
     except Exception as error:
         session.trouble(f"{capture.name}: step {step} is not captured: {type(error).__name__}: {error}")
+
+
+def _as_fed(self, name, value):
+    """A list in the element type that the model's input has."""
+    if not isinstance(value, (list, int, float, bool)):
+        return value
+    word = next(each.type for each in self.get_inputs() if each.name == name)[len("tensor(") : -1]
+    return sys.modules["numpy"].asarray(value, dtype=WORDS.get(word, word))
 
 
 def _end(session, capture, step, results):
@@ -339,7 +348,7 @@ def _data(value):
     if hasattr(value, "data_type") and hasattr(value, "is_tensor"):
         return _of_ort_value(value)
     numpy = sys.modules["numpy"]
-    if not isinstance(value, (numpy.ndarray, numpy.generic, list, tuple, int, float, bool)):
+    if not isinstance(value, (numpy.ndarray, numpy.generic)):
         raise NotKept(f"a {type(value).__name__}, not a tensor")
     array = numpy.asarray(value)
     if array.dtype.kind in "OSUM" or array.dtype.hasobject:
