@@ -114,7 +114,7 @@ class _Work:
         self.lost = False
         self.agrees = True
         self._folder, self._control, self._format = folder, control, format
-        self._bytes = 0
+        self._bytes = _spent(folder.parent)
         self._full = False
         self._unequal: defaultdict[str, list[Agreement]] = defaultdict(list)
         self._why: dict[str, str] = {}
@@ -263,6 +263,14 @@ def _held_against(
         if value is not None and value.file is not None:
             agreements.append(agreement(layer.name, layer.array, value.array()))
         yield layer
+
+
+def _spent(root: Path) -> int:
+    """Bytes that the program's processes wrote, counted where there is a limit (``hook/sgsdump_spool.py``)."""
+    try:
+        return int((root / "processes" / ".bytes").read_bytes()[:30] or b"0")
+    except (OSError, ValueError):
+        return 0
 
 
 def _size(path: Path) -> int:
