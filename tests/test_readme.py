@@ -133,6 +133,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
         "compare_two_tools": ["r1_case", "layers.csv"],
         "dump_a_running_program": ["comparison.txt", "dump.json"],
+        "dump_onnxruntime_program": ["runs.txt"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
     }
     assert all((folder / name).exists() for name in made[page.stem])

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from capture.ort_programs import PICTURE, SMALL, all_tensors, capture, dumped, matrix_net, net, written
 from capture.programs import environment, sgsdump, trees
+from small_nets import conv, model, weights
 
 from sgsdump import open_dump
 from sgsdump.capture.replay.captured import captured_models
@@ -160,8 +161,8 @@ session.run(None, {"x": picture})
         folder = tmp_path / what
         folder.mkdir()
         tree, replayed = dumped(folder, text, net(folder / "big.onnx"), what)
-        (model,) = folder.glob("out/processes/*/onnxruntime/0/model.onnx")
-        assert model.stat().st_nlink == (1 if what == "delete" else 2)
+        (kept,) = folder.glob("out/processes/*/onnxruntime/0/model.onnx")
+        assert kept.stat().st_nlink == (1 if what == "delete" else 2)
         told = any("was written over after it was loaded" in note for note in replayed.notes)
         assert told == (what == "write")
         assert len(open_dump(tree)) == 3
@@ -280,6 +281,45 @@ except Exception as error:
     assert "step 1" in notes and "mm (MatMul)" in notes and "cannot run" in notes
 
 
+def test_a_run_that_fails_half_way_is_dumped_so_far(tmp_path):
+    text = """
+session = load(sys.argv[1])
+for size in (6, 5):
+    try:
+        session.run(None, {"a": np.ones(size, np.float32)})
+    except Exception as error:
+        print(type(error).__name__)
+"""
+    make = onnx.helper.make_node
+    nodes = [make("Neg", ["a"], ["n"], name="neg"), make("Reshape", ["n", "shape"], ["r"], name="reshape")]
+    net = model([*nodes, make("Abs", ["r"], ["b"], name="abs")], {"shape": np.int64([2, 3])}, {"a": (None,)}, ["b"])
+    onnx.save(net.proto, tmp_path / "net.onnx")
+    tree, replayed = dumped(tmp_path, text, tmp_path / "net.onnx")
+    assert list(open_dump(tree, step=0)) == ["n", "r", "b"] and list(open_dump(tree, step=1)) == ["n"]
+    assert any("the program's run failed" in note for note in open_dump(tree, step=1).notes)
+    notes = [note for note in replayed.notes if "not dumped" in note]
+    assert "r (Reshape): " in notes[0] and "cannot run" in notes[0]
+    assert "b (Abs): needs 'r', which failed" in notes[1]
+
+
+def test_weights_that_only_the_session_was_given(tmp_path):
+    text = """
+weights = np.ones((4, 3, 1, 1), np.float32)
+plain.add_external_initializers(["conv1.w"], [ort.OrtValue.ortvalue_from_numpy(weights)])
+load(sys.argv[1]).run(None, {"x": picture})
+"""
+    net = model([conv("conv1", "x")], weights("conv1", (4, 3, 1, 1)), {"x": (1, 3, 8, 8)}, ["conv1"]).proto
+    for weight in net.graph.initializer:
+        if weight.name == "conv1.w":
+            weight.ClearField("raw_data")
+            weight.data_location = onnx.TensorProto.EXTERNAL
+            weight.external_data.add(key="location", value="nowhere.bin")
+    (tmp_path / "net.onnx").write_bytes(net.SerializeToString())
+    _, replayed = dumped(tmp_path, text, tmp_path / "net.onnx")
+    assert not replayed.entries and not replayed.complete
+    assert "is not replayed" in replayed.notes[0] and "nowhere.bin, which is missing" in replayed.notes[0]
+
+
 def test_half_precision_and_types_beyond_numpy(tmp_path):
     text = """
 session = load(sys.argv[1])
@@ -325,8 +365,8 @@ done.wait(20)
 """
     captured = capture(tmp_path, text, net(tmp_path / "net.onnx"))
     assert any("run_async is not captured: its runs are not dumped" in note for note in captured.notes)
-    (model,) = captured_models(tmp_path / "out", captured.processes)
-    assert [run.step for run in model.runs] == [0]
+    (found,) = captured_models(tmp_path / "out", captured.processes)
+    assert [run.step for run in found.runs] == [0]
 
 
 def test_text_is_not_kept_and_that_is_told(tmp_path):

@@ -214,6 +214,15 @@ def test_a_model_that_was_not_kept_and_files_that_are_damaged(tree):
         open_dump(root)
 
 
+def test_a_tree_that_nobody_replayed_says_so(tree):
+    root, processes = tree
+    assert not list_runs(root)
+    with pytest.raises(FormatError, match="its tensors were not computed: the dump was stopped before its end"):
+        open_dump(root)
+    replay(root, processes, SMALL)
+    assert len(list_runs(root)) == 4
+
+
 def test_an_index_that_leads_out_of_the_tree_is_not_followed(tree, tmp_path):
     root, processes = tree
     (tmp_path / "secret").write_bytes(b"\0" * 768)

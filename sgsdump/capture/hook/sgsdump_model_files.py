@@ -1,7 +1,7 @@
 """A program's model file and its external data, kept for later: the program may delete or overwrite them.
 
-A file of up to 256 MiB is copied; a larger one becomes a hard link, which outlives deletion, not overwriting: its size
-and time tell whether that happened. Where there can be no link the file stays where it is.
+A file of up to 64 MiB is copied; a larger one becomes a hard link, which costs nothing and outlives deletion, but not
+overwriting: its size and time tell whether that happened. Where there can be no link it is copied too.
 
 Of ONNX's protobuf only the places of external data are read: ModelProto.graph (7), GraphProto.initializer (5) and
 .node (1), NodeProto.attribute (5), AttributeProto.t (5), TensorProto.external_data (13), whose StringStringEntryProto
@@ -11,7 +11,7 @@ has key (1) and value (2).
 import mmap
 import os
 
-COPIED = 256 << 20
+COPIED = 64 << 20
 LOCATION = b"location"
 # The fields to go down by, from the model to the external data of a weight or of a constant.
 WAYS = ((7, 5, 13), (7, 1, 5, 5, 13))
@@ -46,15 +46,16 @@ def keep(session, path, folder, dumped, before=None):
     changed = before is not None and before.seen is not None and before.seen != seen
     if not dumped:
         return Kept(_link(session, path, name), "it was not to be dumped when it was loaded", True, seen)
+    file = None
     if status.st_size > COPIED:
-        file, why = before.file if linked else _link(session, path, name), ""
-    else:
+        file = before.file if linked else _link(session, path, name)
+    is_link = file is not None
+    if file is None:
         file = session.copy(source, name)
-        why = session.stopped
     with open(source, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         places = _places(data)
     _keep_data(session, places, os.path.dirname(path), folder)
-    return Kept(file, "" if file else why, status.st_size > COPIED, seen, changed)
+    return Kept(file, "" if file else session.stopped, is_link, seen, changed)
 
 
 def _keep_data(session, places, beside, folder):

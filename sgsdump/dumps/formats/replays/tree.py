@@ -1,7 +1,8 @@
 """A folder with ``runs.json`` (``index.py``), or with ``onnxruntime/runs.json`` in it; read only.
 
-Beside them a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they are runs of
-the tree too. What a run is dumped as, its own format reads.
+A tree that the hooks filled and nobody computed (the dump was stopped before) is recognised, to say so. Beside the runs
+a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they are runs of the tree
+too. What a run is dumped as, its own format reads.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOT_COMPLETE = "the program did not come to its end, or not all its runs are her
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return path.is_dir() and _folder(path) is not None
+    return path.is_dir() and (_folder(path) is not None or _is_not_computed(path))
 
 
 def runs(path: Path, notes: list[str]) -> Sequence[Run]:
@@ -51,6 +52,11 @@ def read(path: Path) -> Dump:
         if len(known.entries) != 1:
             raise FormatError(f"{path} holds no run; was anything of the program to be dumped?")
         return _dump_of(path / folder, known, known.entries[0])
+    if path.is_dir() and _is_not_computed(path):
+        raise FormatError(
+            f"{path} holds what a program fed to onnxruntime, its tensors were not computed: the dump was stopped "
+            f"before its end; start it again"
+        )
     for above in path.parents:
         if (above / index.NAME).is_file():
             known = index.read_index(above / index.NAME)
@@ -90,6 +96,10 @@ def _notes(known: Index) -> list[str]:
 
 def _folder(path: Path) -> str | None:
     return next((folder for folder in ("", FOLDER) if (path / folder / index.NAME).is_file()), None)
+
+
+def _is_not_computed(path: Path) -> bool:
+    return any(path.glob(f"processes/*/{FOLDER}")) and not (path / TENSORS).exists()
 
 
 def _below(folder: str, run: Run) -> Run:
