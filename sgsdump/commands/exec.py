@@ -155,6 +155,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     """
     from sgsdump.capture import front_door
     from sgsdump.capture.configs.live import LiveConfig
+    from sgsdump.capture.known_names import check_names
     from sgsdump.capture.program import check_command, check_disk, run_program, split_command
     from sgsdump.capture.replay.replay import replay
     from sgsdump.capture.trees.msit_tree import new_tree, write_beside
@@ -178,6 +179,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     for note in front_door.with_config(door(asked), asked, config)[1] if config else ():
         say("warning", note)
     first = control()
+    check_names(first, args.output, argv)
     live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
     root = new_tree(args.output)
     try:
@@ -188,18 +190,18 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
         raise
     with Terminal(lines="stderr").bar("replay", "run") as advance:
         replayed = replay(root, captured.processes, control(), advance=advance)
-    write_beside(root, captured.processes, front_door.types_of(asked))
+    write_beside(root, captured.processes, front_door.types_of(asked), argv)
     return _report(captured, replayed, root, first, say)
 
 
 def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: _Say) -> int:
-    from sgsdump.capture.unmatched import unmatched
+    from sgsdump.capture.known_names import known_of, unmatched
 
     for note in (*captured.notes, *replayed.notes):
         say("warning", note)
     for note in replayed.differences:
         say("info" if replayed.agrees else "warning", note)
-    for note in unmatched(control, replayed.processes):
+    for note in unmatched(control, known_of(replayed.processes)):
         say("warning", note)
     if not captured.caught:
         say("error", "nothing was dumped")
