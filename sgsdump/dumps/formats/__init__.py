@@ -16,6 +16,7 @@ FORMATS = Registry(
         "ascend_stats": "sgsdump.dumps.formats.ascend.ascend_stats:FORMAT",
         "ascend_dump": "sgsdump.dumps.formats.ascend.ascend_dump:FORMAT",
         # Folders, the one that says least of itself last.
+        "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
         "msprobe_dir": "sgsdump.dumps.formats.msprobe.folder:FORMAT",
         "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
