@@ -15,7 +15,7 @@ from sgsdump.capture.steps import EVERY, Steps
 from sgsdump.errors import ConfigError
 
 Mode = Literal["input", "output", "all"]
-Content = Literal["tensor", "stats", "description"]
+Content = Literal["tensor", "stats", "description", "structure"]
 When = Literal["before", "after", "both", "inputs-before-outputs-after"]
 Links = Literal["none", "symlink", "hardlink", "index"]
 
@@ -27,11 +27,14 @@ class DumpControl:
     steps       runs of the outermost module or of the session, from 0.
     names       exact operator names; empty for all. ``prefixes``: beginnings of the operator's type, in any case;
                 ``patterns``: regular expressions on the name. An operator is dumped where any one of the three that
-                are given names it.
+                are given names it. ``models``: graphs (models) by name, "" for any, with the operators that are dumped
+                of each, none for all; one more way to be named.
     ids         operator ids as they count in a step (``2``, and ``3_1`` for the first child of 3); ``children``: with
                 the operators inside them.
     when        the moment at which values are taken.
-    content     full tensors, statistics only, or only what describes them (shape, dtype).
+    content     full tensors, statistics only, or only what describes them (shape, dtype); "structure" has no file for a
+                tensor at all, only its line in the index.
+    timing      the time each operator takes on the host, for CPU profiling.
     devices, ranks   numbers to be dumped; empty for all.
     seed        None, or the number that random generators start from, with deterministic algorithms on.
     links       what stands in place of a payload that was dumped before.
@@ -47,10 +50,12 @@ class DumpControl:
     names: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    models: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ids: tuple[str, ...] = ()
     children: bool = True
     when: When = "inputs-before-outputs-after"
     content: Content = "tensor"
+    timing: bool = False
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
     seed: int | None = None
@@ -81,4 +86,8 @@ def from_json(text: str) -> DumpControl:
 def _value(name: str, value: Any) -> Any:
     if name == "steps":
         return Steps(tuple((int(first), int(last)) for first, last in value))
-    return tuple(value) if isinstance(value, list) else value
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

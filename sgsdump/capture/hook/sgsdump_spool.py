@@ -1,0 +1,539 @@
+"""Where a hooked program's tensors go: ``Session``, one per process. Standard library only, Python 3.8 and later.
+
+The folder named by ``SGSDUMP_CAPTURE`` is the dump's root. The parent put ``control.json`` there (``DumpControl`` in
+plain JSON; whenever it is replaced the new one counts, within a second). A process writes::
+
+    {root}/tensors/{device}_{pid}/{step}/{id}_{name}[/{id}_{name}]*/{before|after}/{in|out}tensor{slot}[_{label}].bin
+    {root}/processes/{pid}/index.jsonl     a line for each tensor, at once; the last one is {"complete": true}
+    {root}/processes/{pid}/…               what ``write`` is asked for (models, feeds)
+
+Every file is written beside its place and renamed, so whatever ends the program leaves whole files.
+
+For the hooks::
+
+    session = sgsdump_spool.session()             None where there is nothing to do
+    session.control                               the DumpControl in force, a dict: look again for each operator
+    session.pid, session.rank, session.device     numbers; the device is LOCAL_RANK, 0 without it
+    session.root, session.out                     folders (text): of the dump, of this process
+    session.content                               tensor, stats, description or structure
+    session.trouble(text)                         goes to the user at the program's end; never raise into the program
+
+    session.wants_step(step)                      ask first: whether a step (from 0) is dumped at all
+    session.wants(step, name, op_type, ids, model)  whether an operator is; ids is "3", or "3_1" for child 1 of layer 3
+    session.moments("in")                         when inputs (or "out"puts) are dumped: of "before", "after"
+
+    operator = Operator(step, ("3_Linear", "1_addmm"), op_type="aten.addmm", module="root.fc", model="Net")
+    session.tensor(operator, "in", 0, "before", data, "float32", shape, …)     see there
+    session.operator(operator, param={…}, nanoseconds=…)    once for each operator that ran: its line for topology and
+                                                            CPU profiling; ``control["timing"]`` says whether it counts
+    session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
+    session.line(event="run", …)                  a line of any other kind
+"""
+
+import atexit
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import OrderedDict
+
+DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
+RELOAD_SECONDS = 1.0
+MOST_REMEMBERED = 50000
+MOST_SEEN = 5000
+MOST_NAME = 100
+
+# ATB's numbers of element types.
+ATB_TYPES = {
+    "float32": 0, "float16": 1, "int8": 2, "int32": 3, "uint8": 4, "int16": 6, "uint16": 7, "uint32": 8,
+    "int64": 9, "uint64": 10, "float64": 11, "bool": 12, "complex64": 16, "complex128": 17, "bfloat16": 27,
+    "complex32": 33, "float8_e5m2": 35, "float8_e4m3fn": 36, "float8_e8m0fnu": 37,
+}  # fmt: skip
+FORMAT_ND = 2
+STATISTICS = ("max", "min", "mean", "l2norm")
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+
+# Until a control.json was read.
+NOTHING = {
+    **{"enabled": False, "content": "structure", "children": True},
+    **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
+}
+
+_session = None
+_made = False
+
+
+def session():
+    """The process's session; None without SGSDUMP_CAPTURE or where that folder has no control.json."""
+    global _session, _made
+    if not _made:
+        _made = True
+        root = os.environ.get("SGSDUMP_CAPTURE", "")
+        if root and os.path.isfile(os.path.join(root, "control.json")):
+            _session = Session(os.path.abspath(root))
+    return _session
+
+
+class Operator:
+    """One operator as it runs in one step.
+
+    step      the outermost forward's number, from 0.
+    folders   ``{id}_{name}`` of the layer, of its child …; the operator itself is the last one.
+    op_type   what ``-opname`` looks at, with and without what stands before its first dot (``aten.addmm``); the name
+              of the last folder when it is not given.
+    module    where in the program's network it stands, ``root.layer1.0``.
+    model     the graph's or outermost module's name.
+    """
+
+    __slots__ = ("folders", "ids", "model", "module", "name", "op_type", "step")
+
+    def __init__(self, step, folders, op_type="", module="", model=""):
+        self.step = step
+        self.folders = tuple(folder_name(folder) for folder in folders)
+        self.ids = "_".join(folder.partition("_")[0] for folder in self.folders)
+        self.name = self.folders[-1].partition("_")[2]
+        self.op_type = op_type or self.name
+        self.module = module
+        self.model = model
+
+
+def folder_name(text):
+    """A name as a folder may have it: letters, digits, ``_``, ``-`` and ``.``, at most 100 of them."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:MOST_NAME]
+
+
+class Session:
+    def __init__(self, root):
+        self.root = root
+        self.rank = _number_in(RANKS)
+        self.device = _number_in(LOCAL_RANKS)
+        self.stopped = ""
+        self._libraries = []
+        self._told_multiprocessing = False
+        self._control_path = os.path.join(root, "control.json")
+        self._control_seen = None
+        self._looked = 0.0
+        self._control = {}
+        self._filter = _Filter(NOTHING)
+        self._seen: dict = {"names": set(), "types": set()}
+        self._by_key = OrderedDict()
+        self._by_digest = OrderedDict()
+        self._after_fork()
+        self._reload()
+        atexit.register(self.finish)
+        self._tell_multiprocessing()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._tell_multiprocessing, after_in_child=self._after_fork)
+
+    # what is dumped
+
+    @property
+    def control(self):
+        now = time.monotonic()
+        if now - self._looked >= RELOAD_SECONDS:
+            self._reload()
+        return self._control
+
+    @property
+    def content(self):
+        return self.control["content"]
+
+    def wants_step(self, step):
+        control = self.control
+        if self.stopped or not control["enabled"]:
+            return False
+        if control["ranks"] and self.rank not in control["ranks"]:
+            return False
+        steps = control["steps"]
+        return not steps or any(first <= step <= last for first, last in steps)
+
+    def wants(self, step, name="", op_type="", ids="", model=""):
+        if not self.wants_step(step):
+            return False
+        if self._filter.named and len(self._seen["names"]) < MOST_SEEN:
+            self._seen["names"].add(name)
+            self._seen["types"].add(op_type)
+        return self._filter(name, op_type, ids, model)
+
+    def moments(self, side):
+        """``side`` is "in" or "out"."""
+        control = self.control
+        if control["mode"] not in ("all", "input" if side == "in" else "output"):
+            return ()
+        when = control["when"]
+        if when == "inputs-before-outputs-after":
+            return ("before",) if side == "in" else ("after",)
+        return ("before", "after") if when == "both" else (when,)
+
+    # what is written
+
+    def begin(self, library, version):
+        """A library that the program imported is hooked."""
+        self._libraries.append((library, version))
+        if self._index < 0:
+            self._open()
+        else:
+            self._begin_line(library, version)
+
+    def tensor(
+        self,
+        operator,
+        side,
+        slot,
+        moment,
+        data,
+        dtype,
+        shape,
+        stats=None,
+        device=None,
+        key=None,
+        value=None,
+        label="",
+        weight="",
+    ):
+        """One input or output of an operator: its file, if there is to be one, and its line.
+
+        data     the elements in C order (bytes, or whatever memoryview takes), or a function that gives them and is
+                 only called when they are written.
+        dtype    the type's usual name, ``float32``, ``bfloat16``.
+        stats    {"max":, "min":, "mean":, "l2norm":, …} where content is stats; None for what has no statistics.
+        device   the number of the device that holds it; the process's without it.
+        key      anything hashable that no other values will ever have in this process (the caller sees to that: memory
+                 is used again): of values with one key there is one payload, however often they are given.
+        value    a number that stands for the values: what reads a tensor and what made it have one number.
+        label    the parameter's name in the operator, ``weight`` of ``intensor1_weight.bin``; usually none.
+        weight   where the values are a weight's, its name in the program's network, ``root.fc.weight``.
+
+        Returns the file's path in the dump, None when there is none.
+        """
+        device = self.device if device is None else device
+        path = why = None
+        if not self.stopped and self._on(device):
+            folders = "/".join(operator.folders)
+            stem = "{}tensor{}{}".format(side, slot, "_" + folder_name(label) if label else "")
+            path = f"tensors/{device}_{self.pid}/{operator.step}/{folders}/{moment}/{stem}.bin"
+            try:
+                path, why = self._payload(path, data, dtype, shape, stats, key)
+            except OSError as error:
+                self.stop(f"{path}: {error.strerror or error}")
+                path = None
+            except Exception as error:
+                path, why = None, f"{type(error).__name__}: {error}"
+        self.line(
+            step=operator.step,
+            model=operator.model,
+            id=operator.ids,
+            module=operator.module,
+            op=operator.name,
+            type=operator.op_type,
+            folders=operator.folders,
+            side=side,
+            slot=slot,
+            moment=moment,
+            file=path,
+            dtype=dtype,
+            shape=[int(size) for size in shape],
+            stats=stats,
+            device=device,
+            value=value,
+            **({"weight": weight} if weight else {}),
+            **({"why": why} if why else {}),
+        )
+        return path
+
+    def operator(self, operator, param=None, nanoseconds=None):
+        self.line(
+            event="operator",
+            step=operator.step,
+            model=operator.model,
+            id=operator.ids,
+            module=operator.module,
+            op=operator.name,
+            type=operator.op_type,
+            folders=operator.folders,
+            param=param,
+            nanoseconds=nanoseconds,
+        )
+
+    def write(self, name, *chunks):
+        """A file in this process's folder, under a relative path; None (and no file) once dumping has stopped."""
+        path = f"processes/{self.pid}/{name}"
+        if self.stopped:
+            return None
+        try:
+            return path if self._file(path, chunks) else None
+        except OSError as error:
+            self.stop(f"{path}: {error.strerror or error}")
+            return None
+
+    def line(self, **fields):
+        try:
+            text = json.dumps(fields, default=str) + "\n"
+            with self._lock:
+                if self._index < 0:
+                    self._open()
+                os.write(self._index, text.encode("utf-8"))
+                self._complete = False
+        except OSError as error:
+            self.stopped = self.stopped or f"index.jsonl: {error}"
+
+    def trouble(self, text):
+        """What the user is told when the program has ended; once for one text."""
+        if text not in self._told and len(self._told) < 100:
+            self._told.add(text)
+            self.line(event="trouble", text=text[:1000])
+
+    def stop(self, why):
+        """Dump nothing more in this process."""
+        if not self.stopped:
+            self.stopped = why
+            self.line(event="stop", text=why)
+
+    def finish(self):
+        """The index's last line: the process came to its end."""
+        if self._index < 0 or self._complete:
+            return
+        if self._filter.named:
+            self.line(event="seen", names=sorted(self._seen["names"]), types=sorted(self._seen["types"]))
+        self.line(complete=True)
+        self._complete = True
+
+    # inside
+
+    def _reload(self):
+        self._looked = time.monotonic()
+        try:
+            status = os.stat(self._control_path)
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if seen == self._control_seen:
+                return
+            with open(self._control_path, encoding="utf-8") as file:
+                control = json.load(file)
+            self._filter, self._control = _Filter(control), control
+            self._control_seen = seen
+        except (OSError, ValueError) as error:
+            if not self._control:
+                self._control = NOTHING
+                self.stopped = f"control.json: {error}"
+
+    def _on(self, device):
+        devices = self._control["devices"]
+        return not devices or device in devices
+
+    def _payload(self, path, data, dtype, shape, stats, key):
+        """The file of a tensor as (path, None), or (None, why not)."""
+        content = self._control["content"]
+        if content == "structure":
+            return None, None
+        dims = ",".join(str(int(size)) for size in shape)
+        number = ATB_TYPES.get(dtype)
+        if number is None:
+            return None, f"ATB has no number for {dtype}"
+        if content != "tensor":
+            known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
+            if content == "stats" and not known:
+                return None, "it has no statistics"
+            return (path if self._file(path, (_header(number, dims, None, known),)) else None), None
+        if key is not None:
+            key = (key, dims, number)
+            first = self._remembered(self._by_key, key)
+            if first and self._link(first, path):
+                return (first if self._control["links"] == "index" else path), None
+        data = data() if callable(data) else data
+        if data is None:
+            return None, "its values cannot be had"
+        payload = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        if not payload.nbytes:
+            return None, "it has no elements"
+        header = _header(number, dims, payload.nbytes, ())
+        digest = None
+        if self._control["links"] != "none":
+            state = hashlib.blake2b(header, digest_size=16)
+            state.update(payload)
+            digest = state.digest()
+            first = self._remembered(self._by_digest, digest)
+            if first and self._link(first, path):
+                return (first if self._control["links"] == "index" else path), None
+        if not self._file(path, (header, payload)):
+            return None, None
+        with self._lock:
+            for table, name in ((self._by_key, key), (self._by_digest, digest)):
+                if name is not None:
+                    table[name] = path
+                    if len(table) > MOST_REMEMBERED:
+                        table.popitem(last=False)
+        return path, None
+
+    def _remembered(self, table, key):
+        with self._lock:
+            if key in table:
+                table.move_to_end(key)
+                return table[key]
+        return None
+
+    def _link(self, first, path):
+        """Let ``path`` be what ``first`` is; False where the file system has no links, so that it is written again."""
+        links = self._control["links"]
+        if links == "index":
+            return True
+        source, target = os.path.join(self.root, first), os.path.join(self.root, path)
+        if source == target:
+            return True
+        self._folder(os.path.dirname(target))
+        try:
+            if os.path.lexists(target):
+                os.unlink(target)
+            if links == "symlink":
+                os.symlink(os.path.relpath(source, os.path.dirname(target)), target)
+            else:
+                os.link(source, target)
+        except OSError:
+            return False
+        return True
+
+    def _file(self, path, chunks):
+        """Write a file whole; False where the disk or the dump is full."""
+        size = sum(memoryview(chunk).nbytes for chunk in chunks)
+        if not self._room(size):
+            return False
+        target = os.path.join(self.root, path)
+        self._folder(os.path.dirname(target))
+        if self._index < 0:
+            with self._lock:
+                if self._index < 0:
+                    self._open()
+        part = os.path.join(self.out, f".part{threading.get_ident()}")
+        try:
+            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+            try:
+                for chunk in chunks:
+                    left = memoryview(chunk).cast("B")
+                    while left.nbytes:
+                        left = left[os.write(number, left) :]
+            finally:
+                os.close(number)
+            os.replace(part, target)
+        except OSError:
+            if os.path.lexists(part):
+                os.unlink(part)
+            raise
+        return True
+
+    def _room(self, size):
+        least = self._control["min_free"]
+        if least:
+            status = os.statvfs(self.root)
+            free = status.f_bavail * status.f_frsize
+            if free < least + size:
+                self.stop(f"{DISK_FULL} {free >> 20}")
+                return False
+        most = self._control["max_bytes"]
+        if most and not self._spend(size, most):
+            self.stop(f"the dump has reached its {most} bytes (--max-size); nothing more is dumped")
+            return False
+        return True
+
+    def _spend(self, size, most):
+        """Count bytes for all processes of the dump together."""
+        import fcntl
+
+        number = os.open(os.path.join(self.root, "processes", ".bytes"), os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX)
+            spent = int(os.read(number, 30) or b"0")
+            if spent + size > most:
+                return False
+            os.pwrite(number, b"%020d" % (spent + size), 0)
+            return True
+        finally:
+            os.close(number)
+
+    def _folder(self, folder):
+        if folder not in self._folders:
+            os.makedirs(folder, mode=0o750, exist_ok=True)
+            self._folders.add(folder)
+            if len(self._folders) > MOST_REMEMBERED:
+                self._folders.clear()
+
+    def _open(self):
+        os.makedirs(self.out, mode=0o750, exist_ok=True)
+        self._index = os.open(os.path.join(self.out, "index.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        for library, version in self._libraries:
+            self._begin_line(library, version)
+
+    def _begin_line(self, library, version):
+        fields = {
+            "event": "begin",
+            "library": library,
+            "version": version,
+            "pid": self.pid,
+            "rank": self.rank,
+            "argv": [str(word)[:200] for word in getattr(sys, "argv", [])[:20]],
+            "python": sys.version.split()[0],
+        }
+        os.write(self._index, (json.dumps(fields) + "\n").encode("utf-8"))
+
+    def _tell_multiprocessing(self):
+        """Its processes may end without atexit, but not without its own finalizers, which each begins without."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not self._told_multiprocessing:
+            self._told_multiprocessing = True
+            util.Finalize(None, self.finish, exitpriority=-100)
+            util.register_after_fork(self, lambda session: util.Finalize(None, session.finish, exitpriority=-100))
+
+    def _after_fork(self):
+        self.pid = os.getpid()
+        self.out = os.path.join(self.root, "processes", str(self.pid))
+        self._lock = threading.RLock()
+        self._index = -1  # the parent's, if it was open, stays the parent's
+        self._complete = False
+        self._told = set()
+        self._folders = set()
+
+
+class _Filter:
+    """Whether an operator is among those that a control names."""
+
+    def __init__(self, control):
+        self.names = frozenset(control["names"])
+        self.prefixes = tuple(prefix.lower() for prefix in control["prefixes"])
+        self.patterns = [re.compile(pattern) for pattern in control["patterns"]]
+        self.ids = frozenset(control["ids"])
+        self.children = control["children"]
+        self.models = [(model, frozenset(names)) for model, names in control["models"]]
+        self.named = bool(self.names or self.prefixes or self.patterns or self.models)
+
+    def __call__(self, name, op_type, ids, model):
+        if self.ids:
+            if ids not in self.ids and not (self.children and any(ids.startswith(id + "_") for id in self.ids)):
+                return False
+        elif not self.children and "_" in ids:
+            return False
+        if not self.named:
+            return True
+        if any(among in ("", model) and (not names or name in names) for among, names in self.models):
+            return True
+        kind = op_type.lower()
+        if name in self.names or kind.startswith(self.prefixes) or kind.partition(".")[2].startswith(self.prefixes):
+            return True
+        return any(pattern.search(name) for pattern in self.patterns)
+
+
+def _header(number, dims, size, statistics):
+    """The text in front of an ATB tensor's payload; ``size`` None: the whole file of a tensor without payload."""
+    lines = ["$Version=1.0", f"$Object.Count={int(size is not None)}", f"$Object.Length={size or 0}"]
+    lines += [f"format={FORMAT_ND}", f"dtype={number}", f"dims={dims}"]
+    lines += [f"{name}={value!r}" for name, value in statistics]
+    lines += [f"$Object.data=0,{size}"] if size is not None else []
+    return ("\n".join(lines) + "\n$End=1\n").encode("ascii")
+
+
+def _number_in(names):
+    for name in names:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
