@@ -112,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for line in trials(job, Path(folder), -(-args.kills // len(jobs)), draw, outcomes):
                 findings += 1
                 print(f"{job.name}: {line}", flush=True)
+            print(f"{job.name}: {sum(outcomes.values())} kills so far", flush=True)
     ages = ", ".join(f"{number} {what}" for what, number in outcomes.items())
     print(f"{sum(outcomes.values())} kills: {ages}; {findings} findings")
     return int(findings > 0)
@@ -238,6 +239,9 @@ def _child(words: list[str], folder: Path, at: int | None, counter: Path | None)
 
 def _watch(folder: Path, at: int | None) -> Callable[[], int]:
     """Count the calls that change files of the folder; the process is killed before the one numbered ``at``."""
+    from sgsdump.files import atomic_write
+    from sgsdump.files.swap import exchange
+
     count = 0
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -252,6 +256,12 @@ def _watch(folder: Path, at: int | None) -> Callable[[], int]:
         if count == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def counted(one: Path, other: Path) -> bool:
+        hook("os.rename", (other,))
+        return exchange(one, other)
+
+    # The swap of two folders is a call of the C library that Python does not audit.
+    atomic_write.exchange = counted
     sys.addaudithook(hook)
     return lambda: count
 

@@ -1,4 +1,4 @@
-"""What each process of a hooked program wrote of itself: ``processes/{pid}/index.jsonl``, read into records.
+"""What each process of a hooked program wrote of itself: ``processes/{pid}/index.jsonl``, line by line and summed up.
 
 A process that was killed has an index without ``{"complete": true}``, its last line perhaps cut off.
 """
@@ -6,7 +6,8 @@ A process that was killed has an index without ``{"complete": true}``, its last 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,30 +16,53 @@ from sgsdump.errors import FormatError
 from sgsdump.files.folder import in_order
 
 PROCESSES, INDEX = "processes", "index.jsonl"
-MOST_LINE = 1 << 20
+_MOST_LINE = 1 << 20
+_MOST_TOLD = 100
+# A step's lines are together but for what other threads do at the time.
+_OPEN_STEPS = 3
+Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process's index.
+    """One process's index, summed up.
 
     libraries   the libraries that were hooked, with their versions.
-    tensors     lines of single inputs and outputs, as ``hook/sgsdump_spool.py`` has them.
-    events      lines of any other kind, by their ``event``.
-    complete    whether the process came to its end; ``stopped``: why it dumped no further, or "".
+    tensors     inputs and outputs that it has a line of; ``files``: those with a file.
+    steps       the numbers of the steps that something was dumped of, in order.
+    kinds       how many lines there are of each other kind, by their ``event``.
+    troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
+    names, types   the operators that ran, as far as they were asked for by name.
+    complete    whether the process came to its end.
     """
 
     pid: int
     folder: Path
     libraries: tuple[str, ...] = ()
-    tensors: tuple[Mapping[str, Any], ...] = ()
-    events: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
-    complete: bool = False
+    tensors: int = 0
+    files: int = 0
+    steps: tuple[int, ...] = ()
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
     stopped: str = ""
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    complete: bool = False
 
     @property
-    def troubles(self) -> tuple[str, ...]:
-        return tuple(str(line.get("text", "")) for line in self.events.get("trouble", ()))
+    def caught(self) -> bool:
+        """Whether anything of the program's work was dumped."""
+        return bool(self.tensors or set(self.kinds) - {"begin", "trouble", "stop", "seen"})
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``)."""
+
+    model: str
+    number: int
+    tensors: tuple[Line, ...]
+    operators: tuple[Line, ...]
 
 
 def processes_of(root: Path) -> tuple[Process, ...]:
@@ -50,34 +74,88 @@ def processes_of(root: Path) -> tuple[Process, ...]:
     return tuple(read_process(folder) for folder in folders if folder.name.isdecimal() and (folder / INDEX).is_file())
 
 
-def read_process(folder: Path) -> Process:
-    """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
-    tensors: list[Mapping[str, Any]] = []
-    events: dict[str, list[Mapping[str, Any]]] = {}
-    complete = False
+def lines_of(folder: Path) -> Iterator[Line]:
+    """The lines of a process's index that can be read. Raises FormatError when it cannot be opened."""
     try:
         with open(folder / INDEX, encoding="utf-8", errors="replace") as file:
-            while text := file.readline(MOST_LINE):
-                line = _line(text)
-                complete = line is not None and line.get("complete") is True
-                if line is None or complete:
+            while text := file.readline(_MOST_LINE):
+                try:
+                    line = json.loads(text)
+                except (ValueError, RecursionError):
                     continue
-                if "side" in line:
-                    tensors.append(line)
-                else:
-                    events.setdefault(str(line.get("event", "")), []).append(line)
+                if isinstance(line, Mapping):
+                    yield line
     except OSError as error:
         raise FormatError(f"cannot read {folder / INDEX}: {error.strerror or error}") from None
-    begun = events.get("begin", [])
-    libraries = dict.fromkeys(f"{line.get('library')} {line.get('version')}" for line in begun)
-    stopped = [str(line.get("text", "")) for line in events.get("stop", [])]
-    frozen = {kind: tuple(lines) for kind, lines in events.items()}
-    return Process(int(folder.name), folder, tuple(libraries), tuple(tensors), frozen, complete, "".join(stopped[:1]))
 
 
-def _line(text: str) -> Mapping[str, Any] | None:
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if isinstance(line, Mapping) else None
+def read_process(folder: Path) -> Process:
+    """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
+    libraries: dict[str, None] = {}
+    kinds: defaultdict[str, int] = defaultdict(int)
+    steps: set[int] = set()
+    tensors = files = 0
+    complete = False
+    troubles: list[str] = []
+    stopped = ""
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    for line in lines_of(folder):
+        complete = line.get("complete") is True
+        kind = str(line.get("event", ""))
+        if "side" in line:
+            tensors += 1
+            files += line.get("file") is not None
+            steps.add(step_of(line))
+        elif kind:
+            kinds[kind] += 1
+        if kind == "begin":
+            libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
+        elif kind == "trouble" and len(troubles) < _MOST_TOLD:
+            troubles.append(str(line.get("text", "")))
+        elif kind == "stop":
+            stopped = stopped or str(line.get("text", "")) or "it stopped"
+        elif kind == "seen":
+            names, types = (tuple(map(str, line.get(key) or ())) for key in ("names", "types"))
+    return Process(
+        pid=int(folder.name),
+        folder=folder,
+        libraries=tuple(libraries),
+        tensors=tensors,
+        files=files,
+        steps=tuple(sorted(steps)),
+        kinds=dict(kinds),
+        troubles=tuple(troubles),
+        stopped=stopped,
+        names=names,
+        types=types,
+        complete=complete,
+    )
+
+
+def steps_of(process: Process) -> Iterator[Step]:
+    """The steps of a process, each model's in order; only a few are held at a time."""
+    waiting: dict[str, dict[int, list[Line]]] = {}
+    for line in lines_of(process.folder):
+        if not ("side" in line or line.get("event") == "operator"):
+            continue
+        model, number = str(line.get("model") or ""), step_of(line)
+        of_model = waiting.setdefault(model, {})
+        of_model.setdefault(number, []).append(line)
+        if len(of_model) > _OPEN_STEPS:
+            oldest = next(iter(of_model))
+            yield _step(model, oldest, of_model.pop(oldest))
+    for model, of_model in waiting.items():
+        for number, lines in of_model.items():
+            yield _step(model, number, lines)
+
+
+def _step(model: str, number: int, lines: list[Line]) -> Step:
+    tensors = tuple(line for line in lines if "side" in line)
+    return Step(model, number, tensors, tuple(line for line in lines if "side" not in line))
+
+
+def step_of(line: Line) -> int:
+    """The line's step; -1 for one that says none."""
+    step = line.get("step")
+    return step if isinstance(step, int) else -1

@@ -18,13 +18,15 @@ from pathlib import Path
 
 from sgsdump.capture.control import DumpControl, to_json
 from sgsdump.capture.process_index import Process, processes_of
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.stopping import Terminated
 
 HOOK = Path(__file__).parent / "hook"
 CONTROL = "control.json"
 LOOK_EVERY = 0.5
+# msit's sentence, to the letter; the hooks have it too.
+DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 NOTHING = (
     "no process of the program imported torch or onnxruntime with the hooks in place; python -I, -E and -S and env -i "
     "keep them out, and a program of another language cannot be hooked"
@@ -45,8 +47,9 @@ class Captured:
     notes: tuple[str, ...]
 
     @property
-    def tensors(self) -> int:
-        return sum(len(process.tensors) for process in self.processes)
+    def caught(self) -> bool:
+        """Whether anything was dumped."""
+        return any(process.caught for process in self.processes)
 
 
 def split_command(text: str) -> list[str]:
@@ -92,6 +95,14 @@ def check_command(argv: Sequence[str]) -> None:
         hint = f"; near it are {', '.join(near)}" if near else ""
         what = "cannot be executed" if Path(argv[0]).is_file() else "is not there"
         raise ConfigError(f"the program {argv[0][:200]!r} {what}{hint}")
+
+
+def check_disk(folder: Path, control: DumpControl) -> None:
+    """Raises OutputError where the disk has no room for a dump to begin with."""
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    if free < control.min_free:
+        raise OutputError(f"{DISK_FULL} {free >> 20}")
 
 
 def _programs() -> list[str]:
@@ -175,7 +186,7 @@ def _notes(processes: Sequence[Process]) -> list[str]:
         for process in processes
         if not process.complete
     ]
-    if not any(process.tensors for process in processes):
+    if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
         notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped")
     return list(dict.fromkeys(notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from sgsdump import __version__
 from sgsdump.commands import COMMANDS
@@ -41,6 +42,10 @@ class Parser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._again = False
+
+    def error(self, message: str) -> NoReturn:
+        """Of one line, whatever stands in the arguments."""
+        super().error("".join(each if each.isprintable() else ascii(each)[1:-1] for each in message))
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
         """``--input-config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""

@@ -53,10 +53,21 @@ def _read(path: Path) -> Model:
         raise ModelError(f"{path} is not an ONNX file: it holds no graph")
     if not proto.graph.node:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
+    _check_texts(proto, path)
     _check_names(proto.graph, path)
     _check_inputs(proto, path)
     folder = path.parent if _check_external(proto.graph, path) else None
     return Model(inline_functions(proto), path, folder)
+
+
+def _check_texts(proto: onnx.ModelProto, path: Path) -> None:
+    """Raises ModelError for a text about the model that is not UTF-8, as ``_check_names`` does."""
+    for message in (proto, proto.graph):
+        for field, value in message.ListFields():
+            if isinstance(value, bytes):
+                raise ModelError(
+                    f"{path}: its {field.name} is not UTF-8 text; is the file damaged? Export the model anew"
+                )
 
 
 def _check_names(graph: onnx.GraphProto, path: Path) -> None:

@@ -106,7 +106,10 @@ def _node(node: onnx.NodeProto, extractor: Extractor) -> str:
     copy.CopyFrom(node)
     _hide_values([copy])
     comment = ", ".join(_typed(name, extractor.type_of(name)) for name in node.output if name)
-    return f"{onnx.printer.to_text(copy).rstrip()}  # {comment}"
+    # As a graph's only node: not every onnx prints a node by itself.
+    text = onnx.printer.to_text(onnx.GraphProto(name="g", node=[copy]))
+    printed = text[text.index("{") + 1 : text.rindex("}")].strip("\n").rstrip()
+    return f"{printed}  # {comment}"
 
 
 def _typed(name: str, kind: onnx.TypeProto | None) -> str:

@@ -17,8 +17,8 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_whole
 from sgsdump.quantisation.objective import Score
+from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.tuning.plan_judge import Criteria, Judged, each_alone
-from sgsdump.tuning.plan_walk import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ def load(file: Path, fingerprint: str, criteria: Criteria) -> Known:
             return Known()
         sensitivities = {int(i): _judged(int(i), part, criteria) for i, part in document["sensitivities"].items()}
         return Known(_scores(document["plans"], criteria), sensitivities)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return Known()
 
 

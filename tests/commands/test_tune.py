@@ -80,7 +80,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
     with open("out/pareto.csv", newline="") as file:
         assert [float(row["error"]) for row in csv.DictReader(file)] == errors
     with Image.open("out/pareto.png") as picture:
-        assert picture.size == (1100, 460)
+        assert picture.size in {(1100, 459), (1100, 460)}  # matplotlib 3.7 rounds down
     assert json.loads((work / "out" / "progress.json").read_text())["best"].keys() == {"0.6", "0.95"}
 
 

@@ -15,7 +15,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
-from fuzzing import trial
+from fuzzing import readers, trial
 from fuzzing.seeds import all_seeds
 
 from sgsdump import Dump, Record, Tensor, open_dump, save_dump
@@ -53,7 +53,7 @@ NAMES = [
 ]
 
 
-def harmless(path, size=None, read=trial.read_dump):
+def harmless(path, size=None, read=readers.read_dump):
     """Whether it was opened; nothing but an error of ours, in a second, in memory of its size and a constant."""
     size = sum(p.stat().st_size for p in [path, *path.rglob("*")] if p.is_file()) if size is None else size
     trial.tried(read, path, size, traced=False)
@@ -329,7 +329,7 @@ def test_hostile_json_in_a_folder(name, number, what, tmp_path):
     path = SEEDS[name][number].put(tmp_path)
     for file in [*path.rglob("*.json"), *path.rglob("*.csv"), *path.rglob("*.txt")]:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    harmless(path, read=trial.reader(name))
+    harmless(path, read=readers.reader(name))
 
 
 @pytest.mark.parametrize("what", TEXTS)

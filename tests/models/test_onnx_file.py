@@ -211,3 +211,13 @@ def test_an_input_that_is_no_tensor_is_refused_by_name(kind: onnx.TypeProto, sai
     )
     with pytest.raises(ModelError, match=f"input 'x' of the model is {said}; sgsdump feeds tensors only: export"):
         graph_inputs(proto)
+
+
+@pytest.mark.parametrize("field", ["producer_name", "producer_version", "domain", "doc_string", "graph.name"])
+def test_a_text_about_the_model_that_is_not_utf8_is_one_line(field, tmp_path):
+    model = small()
+    message = model.graph if field.startswith("graph.") else model
+    setattr(message, field.rpartition(".")[2], "QQQQ")
+    (tmp_path / "x.onnx").write_bytes(model.SerializeToString().replace(b"QQQQ", b"Q\xff\xfeQ"))
+    with pytest.raises(ModelError, match=rf"its {field.rpartition('.')[2]} is not UTF-8 text"):
+        open_model(tmp_path / "x.onnx")

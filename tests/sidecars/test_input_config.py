@@ -1,6 +1,7 @@
 """input_config.ini: every key, every form, and one clear line for everything else."""
 
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,5 +134,19 @@ def test_a_line_without_end_is_refused_at_once(line, tmp_path):
         with pytest.raises(ConfigError):
             read(tmp_path / "x.ini")
         assert tracemalloc.get_traced_memory()[1] < 6_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("filling", ["'", "'a", "''", "\"'", "a'b'", "x,\n ", "é\n ", ":", "#\u0100\n", "\n"])
+def test_memory_stays_within_what_the_fuzzer_allows(filling, tmp_path):
+    """A pair of quotes took 180 bytes."""
+    (tmp_path / "x.ini").write_text(f"{PLAIN}[CONV_CONFIG]\ntensor_arrays =" + filling * (100_000 // len(filling)))
+    size = (tmp_path / "x.ini").stat().st_size
+    tracemalloc.start()
+    try:
+        with suppress(ConfigError):
+            read(tmp_path / "x.ini")
+        assert tracemalloc.get_traced_memory()[1] < size + (4 << 20)
     finally:
         tracemalloc.stop()

@@ -104,7 +104,7 @@ def test_quantised_int4_is_dequantised() -> None:
     assert Tensor.of("x", array, quant=quant).real().tolist() == [-4.5, -0.5, 3.0]
 
 
-@pytest.mark.parametrize("name", ["complex32", "complex64", "complex128"])
+@pytest.mark.parametrize("name", [name for name in ("complex32", "complex64", "complex128") if name in KNOWN])
 def test_complex_values_are_pairs(name: str) -> None:
     array = np.array([[1 + 2j, -3j]]).astype(dtype_named(name))
     real = Tensor.of("x", array).real()

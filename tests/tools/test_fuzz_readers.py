@@ -4,12 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.append(str(TOOLS))
 
-from fuzzing import damage, trial  # noqa: E402
+from fuzzing import damage, readers, trial  # noqa: E402
 from fuzzing.seeds import Seed, all_seeds  # noqa: E402
 
 from sgsdump import Dump, Tensor, open_dump  # noqa: E402
@@ -40,7 +41,7 @@ def test_damaged_files_open_or_are_refused(name, tmp_path, monkeypatch):
 def test_seeds_are_whole(name, tmp_path):
     for number, seed in enumerate(SEEDS[name]):
         path = seed.put(tmp_path / str(number))
-        assert trial.tried(trial.reader(name), path, 10**6, traced=False) == (True, None)
+        assert trial.tried(readers.reader(name), path, 10**6, traced=False) == (True, None)
         assert name in SIDE_FILES or open_dump(path).format == name
 
 
@@ -67,12 +68,12 @@ def swell(path):
 
 
 def lie(path):
-    tensor = Tensor.of("x", trial.np.zeros(3))
-    return trial._read_values(Tensor(tensor.info, lambda: trial.np.zeros(3, int)))
+    tensor = Tensor.of("x", np.zeros(3))
+    return readers.read_values(Tensor(tensor.info, lambda: np.zeros(3, int)))
 
 
 def note(path):
-    return trial._check_lines(*Dump(list(as_records([])), notes=["x" * 10**5]).notes)
+    return trial.check_lines(*Dump(list(as_records([])), notes=["x" * 10**5]).notes)
 
 
 @pytest.mark.parametrize("read, what", [(crash, "KeyError in crash"), (hang, "Hang"), (swell, "takes"), (lie, "gives")])

@@ -1,5 +1,6 @@
 """The search is as good as trying every plan, and every way to look at a plan gives the same numbers."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -192,9 +193,21 @@ def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges,
     assert again.pool.resumed == len(first.pool.scores)
     assert search_rates(again.pool, again.sizes, RATES).plans == found.plans and again.pool.runs == 0
     again.pool.close()
+    whole = json.loads(file.read_bytes())
     other = set_up(float_model, ranges, CONFIG, feeds(2), file=file)
     assert other.pool.resumed == 0
     other.pool.close()
+    plan, score = next(iter(whole["plans"].items()))
+    for damaged in (
+        {**whole, "plans": {plan: None}},
+        {**whole, "plans": {plan: {**score, "sums": {"prob": [1]}}}},
+        {**whole, "sensitivities": {"x": {}}},
+        {**whole, "sensitivities": {"0": {"grams": [10**400], "plans": {}}}},
+        {key: value for key, value in whole.items() if key != "plans"},
+        [],
+    ):
+        file.write_text(json.dumps(damaged))
+        assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
     file.write_bytes(b"\0{")
     assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
 

@@ -1,1 +1,1 @@
-"""The parts of ``fuzz_readers.py``."""
+"""The parts of ``fuzz_readers.py`` and ``fuzz_inputs.py``."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from fuzzing.mutations import mutated
+from fuzzing.readers import reader
 from fuzzing.seeds import Seed
-from fuzzing.trial import Finding, reader, tried
+from fuzzing.trial import Finding, tried
 
 TRACED_EVERY = 50
 _NAMES = (
@@ -52,12 +52,12 @@ def damaged(seeds: Sequence[Seed], run: int, number: int) -> tuple[Seed, dict[st
     names, what = sorted(seed.files), rng.random()
     name = rng.choice(names)
     if not seed.is_folder or what < 0.85:
-        return seed, {name: mutated(seed.files[name], donor, rng)}
+        return seed, {name: seed.edit(seed.files[name], donor, rng)}
     if what < 0.9:
         return seed, {name: None}
     if what < 0.95:
         return seed, {name: None, _beside(name, rng): seed.files[name]}
-    return seed, {_beside(name, rng): donor, name: mutated(seed.files[name], donor, rng)}
+    return seed, {_beside(name, rng): donor, name: seed.edit(seed.files[name], donor, rng)}
 
 
 def _beside(name: str, rng: Random) -> str:
@@ -82,7 +82,7 @@ def try_numbers(
         path = places[id(seed)]
         put(path, changes)
         size = sum(len(data) for data in {**seed.files, **changes}.values() if data is not None)
-        opened, finding = tried(read, path, size, number % TRACED_EVERY == 0)
+        opened, finding = tried(read, path, size, number % TRACED_EVERY == 0, seed.slower)
         put(path, {name: seed.files.get(name) for name in changes})
         one = Result(1, opened)
         if finding is not None:

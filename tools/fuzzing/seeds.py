@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fuzzing.mutations import Edit, mutated
 from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.dumps.formats import FORMATS
@@ -97,11 +98,18 @@ _STATISTICS = (
 
 @dataclass(frozen=True)
 class Seed:
-    """A file under its name, or a folder: contents by the path below it. ``format`` is a dump's or a side file's."""
+    """A file under its name, or a folder: contents by the path below it.
+
+    format  what it is, and so how it is read (``trial.reader``).
+    edit    how its files are damaged.
+    slower  how many times a reader's limits of time and memory it may take.
+    """
 
     format: str
     name: str
     files: dict[str, bytes]
+    edit: Edit = mutated
+    slower: int = 1
 
     @property
     def is_folder(self) -> bool:

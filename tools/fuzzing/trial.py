@@ -23,22 +23,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from sgsdump import Dump, Tensor, open_dump
-from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.errors import SgsdumpError
-from sgsdump.sidecars import SIDECARS
-
-SIDE_FILES = {**SIDECARS, **NAME_FILES}
-
 
 SECONDS = 1.0
 BLOCKED_SECONDS = 10.0
 _TRACED_SLOWER = 6
 ALLOWED = 4 * 2**20
 MOST_RSS = 64 * 2**20
-MOST_RECORDS = 300
 _LONGEST = 2000
 
 
@@ -57,13 +48,17 @@ class Contradiction(Exception):
     """What a reader gave is not what it said."""
 
 
-def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> tuple[bool, Finding | None]:
-    """Read a file or folder of ``size`` bytes: whether it was opened, and the finding if there is one."""
+def tried(
+    read: Callable[[Path], Any], path: Path, size: int, traced: bool, slower: int = 1
+) -> tuple[bool, Finding | None]:
+    """Read a file or folder of ``size`` bytes: whether it was opened, and the finding if there is one.
+
+    ``slower`` multiplies the limits of time and memory."""
     try:
-        return _measured(read, path, size, traced), None
+        return _measured(read, path, size, traced, slower), None
     except Hang:
         try:
-            return _measured(read, path, size, traced), None
+            return _measured(read, path, size, traced, slower), None
         except Hang as again:
             return False, _finding(again)
         except Exception as error:
@@ -72,62 +67,29 @@ def tried(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> t
         return False, _finding(error)
 
 
-def reader(format: str) -> Callable[[Path], Any]:
-    """How files of a format are read: as a dump, or as a side file."""
-    if format in SIDE_FILES:
-        return SIDE_FILES[format]
-    return read_dump
-
-
-def read_dump(path: Path) -> Dump:
-    """Open a dump and read all that it can tell."""
-    dump = open_dump(path)
-    _check_lines(*dump.notes)
-    assert dump.inputs is not None and dump.constants is not None and repr(dump)
-    for record in dump.records[:MOST_RECORDS]:
-        _read_values(record.tensor)
-    return dump
-
-
-def _read_values(tensor: Tensor) -> None:
-    info = tensor.info
-    for load in (tensor.raw, tensor.stored, tensor.real):
-        try:
-            array = load()
-        except SgsdumpError as error:
-            _check_lines(str(error))
-            continue
-        if load == tensor.real:
-            right = array.dtype == np.float32
-        else:
-            right = array.dtype == info.dtype and (load == tensor.raw or info.shape in (None, array.shape))
-        if not right:
-            said = f"{info.dtype} {info.shape}"
-            raise Contradiction(f"{load.__name__}() gives {array.dtype} {array.shape}, the facts say {said}")
-
-
-def _check_lines(*lines: str) -> None:
+def check_lines(*lines: str) -> None:
+    """Raises Contradiction for a message that is not one line of a length to be read."""
     for line in lines:
         if "\n" in line or len(line) > _LONGEST:
             raise Contradiction(f"a message of several lines or {len(line)} characters: {line[:300]!r}")
 
 
-def _measured(read: Callable[[Path], Any], path: Path, size: int, traced: bool) -> bool:
+def _measured(read: Callable[[Path], Any], path: Path, size: int, traced: bool, slower: int) -> bool:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    opened, peak = _traced(read, path) if traced else (_timed(read, path, SECONDS), 0)
-    if peak > size + ALLOWED:
+    opened, peak = _traced(read, path, slower) if traced else (_timed(read, path, slower), 0)
+    if peak > size + ALLOWED * slower:
         # The first reading may have imported modules, which counts too.
-        opened, peak = _traced(read, path)
-    if peak > size + ALLOWED:
+        opened, peak = _traced(read, path, slower)
+    if peak > size + ALLOWED * slower:
         raise Contradiction(f"takes {peak} bytes of memory for a file of {size}")
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    if grown > MOST_RSS:
+    if grown > MOST_RSS * slower:
         raise Contradiction(f"the process grows by {grown} bytes for a file of {size}")
     return opened
 
 
-def _timed(read: Callable[[Path], Any], path: Path, seconds: float) -> bool:
-    with _alarm(seconds), warnings.catch_warnings():
+def _timed(read: Callable[[Path], Any], path: Path, slower: int) -> bool:
+    with _alarm(slower), warnings.catch_warnings():
         for kind in (RuntimeWarning, UserWarning, SyntaxWarning, FutureWarning):
             warnings.simplefilter("error", kind)
         start = time.process_time()
@@ -135,16 +97,19 @@ def _timed(read: Callable[[Path], Any], path: Path, seconds: float) -> bool:
             read(path)
             opened = True
         except SgsdumpError as error:
-            _check_lines(str(error))
+            check_lines(str(error))
             opened = False
-        if time.process_time() - start > seconds:
+        if time.process_time() - start > SECONDS * slower:
             raise Hang
     return opened
 
 
 @contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    timers = {signal.ITIMER_PROF: (signal.SIGPROF, seconds), signal.ITIMER_REAL: (signal.SIGALRM, BLOCKED_SECONDS)}
+def _alarm(slower: int) -> Iterator[None]:
+    timers = {
+        signal.ITIMER_PROF: (signal.SIGPROF, SECONDS * slower),
+        signal.ITIMER_REAL: (signal.SIGALRM, BLOCKED_SECONDS * slower),
+    }
     before = {number: signal.signal(number, _ring) for number, _ in timers.values()}
     try:
         for timer, (_, limit) in timers.items():
@@ -171,10 +136,10 @@ def _finding(error: BaseException) -> Finding:
     return Finding(f"{type(error).__name__}{where} {words}".strip(), details)
 
 
-def _traced(read: Callable[[Path], Any], path: Path) -> tuple[bool, int]:
+def _traced(read: Callable[[Path], Any], path: Path, slower: int) -> tuple[bool, int]:
     """Whether the file was opened, and the most memory that reading it took."""
     tracemalloc.start(1)
     try:
-        return _timed(read, path, SECONDS * _TRACED_SLOWER), tracemalloc.get_traced_memory()[1]
+        return _timed(read, path, slower * _TRACED_SLOWER), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

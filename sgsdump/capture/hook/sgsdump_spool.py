@@ -211,18 +211,21 @@ class Session:
         Returns the file's path in the dump, None when there is none.
         """
         device = self.device if device is None else device
-        path = why = None
-        if not self.stopped and self._on(device):
+        if not self._on(device):
+            return None
+        found: dict = {"file": None}
+        if not self.stopped:
             folders = "/".join(operator.folders)
             stem = "{}tensor{}{}".format(side, slot, "_" + folder_name(label) if label else "")
             path = f"tensors/{device}_{self.pid}/{operator.step}/{folders}/{moment}/{stem}.bin"
             try:
-                path, why = self._payload(path, data, dtype, shape, stats, key)
+                found = self._payload(path, data, dtype, shape, stats, key)
             except OSError as error:
                 self.stop(f"{path}: {error.strerror or error}")
-                path = None
             except Exception as error:
-                path, why = None, f"{type(error).__name__}: {error}"
+                found["why"] = f"{type(error).__name__}: {error}"
+        if weight:
+            found["weight"] = weight
         self.line(
             step=operator.step,
             model=operator.model,
@@ -234,16 +237,14 @@ class Session:
             side=side,
             slot=slot,
             moment=moment,
-            file=path,
             dtype=dtype,
             shape=[int(size) for size in shape],
             stats=stats,
             device=device,
             value=value,
-            **({"weight": weight} if weight else {}),
-            **({"why": why} if why else {}),
+            **found,
         )
-        return path
+        return found["file"]
 
     def operator(self, operator, param=None, nanoseconds=None):
         self.line(
@@ -325,69 +326,75 @@ class Session:
         return not devices or device in devices
 
     def _payload(self, path, data, dtype, shape, stats, key):
-        """The file of a tensor as (path, None), or (None, why not)."""
+        """What the line says of a tensor's file: "file", its path, and where that is None perhaps "why"; or "same",
+        the earlier file that stands for it."""
         content = self._control["content"]
         if content == "structure":
-            return None, None
+            return {"file": None}
         dims = ",".join(str(int(size)) for size in shape)
         number = ATB_TYPES.get(dtype)
         if number is None:
-            return None, f"ATB has no number for {dtype}"
+            return {"file": None, "why": f"ATB has no number for {dtype}"}
         if content != "tensor":
-            known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
-            if content == "stats" and not known:
-                return None, "it has no statistics"
-            return (path if self._file(path, (_header(number, dims, None, known),)) else None), None
+            known = []
+            if content == "stats":
+                known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
+                if not known:
+                    return {"file": None, "why": "it has no statistics"}
+            return {"file": path if self._file(path, (_header(number, dims, None, known),)) else None}
         if key is not None:
             key = (key, dims, number)
-            first = self._remembered(self._by_key, key)
-            if first and self._link(first, path):
-                return (first if self._control["links"] == "index" else path), None
+            found = self._as_before(self._by_key, key, path)
+            if found:
+                return found
         data = data() if callable(data) else data
         if data is None:
-            return None, "its values cannot be had"
+            return {"file": None, "why": "its values cannot be had"}
         payload = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
         if not payload.nbytes:
-            return None, "it has no elements"
+            return {"file": None, "why": "it has no elements"}
         header = _header(number, dims, payload.nbytes, ())
         digest = None
         if self._control["links"] != "none":
             state = hashlib.blake2b(header, digest_size=16)
             state.update(payload)
             digest = state.digest()
-            first = self._remembered(self._by_digest, digest)
-            if first and self._link(first, path):
-                return (first if self._control["links"] == "index" else path), None
+            found = self._as_before(self._by_digest, digest, path)
+            if found:
+                return found
         if not self._file(path, (header, payload)):
-            return None, None
+            return {"file": None}
         with self._lock:
             for table, name in ((self._by_key, key), (self._by_digest, digest)):
                 if name is not None:
                     table[name] = path
                     if len(table) > MOST_REMEMBERED:
                         table.popitem(last=False)
-        return path, None
+        return {"file": path}
 
-    def _remembered(self, table, key):
+    def _as_before(self, table, name, path):
+        """What the line says where a file of these values is known; None where it is not, or cannot be linked to."""
         with self._lock:
-            if key in table:
-                table.move_to_end(key)
-                return table[key]
-        return None
+            first = table.get(name)
+            if first is not None:
+                table.move_to_end(name)
+        if first is None:
+            return None
+        if first == path:
+            return {"file": path}
+        if self._control["links"] == "index":
+            self._folder(os.path.dirname(os.path.join(self.root, path)))
+            return {"file": path, "same": first}
+        return {"file": path} if self._link(first, path) else None
 
     def _link(self, first, path):
         """Let ``path`` be what ``first`` is; False where the file system has no links, so that it is written again."""
-        links = self._control["links"]
-        if links == "index":
-            return True
         source, target = os.path.join(self.root, first), os.path.join(self.root, path)
-        if source == target:
-            return True
         self._folder(os.path.dirname(target))
         try:
             if os.path.lexists(target):
                 os.unlink(target)
-            if links == "symlink":
+            if self._control["links"] == "symlink":
                 os.symlink(os.path.relpath(source, os.path.dirname(target)), target)
             else:
                 os.link(source, target)

@@ -87,9 +87,16 @@ def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
     if folder != Path() and leads_out_of(folder, name) and (beside is None or leads_out_of(beside, name)):
         raise InputError(f"{where}: {quoted(name)} leads out of the folder {quoted(str(folder))}")
     for base in (folder, beside):
-        if base is not None and name and (base / name).is_file():
+        if base is not None and name and _is_file(base / name):
             return str(base / name)
     raise InputError(f"{where}: there is no file {quoted(str(folder / name) if name else name)}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name longer than the system takes
+        return False
 
 
 def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:

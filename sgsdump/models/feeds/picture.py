@@ -7,13 +7,16 @@ it shrinks): output pixel i lies at (i + 0.5) * in/out - 0.5 of the input, clamp
 
 from __future__ import annotations
 
+import logging
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file
+from sgsdump.files.native_messages import no_native_messages
 from sgsdump.sidecars.input_config import ModelInput
 
 # where red, green and blue go; GRAY has one mean, of three the first is taken
@@ -45,13 +48,17 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
     """uint8 [H, W, 3] in RGB order, or [H, W, 1]. Raises InputError."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    _keep_quiet("PIL")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what decoders say of damaged files is for their developers
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_file(path) as file, Image.open(file, formats=FORMATS) as image:
+                with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
+                    image.load()
                 upright = ImageOps.exif_transpose(image)
-                if upright.mode.startswith("I;16"):  # 16 bits of gray, as PNG and TIFF have it
+                # 16 bits of gray, as PNG and TIFF have it; older Pillow says I of the PNG
+                if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
                     upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
                 array = np.asarray(upright.convert("L" if gray else "RGB"))
     except UnidentifiedImageError as error:
@@ -62,6 +69,13 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0] or type(error).__name__
         raise InputError(f"cannot read the picture {path}: {reason[:150]}") from error
     return array.reshape(*array.shape[:2], -1)
+
+
+def _keep_quiet(library: str) -> None:
+    """Its log goes to those who ask for it; without this, Python prints it where nobody does."""
+    logger = logging.getLogger(library)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
 
 
 def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -131,7 +131,9 @@ def own_cluster(tmp_path, monkeypatch):
 @needs_kill
 def test_a_worker_that_freezes_is_waited_for_with_a_line_and_not_for_ever(own_cluster, tmp_path):
     progress = Watched()
-    with pytest.raises(WorkerError, match=r"the worker at tcp://.* gives no sign for \d+ s.*frozen"):
+    # Which of the two is noticed first is a matter of the machine's load.
+    frozen = r"the worker at tcp://.* gives no sign for \d+ s.*frozen|did not come from tcp://.*; is a machine frozen"
+    with pytest.raises(WorkerError, match=frozen):
         list(run_tasks(freezes, (tmp_path, 2), range(4), Workers(scheduler=own_cluster[1]), progress))
     assert [line.split(",")[0][:28] for line in progress.lines] == ["waiting for the worker at tcp"[:28]]
 

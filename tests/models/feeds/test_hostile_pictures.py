@@ -1,6 +1,8 @@
 """What is given as a picture and is none that may be opened."""
 
+import io
 import os
+from contextlib import suppress
 
 import pytest
 from PIL import Image
@@ -43,3 +45,21 @@ def test_a_list_of_a_folders_files_does_not_lead_out_of_it(tmp_path, monkeypatch
         (tmp_path / "lists" / "out.txt").write_text(name)
         with pytest.raises(InputError, match="leads out of the folder"):
             expand("pictures:lists/out.txt")
+
+
+def test_what_libtiff_says_of_a_damaged_file_is_not_printed(tmp_path, capfd):
+    file = io.BytesIO()
+    Image.effect_noise((32, 32), 60).save(file, "tiff", compression="tiff_lzw")
+    whole = file.getvalue()
+    for at in range(8, 200, 7):
+        (tmp_path / "x.tif").write_bytes(whole[:at] + b"\xff\xff\xff" + whole[at + 3 :])
+        with suppress(InputError):
+            decode(tmp_path / "x.tif")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_name_too_long_for_the_system_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").write_text("x" * 5000)
+    with pytest.raises(InputError, match=r"list.txt:1: there is no file"):
+        expand("list.txt")

@@ -144,7 +144,7 @@ def load(path: Path, header: Header, dtype: np.dtype) -> np.ndarray:
         else:
             flat = mapped.view(mapped.map_file(path), header.dtype, header.elements, header.offset)
         return shaped(flat, header, dtype)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError) as error:  # numpy before 2 has texts of less than no bytes
         raise FormatError(f"cannot read {path}, was it changed? ({error})") from None
 
 

@@ -202,6 +202,8 @@ def _numbers(data: Buffer, place: Place, path: Path, dtype: np.dtype) -> np.ndar
         return np.empty(0, dtype)
     try:
         values = np.fromstring(text.decode("ascii"), dtype, sep=",")
+        # numpy before 2.3 only warns where it stops, and then gives the last place a value all the same
+        (int if is_integer(dtype) else float)(text.rpartition(b",")[2].replace(b"_", b"x"))
     except (ValueError, DeprecationWarning):
         values = np.empty(0, dtype)
     # numpy reads an empty place between commas as -1
