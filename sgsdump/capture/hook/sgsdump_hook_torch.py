@@ -22,6 +22,7 @@ import torch
 from sgsdump_torch_round import Round
 from sgsdump_torch_values import (
     Values,
+    checksum,
     dtype_word,
     payload,
     plain,
@@ -46,6 +47,7 @@ COMPILED = (
 
 def install(torch_module, session):
     """Hook torch for a process; called once, right after the program's own import of it."""
+    session.headers_later = True
     hook = Hook(session)
     if session.control.get("seed") is not None:
         start_from(session.control["seed"])
@@ -188,19 +190,18 @@ class Hook:
         if round.quiet or module is round.root or transparent(module) or type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
         operator = round.begin_module(module)
-        wanted = self.guard(round, self.wants, operator)
-        self.guard(round, self.take, round, wanted, operator, "in", "before", (args, kwargs))
-        ended, begun = None, time.perf_counter_ns()
+        given = list(tensors_in((args, kwargs)))
+        wanted = self.guard(round, self.before, round, operator, given)
+        result, ended, begun = None, False, time.perf_counter_ns()
         try:
             result = original(module, *args, **kwargs)
-            ended = time.perf_counter_ns()
+            ended = True
             return result
         finally:
+            taken = time.perf_counter_ns() - begun
             round.end_module()
-            if ended is not None:
-                self.guard(round, self.take, round, wanted, operator, "in", "after", (args, kwargs))
-                self.guard(round, self.take, round, wanted, operator, "out", "after", result)
-                self.guard(round, self.ran, operator, None, ended - begun)
+            if ended:
+                self.guard(round, self.after, round, wanted, operator, given, result, None, taken)
 
     def dispatched(self, round, func, args, kwargs):
         """One of torch's operators."""
@@ -209,17 +210,14 @@ class Hook:
             return func(*args, **kwargs)
         inputs = [tensor for tensor in tensors_in((args, facts.without_out(kwargs))) if plain(tensor)]
         operator = round.begin_operator(facts.kind, inputs)
-        wanted = self.guard(round, self.wants, operator)
-        self.guard(round, self.take, round, wanted, operator, "in", "before", inputs)
+        wanted = self.guard(round, self.before, round, operator, inputs)
         begun = time.perf_counter_ns()
         result = func(*args, **kwargs)
-        ended = time.perf_counter_ns()
+        taken = time.perf_counter_ns() - begun
         written = facts.written(args, kwargs)
-        for tensor in written:
-            self.guard(round, self.values.written, tensor)
-        self.guard(round, self.take, round, wanted, operator, "in", "after", inputs)
-        self.guard(round, self.take, round, wanted, operator, "out", "after", written if result is None else result)
-        self.guard(round, self.ran, operator, (facts, args, kwargs), ended - begun)
+        param = facts.param(args, kwargs)
+        output = written if result is None else result
+        self.guard(round, self.after, round, wanted, operator, inputs, output, param, taken, written)
         return result
 
     # what is told to the session
@@ -228,7 +226,7 @@ class Hook:
         """Call something of the hook: what it does is not seen by itself, and no mistake of it reaches the program."""
         round.quiet = True
         try:
-            with torch.no_grad(), torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), self.session.together():
                 return function(*args, **kwargs)
         except Exception as error:
             self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
@@ -236,32 +234,37 @@ class Hook:
         finally:
             round.quiet = False
 
-    def wants(self, operator):
-        return self.session.wants(operator.step, operator.name, operator.op_type, operator.ids)
+    def before(self, round, operator, inputs):
+        """Before an operator runs; returns whether it is dumped."""
+        wanted = self.session.wants(operator.step, operator.name, operator.op_type, operator.ids)
+        if wanted:
+            self.take(round, operator, "in", "before", inputs)
+        return wanted
 
-    def take(self, round, wanted, operator, side, moment, values):
-        if wanted and moment in self.session.moments(side):
-            for slot, tensor in enumerate(tensors_in(values)):
-                self.tensor(round, operator, side, slot, moment, tensor)
+    def after(self, round, wanted, operator, inputs, outputs, param, nanoseconds, written=()):
+        for tensor in written:
+            self.values.written(tensor)
+        if wanted:
+            self.take(round, operator, "in", "after", inputs)
+            self.take(round, operator, "out", "after", tensors_in(outputs))
+        timing = self.session.control.get("timing")
+        self.session.operator(operator, param=param, nanoseconds=nanoseconds if timing else None)
 
-    def tensor(self, round, operator, side, slot, moment, tensor):
-        content = self.session.content
-        shape, dtype = [int(size) for size in tensor.shape], dtype_word(tensor)
+    def take(self, round, operator, side, moment, tensors):
+        if moment in self.session.moments(side):
+            content = self.session.content
+            for slot, tensor in enumerate(tensors):
+                self.tensor(round, content, operator, side, slot, moment, tensor)
+
+    def tensor(self, round, content, operator, side, slot, moment, tensor):
+        shape, dtype = tuple(tensor.shape), dtype_word(tensor)
         if not plain(tensor):
             self.session.tensor(operator, side, slot, moment, lambda: None, dtype, shape)
             return
-        device = tensor.device.index if tensor.device.type != "cpu" else None
         entry = self.values.entry(tensor)
         data = alive = figures = None
         if content == "stats":
-            when = (round, version(tensor))
-            if entry.statistics is None or entry.statistics[:2] != when:
-                synchronise(tensor)
-                figures = statistics(tensor)
-                if entry.statistics is not None and repr(entry.statistics[2]) != repr(figures):
-                    self.values.renew(entry)
-                entry.statistics = (*when, figures)
-            figures = entry.statistics[2]
+            figures = self.statistics(round, entry, tensor)
         elif content == "tensor":
             synchronise(tensor)
             data, alive = payload(tensor)
@@ -270,18 +273,29 @@ class Hook:
         path = self.session.tensor(
             *(operator, side, slot, moment, data, dtype, shape),
             stats=figures,
-            device=device,
+            device=None if tensor.device.type == "cpu" else tensor.device.index,
             key=entry.number,
             value=entry.number,
+            weight=round.weight(tensor),
         )
         if entry.path is None and data is not None:
             entry.path = path
         del alive
 
-    def ran(self, operator, call, nanoseconds):
-        param = call[0].param(*call[1:]) if call else None
-        timing = self.session.control.get("timing")
-        self.session.operator(operator, param=param, nanoseconds=nanoseconds if timing else None)
+    def statistics(self, round, entry, tensor):
+        known, when = entry.statistics, (round, version(tensor))
+        if known is not None and known[0] == when:
+            return known[2]
+        synchronise(tensor)
+        check = checksum(tensor)
+        if known is not None and known[1] is not None and known[1] == check:
+            figures = known[2]
+        else:
+            figures = statistics(tensor)
+            if known is not None:
+                self.values.renew(entry)
+        entry.statistics = (when, check, figures)
+        return figures
 
     def event(self, round, inputs=None, outputs=None, ended=None):
         """The line of a step: which numbers go in when it begins, and which come out when it ends."""

@@ -58,6 +58,11 @@ class Round:
         self.frames.append(Frame(module, path, operator.folders, operator))
         return operator
 
+    def weight(self, tensor):
+        """The name of a weight in the network, ``root.fc.weight``; "" for what is none."""
+        owner = self.owners.get(tensor.untyped_storage()._cdata)
+        return owner[1] if owner is not None and owner[2] == tensor.shape else ""
+
     def end_module(self):
         self.frames.pop()
 
@@ -90,8 +95,8 @@ class Round:
                 return _below(frame.path, path)
         for tensor in tensors:
             owner = self.owners.get(tensor.untyped_storage()._cdata)
-            if owner is not None and (not frame.path or owner == frame.path or owner.startswith(frame.path + ".")):
-                return owner
+            if owner is not None and (not frame.path or (owner[0] + ".").startswith(frame.path + ".")):
+                return owner[0]
         return frame.path
 
 
@@ -108,14 +113,15 @@ def clean(path):
 
 
 def _paths(root):
-    """Of the modules below one: {id: path}, and of their weights' memory: {address: path of the owner}."""
+    """Of the modules below one: {id: path}; of their weights' memory: {address: (owner's path, weight's name, shape)}."""
     paths: dict = {}
     owners: dict = {}
     for name, module in root.named_modules():
         path = paths.setdefault(id(module), clean(name))
-        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+        for word, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
             if plain(tensor):
-                owners.setdefault(tensor.untyped_storage()._cdata, path)
+                weight = (path, _below(_below(ROOT, path), word), tensor.shape)
+                owners.setdefault(tensor.untyped_storage()._cdata, weight)
     return paths, owners
 
 

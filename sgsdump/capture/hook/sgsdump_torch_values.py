@@ -1,8 +1,8 @@
 """What the torch hook takes of a tensor: its bytes, its statistics, and a number for the values it holds.
 
 Two tensors have one number only where both are the same piece of the same memory and no operator has written to it in
-between. That is believed of statistics within a step as long as torch's own version number says so, too; of a payload
-never: before it is used a second time, the bytes are compared with those of the file.
+between. Statistics are believed within a step, as long as torch's own version number says the same; in another step a
+checksum is asked. A payload is never believed: before it is used again, its bytes are compared with those of the file.
 """
 
 import ctypes
@@ -15,8 +15,8 @@ import threading
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-# At a time this many elements are converted to float64 for sums.
-CHUNK = 1 << 18
+# So many elements at a time stay in the cache as float64, and are too few for torch to spread them over threads.
+CHUNK = 1 << 15
 
 _memcmp = ctypes.CDLL(None).memcmp if os.name == "posix" else None
 
@@ -87,7 +87,7 @@ class Memory:
 
 class Entry:
     """path        the file that has these values, below the dump's root.
-    statistics  those of them, and when they were computed: (round, torch's version of the tensor, statistics).
+    statistics  (when, checksum, statistics): of which round and torch's version of the tensor they are known.
     """
 
     __slots__ = ("number", "path", "statistics")
@@ -181,6 +181,15 @@ def same_bytes(path, data):
         return False
 
 
+def checksum(tensor):
+    """The sum of a tensor's words, which tells other values from these unless words have only changed places (and then
+    no statistics change); None where there are no whole words."""
+    if not tensor.is_contiguous() or tensor.numel() * tensor.element_size() % 8 or tensor.data_ptr() % 8:
+        return None
+    flat = tensor.detach().reshape(-1)
+    return flat.view(torch.int64).sum().item() if flat.numel() and not tensor.is_neg() else None
+
+
 def statistics(tensor):
     """Largest, smallest, mean and L2 norm; the last two summed in float64. None for what is no number or is empty.
 
@@ -191,15 +200,20 @@ def statistics(tensor):
     flat = _flat(tensor.detach().resolve_neg())
     if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    least, most = torch.aminmax(flat)
-    total = squares = 0.0
+    numbers = torch.empty(min(CHUNK, flat.numel()), dtype=torch.float64, device=flat.device)
+    total, squares, most, least = 0.0, 0.0, [], []
     for chunk in flat.split(CHUNK) if flat.numel() > CHUNK else (flat,):
-        numbers = chunk.double()
-        total += numbers.sum().item()
-        squares += torch.dot(numbers, numbers).item()
+        part = numbers if chunk.numel() == numbers.numel() else numbers[: chunk.numel()]
+        part.copy_(chunk)
+        total += part.sum().item()
+        squares += torch.dot(part, part).item()
+        lower, upper = torch.aminmax(chunk)
+        least.append(lower.item())
+        most.append(upper.item())
+    whole = all(value == value for value in most)
     return {
-        "max": most.item(),
-        "min": least.item(),
+        "max": max(most) if whole else math.nan,
+        "min": min(least) if whole else math.nan,
         "mean": total / flat.numel(),
         "l2norm": math.sqrt(squares) if squares == squares else math.nan,
     }
