@@ -20,6 +20,8 @@ _MOST_LINE = 1 << 20
 _MOST_TOLD = 100
 # A step's lines are together but for what other threads do at the time.
 _OPEN_STEPS = 3
+# Lines that come also where nothing is dumped.
+_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "operator"}
 Line = Mapping[str, Any]
 
 
@@ -52,17 +54,21 @@ class Process:
     @property
     def caught(self) -> bool:
         """Whether anything of the program's work was dumped."""
-        return bool(self.tensors or set(self.kinds) - {"begin", "trouble", "stop", "seen"})
+        return bool(self.tensors or set(self.kinds) - _NO_WORK)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``)."""
+    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``).
+
+    outputs  the numbers of the values that the step gave back; None where that is not known.
+    """
 
     model: str
     number: int
     tensors: tuple[Line, ...]
     operators: tuple[Line, ...]
+    outputs: tuple[int, ...] | None = None
 
 
 def processes_of(root: Path) -> tuple[Process, ...]:
@@ -137,7 +143,7 @@ def steps_of(process: Process) -> Iterator[Step]:
     """The steps of a process, each model's in order; only a few are held at a time."""
     waiting: dict[str, dict[int, list[Line]]] = {}
     for line in lines_of(process.folder):
-        if not ("side" in line or line.get("event") == "operator"):
+        if not ("side" in line or line.get("event") in ("operator", "step")):
             continue
         model, number = str(line.get("model") or ""), step_of(line)
         of_model = waiting.setdefault(model, {})
@@ -152,7 +158,10 @@ def steps_of(process: Process) -> Iterator[Step]:
 
 def _step(model: str, number: int, lines: list[Line]) -> Step:
     tensors = tuple(line for line in lines if "side" in line)
-    return Step(model, number, tensors, tuple(line for line in lines if "side" not in line))
+    operators = tuple(line for line in lines if line.get("event") == "operator")
+    given = [line["outputs"] for line in lines if isinstance(line.get("outputs"), list)]
+    outputs = tuple(value for value in given[0] if isinstance(value, int)) if given else None
+    return Step(model, number, tensors, operators, outputs)
 
 
 def step_of(line: Line) -> int:

@@ -28,9 +28,8 @@ def operator(step, folders, op_type, ins, outs, module):
             for slot, (value, weight) in enumerate(values):
                 data = struct.pack("<4f", *[value + step] * 4)
                 stats = {"max": value, "min": value, "mean": value, "l2norm": 2.0 * value, "nan": 0}
-                session.tensor(
-                    one, side, slot, moment, data, "float32", (2, 2), stats=stats, value=(value + 100 * step), weight=weight
-                )
+                more = {"stats": stats, "value": value + 100 * step, "weight": weight}
+                session.tensor(one, side, slot, moment, data, "float32", (2, 2), **more)
     session.operator(one, param={"alpha": 1}, nanoseconds=12345)
 
 

@@ -1,4 +1,4 @@
-"""acl.json's dump section: the vendor's verdict on every configuration of which it is known, and its rules one by one."""
+"""acl.json's dump section: the vendor's verdicts, those that are known, and its rules one by one."""
 
 import json
 

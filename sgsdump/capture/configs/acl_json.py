@@ -3,7 +3,7 @@
 First that it is JSON, then every value's type, then that values are among those that there are, then what must go
 together; the first error counts. Keys that are not known are passed over, of one that stands twice the last is taken.
 The codes are the vendor's: EP0001 missing, empty or of the wrong type, EP0002 none of the values there are, EP0003 a
-bad value, EP0004 not JSON, EP0005 what does not go together. Source: docs/formats/ascend.md, "Dump configuration".
+bad value, EP0004 not JSON, EP0005 what does not go together. Source: docs/formats/ascend.md#dump-configuration.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import Any
 from sgsdump.capture.process_index import Process, Step, steps_of
 from sgsdump.capture.trees.operations import Operation, operations_of
 from sgsdump.capture.trees.tables import operation_table, profiling_table
-from sgsdump.capture.trees.topology import layer_document, leaving_each, model_document
+from sgsdump.capture.trees.topology import layer_document, model_document, readers_of
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import make_folder, replacing
 from sgsdump.files.safe_names import Taken
@@ -108,10 +108,10 @@ class _Topologies:
             return
         model = step.model or "model"
         if onnx or "model" in self._types:
-            self._save("model", model, model_document(model, operations), operations, self._models)
-        leaving = leaving_each(operations)
+            self._save("model", model, model_document(model, operations, step.outputs), operations, self._models)
+        readers = readers_of(operations)
         for layer in operations:
-            self._save("layer", layer.name, layer_document(layer, leaving[layer.name]), [layer], self._layers)
+            self._save("layer", layer.name, layer_document(layer, readers), [layer], self._layers)
 
     def _save(
         self,

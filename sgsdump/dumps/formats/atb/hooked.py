@@ -2,7 +2,8 @@
 others.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
-below ``tensors/`` may be opened alone, so the root is looked for above it too.
+below ``tensors/`` may be opened alone, so the root is looked for above it too. Source:
+docs/formats/ascend.md#trees-of-a-hooked-program.
 """
 
 from __future__ import annotations
