@@ -113,7 +113,7 @@ def clean(path):
 
 
 def _paths(root):
-    """Of the modules below one: {id: path}; of their weights' memory: {address: (owner's path, weight's name, shape)}."""
+    """Of the modules below one {id: path}, of their weights' memory {address: (path of the owner, name, shape)}."""
     paths: dict = {}
     owners: dict = {}
     for name, module in root.named_modules():
