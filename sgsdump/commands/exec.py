@@ -154,6 +154,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     """
     from sgsdump.capture import front_door
     from sgsdump.capture.configs.live import LiveConfig
+    from sgsdump.capture.known_names import check_names
     from sgsdump.capture.program import check_command, check_disk, run_program, split_command
     from sgsdump.capture.trees.msit_tree import new_tree, write_beside
     from sgsdump.errors import ConfigError, SgsdumpError
@@ -175,6 +176,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     for note in front_door.with_config(door(asked), asked, config)[1] if config else ():
         say("warning", note)
     first = control()
+    check_names(first, args.output, argv)
     live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
     root = new_tree(args.output)
     try:
@@ -183,16 +185,16 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     except SgsdumpError:
         shutil.rmtree(root, ignore_errors=True)
         raise
-    write_beside(root, captured.processes, front_door.types_of(asked))
+    write_beside(root, captured.processes, front_door.types_of(asked), argv)
     return _report(captured, root, first, say)
 
 
 def _report(captured: Captured, root: Path, control: DumpControl, say: _Say) -> int:
-    from sgsdump.capture.unmatched import unmatched
+    from sgsdump.capture.known_names import known_of, unmatched
 
     for note in captured.notes:
         say("warning", note)
-    for note in unmatched(control, captured.processes):
+    for note in unmatched(control, known_of(captured.processes)):
         say("warning", note)
     if not captured.caught:
         say("error", "nothing was dumped")

@@ -123,6 +123,29 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-opname", "sotfmax"], "no operator ran whose type begins with 'sotfmax'; near it are"),
+        (["--dump-layer", "relu rleu"], "no operator 'rleu' ran; near it are relu, as msit_dump_"),
+        (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
+        (["-ids", "0_1", "7"], "no operator has the id 7"),
+        (["-ids", "0_11"], "no operator has the id 0_11; near it are 0_1"),
+    ],
+)
+def test_an_unknown_operator_of_a_program_that_was_dumped_before(tmp_path, infer, options, message):
+    """The first dump tells which operators there are; the second is not even started."""
+    (tmp_path / "code" / "count.py").write_text("print('started')\n" + infer.read_text())
+    command = ["--", "python", tmp_path / "code" / "count.py"]
+    assert sgsdump("exec", *command, cwd=tmp_path).returncode == 0
+    done = sgsdump("exec", *options, *command, cwd=tmp_path)
+    assert (done.stdout, done.returncode, len(done.stderr.splitlines())) == ("", 2, 1)
+    assert message in done.stderr and "name another -o" in done.stderr
+    done = sgsdump("exec", "-o", "other", *options, *command, cwd=tmp_path)
+    assert done.stdout == "started\nresult 42\n"
+    assert sgsdump("exec", "-ids", "0", "1_0", *command, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--", "pythonn", "x"], "error: the program 'pythonn' is not there; near it are"),

@@ -53,8 +53,8 @@ def new_tree(output: Path) -> Path:
     raise OutputError(f"cannot write into {output}: it has a thousand dumps of this second")
 
 
-def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str]) -> None:
-    """Everything of ``types`` but the tensors, then the index. Raises OutputError."""
+def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str], command: Sequence[str] = ()) -> None:
+    """Everything of ``types`` but the tensors, then the index, which tells the ``command`` too. Raises OutputError."""
     wanted = set(types)
     for process in processes:
         topologies = _Topologies(root, process, wanted)
@@ -67,12 +67,13 @@ def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str])
             if "cpu_profiling" in wanted:
                 table = profiling_table(operations)
                 _append(root / "cpu_profiling" / str(process.pid), f"operation_statistic_{step.number}.csv", table)
-    write_index(root, processes, sorted(wanted))
+    write_index(root, processes, sorted(wanted), command)
 
 
-def write_index(root: Path, processes: Sequence[Process], types: Sequence[str]) -> None:
+def write_index(root: Path, processes: Sequence[Process], types: Sequence[str], command: Sequence[str]) -> None:
     """``index.json``: what is in the tree, and whether all of it is."""
     document = {
+        "command": list(command),
         "complete": bool(processes) and all(process.complete and not process.stopped for process in processes),
         "types": list(types),
         "processes": [_told(process) for process in processes],

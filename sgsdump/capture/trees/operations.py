@@ -25,7 +25,7 @@ class Value:
     weight: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Operation:
     """``name`` is type and ids, ``addmm_3_1``, as ATB names its operations; ``module``: its place in the program."""
 
@@ -34,9 +34,9 @@ class Operation:
     module: str = ""
     param: Any = None
     nanoseconds: int | None = None
-    reads: dict[int, Value] = field(default_factory=dict)
-    writes: dict[int, Value] = field(default_factory=dict)
-    inside: dict[str, Operation] = field(default_factory=dict)
+    reads: Mapping[int, Value] = field(default_factory=dict)
+    writes: Mapping[int, Value] = field(default_factory=dict)
+    inside: Mapping[str, Operation] = field(default_factory=dict)
 
     def inputs(self) -> list[Value]:
         """What it reads and does not make itself, each once; of one with operations inside, theirs."""
@@ -62,59 +62,74 @@ class Operation:
 
 
 def operations_of(step: Step) -> list[Operation]:
-    """The outermost operations of a step in the order in which they began."""
-    root = Operation(step.model, step.model)
+    """The outermost operations of a step in the order of their ids."""
+    root = _Gathered(step.model, step.model)
     for line in (*step.tensors, *step.operators):
-        operation = _operation(root, line)
-        if operation is None:
+        gathered = _gathered(root, line)
+        if gathered is None:
             continue
         if "side" in line:
-            _add_value(operation, line)
+            gathered.add(line)
         else:
-            operation.param = line.get("param")
+            gathered.param = line.get("param")
             nanoseconds = line.get("nanoseconds")
-            operation.nanoseconds = nanoseconds if isinstance(nanoseconds, int) else None
-    return sorted(root.inside.values(), key=_ids)
+            gathered.nanoseconds = nanoseconds if isinstance(nanoseconds, int) else None
+    return sorted((inner.operation() for inner in root.inside.values()), key=_id)
 
 
-def _ids(operation: Operation) -> tuple[int, ...]:
-    return tuple(int(part) for part in operation.name.split("_") if part.isdecimal() and len(part) < 10)[-1:]
+def _id(operation: Operation) -> int:
+    number = operation.name.rpartition("_")[2]
+    return int(number) if number.isdecimal() and len(number) < 10 else -1
 
 
-def _operation(root: Operation, line: Line) -> Operation | None:
+class _Gathered:
+    """An operation of which lines are still read."""
+
+    def __init__(self, name: str, op_type: str) -> None:
+        self.name, self.op_type, self.module = name, op_type, ""
+        self.param: Any = None
+        self.nanoseconds: int | None = None
+        self.reads: dict[int, Value] = {}
+        self.writes: dict[int, Value] = {}
+        self.inside: dict[str, _Gathered] = {}
+
+    def add(self, line: Line) -> None:
+        """Take an input or output."""
+        side, slot, number = line["side"], line.get("slot"), line.get("value")
+        if not isinstance(slot, int):
+            return
+        values = self.reads if side == "in" else self.writes
+        key = number if isinstance(number, int) else (self.name, side, slot)
+        shape, file = line.get("shape"), line.get("file")
+        dims = tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, list) else ()
+        path = file if isinstance(file, str) else None
+        # Of one dumped before and after, inputs count as they were before, outputs as they are after.
+        if slot not in values or line.get("moment") == ("before" if side == "in" else "after"):
+            values[slot] = Value(key, str(line.get("dtype") or ""), dims, path, str(line.get("weight") or ""))
+
+    def operation(self) -> Operation:
+        inside = {folder: inner.operation() for folder, inner in self.inside.items()}
+        facts = (self.name, self.op_type, self.module, self.param, self.nanoseconds)
+        return Operation(*facts, reads=self.reads, writes=self.writes, inside=inside)
+
+
+def _gathered(root: _Gathered, line: Line) -> _Gathered | None:
     """The operation a line is of, made with those around it where it is new."""
     folders = line.get("folders")
     if not isinstance(folders, list) or not 0 < len(folders) <= _DEEPEST:
         return None
     if not all(isinstance(folder, str) for folder in folders):
         return None
-    operation, ids = root, []
+    found, ids = root, []
     for folder in folders:
         number, _, name = folder.partition("_")
         ids.append(number)
-        if folder not in operation.inside:
-            operation.inside[folder] = Operation(f"{name}_{'_'.join(ids)}", name)
-        operation = operation.inside[folder]
-    operation.op_type = str(line.get("type") or operation.op_type)
-    operation.module = str(line.get("module") or operation.module)
-    return operation
-
-
-def _add_value(operation: Operation, line: Line) -> None:
-    side, slot, number = line["side"], line.get("slot"), line.get("value")
-    if not isinstance(slot, int):
-        return
-    values = operation.reads if side == "in" else operation.writes
-    key = number if isinstance(number, int) else (operation.name, side, slot)
-    shape = line.get("shape")
-    dims = tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, list) else ()
-    file = line.get("file")
-    value = Value(
-        key, str(line.get("dtype") or ""), dims, file if isinstance(file, str) else None, str(line.get("weight") or "")
-    )
-    # Of one dumped before and after, inputs count as they were before, outputs as they are after.
-    if slot not in values or line.get("moment") == ("before" if side == "in" else "after"):
-        values[slot] = value
+        if folder not in found.inside:
+            found.inside[folder] = _Gathered(f"{name}_{'_'.join(ids)}", name)
+        found = found.inside[folder]
+    found.op_type = str(line.get("type") or found.op_type)
+    found.module = str(line.get("module") or found.module)
+    return found
 
 
 def unique(values: Iterable[Value]) -> Mapping[object, Value]:
