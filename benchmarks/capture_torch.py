@@ -1,8 +1,8 @@
 """What dumping a torch program costs: a ResNet-50-like net's forward with the hooks idle, taking statistics, and taking
 all tensors, as ratios to the same program without them.
 
-    python benchmarks/capture_torch.py            ten forwards, three rounds
-    python benchmarks/capture_torch.py --short    a quarter of the width, three forwards, one round
+    python benchmarks/capture_torch.py            batches of 1 and 8 images, ten forwards, three rounds
+    python benchmarks/capture_torch.py --short    a batch of 4, three forwards, one round
 
 Each run is a process of its own, all ways by turns. The first forward is a step of its own, not counted for the ratios:
 the weights are dumped in it. For the tensors the bytes a second of all forwards stand beside those of a plain
@@ -69,9 +69,9 @@ class Net(nn.Module):
     def forward(self, x):
         return self.fc(torch.flatten(self.pool(self.blocks(self.stem(x))), 1))
 
-width, forwards, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+batch, forwards, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 torch.manual_seed(0)
-net, x, seconds = Net(width).eval(), torch.randn(1, 3, 224, 224), []
+net, x, seconds = Net(64).eval(), torch.randn(batch, 3, 224, 224), []
 with torch.no_grad():
     for _ in range(forwards + 1):
         start = time.perf_counter()
@@ -82,10 +82,10 @@ with open(out, "w") as file:
 """
 
 
-def run(way: str, folder: Path, width: int, forwards: int) -> tuple[list[float], Path]:
+def run(way: str, folder: Path, batch: int, forwards: int) -> tuple[list[float], Path]:
     """Seconds of each forward, the first one too, and the dump."""
     out = folder / "seconds.json"
-    argv = [sys.executable, str(folder / "program.py"), str(width), str(forwards), str(out)]
+    argv = [sys.executable, str(folder / "program.py"), str(batch), str(forwards), str(out)]
     control, root = WAYS[way], folder / "dump"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -123,7 +123,12 @@ def main() -> None:
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed (pip install torch): nothing to measure")
         return
-    width, forwards, rounds = (16, 3, 1) if short else (64, 10, 3)
+    for batch in (4,) if short else (1, 8):
+        measure(batch, *((3, 1) if short else (10, 3)))
+
+
+def measure(batch: int, forwards: int, rounds: int) -> None:
+    """Prints the table of one batch size."""
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     rates: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -131,13 +136,13 @@ def main() -> None:
         (folder / "program.py").write_text(PROGRAM)
         for _ in range(rounds):
             for way in WAYS:
-                taken, root = run(way, folder, width, forwards)
+                taken, root = run(way, folder, batch, forwards)
                 seconds[way] += taken[1:]
                 if way == "tensors":
                     sizes = payloads(root)
                     rates.append((sum(sizes) / sum(taken), sum(sizes) / copying(folder, sizes)))
     plain = statistics.median(seconds["plain"])
-    print(f"{'':<12}{'ms a forward':>14}{'ratio':>8}")
+    print(f"{f'batch {batch}':<12}{'ms a forward':>14}{'ratio':>8}")
     for way, all_seconds in seconds.items():
         median = statistics.median(all_seconds)
         print(f"{way:<12}{median * 1000:>14.1f}{median / plain:>8.2f}")

@@ -1,12 +1,13 @@
 """The files of statistics and descriptions, which are no more than an ATB header: written when the program has ended.
 
-Making files takes longer than computing what is in them, so a hook may leave it at the text in its index.
+Making files takes longer than computing what is in them, so a hook may leave it at the line in its index.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from sgsdump.capture.hook.sgsdump_spool import header_alone
 from sgsdump.capture.process_index import Process, lines_of
 from sgsdump.errors import OutputError
 from sgsdump.files.folder import leads_out_of
@@ -15,12 +16,12 @@ TENSORS = "tensors"
 
 
 def write_headers(root: Path, process: Process) -> None:
-    """Write what a process's index has as headers to the files that it names. Raises OutputError."""
+    """Write the files that a process's index leaves for later. Raises OutputError."""
     made: set[Path] = set()
     part = process.folder / ".header"
     for line in lines_of(process.folder):
-        name, header = line.get("file"), line.get("header")
-        if not (isinstance(name, str) and isinstance(header, str) and name.startswith(f"{TENSORS}/")):
+        name = line.get("file")
+        if line.get("later") is not True or not (isinstance(name, str) and name.startswith(f"{TENSORS}/")):
             continue
         if leads_out_of(root / TENSORS, name.removeprefix(f"{TENSORS}/")):
             continue
@@ -29,7 +30,9 @@ def write_headers(root: Path, process: Process) -> None:
             if path.parent not in made:
                 path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
                 made.add(path.parent)
-            part.write_bytes(header.encode("ascii", "replace"))
+            part.write_bytes(header_alone(line["dtype"], line["shape"], line.get("stats")))
             part.replace(path)
+        except (LookupError, TypeError, ValueError):
+            continue
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror or error}") from None

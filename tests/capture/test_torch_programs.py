@@ -51,7 +51,7 @@ def test_every_kind_of_program_runs_as_before_and_is_dumped(run, eager, kind):
     assert result.captured.status == 0 and result.captured.complete
     assert result.process.steps == (1,)
     ran = leaves(result, 1)
-    if kind == "compiled function":
+    if kind == "compiled function":  # is the outermost itself
         ran = [(name, module.replace("root.Net", "root")) for name, module in ran]
     convolution = "aten._convolution" if kind == "traced" else "aten.convolution"
     block = [convolution, "aten.native_batch_norm", "aten.relu_", "aten.add"]

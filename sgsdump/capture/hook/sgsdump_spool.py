@@ -368,14 +368,11 @@ class Session:
         if number is None:
             return {"file": None, "why": f"ATB has no number for {dtype}"}
         if content != "tensor":
-            known = []
-            if content == "stats":
-                known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
-                if not known:
-                    return {"file": None, "why": "it has no statistics"}
-            header = _header(number, dims, None, known)
+            if content == "stats" and not _known(stats):
+                return {"file": None, "why": "it has no statistics"}
             if self.headers_later:
-                return {"file": path, "header": header.decode("ascii")}
+                return {"file": path, "later": True}
+            header = header_alone(dtype, shape, stats if content == "stats" else None)
             return {"file": path if self._file(path, (header,)) else None}
         if key is not None:
             key = (key, dims, number)
@@ -563,6 +560,15 @@ class _Filter:
         if name in self.names or kind.startswith(self.prefixes) or kind.partition(".")[2].startswith(self.prefixes):
             return True
         return any(pattern.search(name) for pattern in self.patterns)
+
+
+def header_alone(dtype, shape, stats):
+    """The file of a tensor that is only described, or of which there are statistics only."""
+    return _header(ATB_TYPES[dtype], ",".join(str(int(size)) for size in shape), None, _known(stats))
+
+
+def _known(stats):
+    return [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
 
 
 def _header(number, dims, size, statistics):

@@ -38,7 +38,11 @@ class Round:
         self.step = step
         self.root = root
         self.model = model
-        self.paths, self.owners = _paths(root) if isinstance(root, torch.nn.Module) else ({}, {})
+        self.paths: dict = {}
+        self.owners: dict = {}
+        self.kept: list = []
+        if isinstance(root, torch.nn.Module):
+            self._learn(root, "")
         self.frames = [Frame(root, "", ())]
         self.names: Counter = Counter()
         self.quiet = False
@@ -49,6 +53,7 @@ class Round:
         path = self.paths.get(id(module))
         if path is None:
             path = _below(outer.path, type(module).__name__)
+            self._learn(module, path)
         short = path
         if outer.path and path.startswith(outer.path + "."):
             short = path[len(outer.path) + 1 :]
@@ -57,6 +62,16 @@ class Round:
         operator = self._operator(outer, short, path, type(module).__name__, path)
         self.frames.append(Frame(module, path, operator.folders, operator))
         return operator
+
+    def _learn(self, root, path):
+        """Where the modules of a network stand, and whose weights are in which memory: {address: (path, name, shape)}."""
+        self.kept.append(root)  # so that no other module gets its number
+        for name, module in root.named_modules():
+            place = self.paths.setdefault(id(module), _below(path, clean(name)))
+            for word, tensor in (*module._parameters.items(), *module._buffers.items()):
+                if tensor is not None and plain(tensor):
+                    weight = (place, _below(_below(ROOT, place), word), tensor.shape)
+                    self.owners.setdefault(tensor.untyped_storage()._cdata, weight)
 
     def weight(self, tensor):
         """The name of a weight in the network, ``root.fc.weight``; "" for what is none."""
@@ -110,19 +125,6 @@ def _below(path, name):
 def clean(path):
     """A module's path without what ``torch.compile`` puts into it."""
     return ".".join(part for part in path.split(".") if part != "_orig_mod")
-
-
-def _paths(root):
-    """Of the modules below one {id: path}, of their weights' memory {address: (path of the owner, name, shape)}."""
-    paths: dict = {}
-    owners: dict = {}
-    for name, module in root.named_modules():
-        path = paths.setdefault(id(module), clean(name))
-        for word, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
-            if plain(tensor):
-                weight = (path, _below(_below(ROOT, path), word), tensor.shape)
-                owners.setdefault(tensor.untyped_storage()._cdata, weight)
-    return paths, owners
 
 
 def _path_of_node(frame):

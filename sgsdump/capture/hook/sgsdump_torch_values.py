@@ -15,8 +15,8 @@ import threading
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-# So many elements at a time stay in the cache as float64, and are too few for torch to spread them over threads.
-CHUNK = 1 << 15
+# So many elements at a time stay in the cache as float64.
+CHUNK = 1 << 17
 
 _memcmp = ctypes.CDLL(None).memcmp if os.name == "posix" else None
 
@@ -197,23 +197,20 @@ def statistics(tensor):
     """
     if tensor.dtype is torch.bool or tensor.is_complex() or not tensor.numel():
         return None
-    flat = _flat(tensor.detach().resolve_neg())
+    flat = _flat(tensor.detach().resolve_neg().cpu())
     if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    numbers = torch.empty(min(CHUNK, flat.numel()), dtype=torch.float64, device=flat.device)
-    total, squares, most, least = 0.0, 0.0, [], []
+    least, most = (one.item() for one in torch.aminmax(flat))
+    numbers = torch.empty(min(CHUNK, flat.numel()), dtype=torch.float64)
+    total = squares = 0.0
     for chunk in flat.split(CHUNK) if flat.numel() > CHUNK else (flat,):
         part = numbers if chunk.numel() == numbers.numel() else numbers[: chunk.numel()]
         part.copy_(chunk)
         total += part.sum().item()
         squares += torch.dot(part, part).item()
-        lower, upper = torch.aminmax(chunk)
-        least.append(lower.item())
-        most.append(upper.item())
-    whole = all(value == value for value in most)
     return {
-        "max": max(most) if whole else math.nan,
-        "min": min(least) if whole else math.nan,
+        "max": most,
+        "min": least,
         "mean": total / flat.numel(),
         "l2norm": math.sqrt(squares) if squares == squares else math.nan,
     }
