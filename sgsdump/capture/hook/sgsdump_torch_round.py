@@ -64,7 +64,7 @@ class Round:
         return operator
 
     def _learn(self, root, path):
-        """Where the modules of a network stand, and whose weights are in which memory: {address: (path, name, shape)}."""
+        """Where a network's modules stand, and of their weights' memory {address: (path of the owner, name, shape)}."""
         self.kept.append(root)  # so that no other module gets its number
         for name, module in root.named_modules():
             place = self.paths.setdefault(id(module), _below(path, clean(name)))
