@@ -100,8 +100,7 @@ def check_command(argv: Sequence[str]) -> None:
 
 def check_disk(folder: Path, control: DumpControl) -> None:
     """Raises OutputError where the disk has no room for a dump to begin with."""
-    status = os.statvfs(folder)
-    free = status.f_bavail * status.f_frsize
+    free = shutil.disk_usage(folder).free
     if free < control.min_free:
         raise OutputError(f"{DISK_FULL} {free >> 20}")
 

@@ -98,6 +98,15 @@ def test_statistics_are_a_header_of_exactly_msits_seven(spool, start, tmp_path):
     assert save(spool, session, dtype="bool", stats=None) is None  # nothing to compute from
 
 
+def test_a_sum_of_squares_beyond_a_double_is_told(spool, start):
+    session = start(content="stats")
+    inf = float("inf")
+    save(spool, session, data=None, stats={"max": 1e200, "min": 0.0, "mean": 1e199, "l2norm": inf})
+    save(spool, session, data=None, stats={"max": inf, "min": 0.0, "mean": inf, "l2norm": inf})
+    expected = "addmm: the sum of squares of a tensor is beyond a double, its l2norm is inf"
+    assert read_process(Path(session.out)).troubles == (expected,)
+
+
 def test_a_description_has_type_and_shape_only(spool, start, tmp_path):
     save(spool, start(content="description"), data=None, stats={"max": 1.0})
     (record,) = open_dump(tmp_path).records

@@ -46,6 +46,7 @@ RELOAD_SECONDS = 1.0
 MOST_REMEMBERED = 50000
 MOST_SEEN = 5000
 MOST_NAME = 100
+INFINITE = float("inf")
 
 # ATB's numbers of element types.
 ATB_TYPES = {
@@ -233,6 +234,8 @@ class Session:
         device = self.device if device is None else device
         if not self._on(device):
             return None
+        if stats and stats.get("l2norm") == INFINITE and abs(stats.get("max") or 0) < INFINITE:
+            self.trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
         found: dict = {"file": None}
         if not self.stopped:
             folders = "/".join(operator.folders)
@@ -464,7 +467,7 @@ class Session:
 
     def _room(self, size):
         least = self._control["min_free"]
-        if least:
+        if least and hasattr(os, "statvfs"):
             status = os.statvfs(self.root)
             free = status.f_bavail * status.f_frsize
             if free < least + size:

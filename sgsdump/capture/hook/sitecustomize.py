@@ -79,15 +79,14 @@ def install(name, module):
 
 def run_shadowed():
     """Run the sitecustomize that would have been found without this folder, under its own name."""
-    import importlib.util
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is None or spec.loader is None:
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    own = sys.modules.pop(__name__)
+    try:
+        __import__(__name__)
+    except ImportError as error:
+        if error.name != __name__:
+            raise
+    finally:
+        sys.modules.setdefault(__name__, own)
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd()) != HOOK_FOLDER]

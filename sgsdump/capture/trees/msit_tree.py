@@ -35,6 +35,7 @@ from sgsdump.tensors.dtypes import KNOWN
 
 INDEX = "index.json"
 _MOST_TOPOLOGIES = 20
+_FROM_STEPS = {"model", "layer", "onnx", "op", "cpu_profiling"}
 
 
 def new_tree(output: Path) -> Path:
@@ -56,7 +57,7 @@ def new_tree(output: Path) -> Path:
 def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str], command: Sequence[str] = ()) -> None:
     """Everything of ``types`` but the tensors, then the index, which tells the ``command`` too. Raises OutputError."""
     wanted = set(types)
-    for process in processes:
+    for process in processes if wanted & _FROM_STEPS else ():
         topologies = _Topologies(root, process, wanted)
         for step in steps_of(process):
             operations = operations_of(step)

@@ -56,7 +56,7 @@ class Paths:
 def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
         return head.startswith(statistic.HEADER.encode())
-    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree)
+    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree) or bool(hooked.equals(path))
 
 
 def _is_of_a_tree(path: Path) -> bool:
