@@ -236,7 +236,7 @@ class Hook:
 
     def before(self, round, operator, inputs):
         """Before an operator runs; returns whether it is dumped."""
-        wanted = self.session.wants(operator.step, operator.name, operator.op_type, operator.ids)
+        wanted = self.session.wants(operator.step, operator.name, operator.op_type, operator.ids, operator.model)
         if wanted:
             self.take(round, operator, "in", "before", inputs)
         return wanted
