@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.capture.control import DumpControl, to_json
+from sgsdump.capture.header_files import write_headers
 from sgsdump.capture.process_index import Process, processes_of
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.files.atomic_write import replacing
@@ -132,6 +133,8 @@ def run_program(
         raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
     status = _wait(program, out, live)
     processes = processes_of(out)
+    for process in processes:
+        write_headers(out, process)
     return Captured(
         status if status >= 0 else 128 - status,
         processes,

@@ -32,6 +32,7 @@ For the hooks::
 """
 
 import atexit
+import contextlib
 import errno
 import hashlib
 import json
@@ -67,6 +68,7 @@ NOTHING = {
     **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
 }
 
+_encode = json.JSONEncoder(default=str).encode
 _session = None
 _made = False
 
@@ -93,7 +95,7 @@ class Operator:
     model     the graph's or outermost module's name.
     """
 
-    __slots__ = ("folders", "ids", "model", "module", "name", "op_type", "step")
+    __slots__ = ("_head", "folders", "ids", "model", "module", "name", "op_type", "step")
 
     def __init__(self, step, folders, op_type="", module="", model=""):
         self.step = step
@@ -103,6 +105,22 @@ class Operator:
         self.op_type = op_type or self.name
         self.module = module
         self.model = model
+        self._head = ""
+
+    def head(self):
+        """What all its lines begin with, in JSON without the brackets."""
+        if not self._head:
+            fields = {
+                "step": self.step,
+                "model": self.model,
+                "id": self.ids,
+                "module": self.module,
+                "op": self.name,
+                "type": self.op_type,
+                "folders": self.folders,
+            }
+            self._head = _encode(fields)[1:-1]
+        return self._head
 
 
 def folder_name(text):
@@ -116,6 +134,8 @@ class Session:
         self.rank = _number_in(RANKS)
         self.device = _number_in(LOCAL_RANKS)
         self.stopped = ""
+        self.headers_later = False  # files that are no more than a header: by the parent, at the end
+        self._held = threading.local()
         self._libraries = []
         self._told_multiprocessing = False
         self._control_path = os.path.join(root, "control.json")
@@ -233,14 +253,8 @@ class Session:
                 found["why"] = f"{type(error).__name__}: {error}"
         if weight:
             found["weight"] = weight
-        self.line(
-            step=operator.step,
-            model=operator.model,
-            id=operator.ids,
-            module=operator.module,
-            op=operator.name,
-            type=operator.op_type,
-            folders=operator.folders,
+        self._line_of(
+            operator,
             side=side,
             slot=slot,
             moment=moment,
@@ -254,18 +268,7 @@ class Session:
         return found["file"]
 
     def operator(self, operator, param=None, nanoseconds=None):
-        self.line(
-            event="operator",
-            step=operator.step,
-            model=operator.model,
-            id=operator.ids,
-            module=operator.module,
-            op=operator.name,
-            type=operator.op_type,
-            folders=operator.folders,
-            param=param,
-            nanoseconds=nanoseconds,
-        )
+        self._line_of(operator, event="operator", param=param, nanoseconds=nanoseconds)
 
     def write(self, name, *chunks):
         """A file in this process's folder, under a relative path; None (and no file) once dumping has stopped."""
@@ -291,15 +294,44 @@ class Session:
                 return None
 
     def line(self, **fields):
+        self._say(_encode(fields) + "\n")
+
+    def _line_of(self, operator, **fields):
+        self._say("{" + operator.head() + ", " + _encode(fields)[1:] + "\n")
+
+    def _say(self, text):
         try:
-            text = json.dumps(fields, default=str) + "\n"
-            with self._lock:
-                if self._index < 0:
-                    self._open()
-                os.write(self._index, text.encode("utf-8"))
-                self._complete = False
+            held = getattr(self._held, "lines", None)
+            if held is None:
+                self._put(text)
+            else:
+                held.append(text)
         except OSError as error:
             self.stopped = self.stopped or f"index.jsonl: {error}"
+
+    @contextlib.contextmanager
+    def together(self):
+        """Lines of this thread that are written at once, at the end; where they are many, writing them is dear."""
+        outer = getattr(self._held, "lines", None)
+        self._held.lines = lines = [] if outer is None else outer
+        try:
+            yield
+        finally:
+            self._held.lines = outer
+            if outer is None and lines:
+                try:
+                    self._put("".join(lines))
+                except OSError as error:
+                    self.stopped = self.stopped or f"index.jsonl: {error}"
+
+    def _put(self, text):
+        with self._lock:
+            if self._index < 0:
+                self._open()
+            data = text.encode("utf-8")
+            while data:
+                data = data[os.write(self._index, data) :]
+            self._complete = False
 
     def trouble(self, text):
         """What the user is told when the program has ended; once for one text."""
@@ -356,12 +388,12 @@ class Session:
         if number is None:
             return {"file": None, "why": f"ATB has no number for {dtype}"}
         if content != "tensor":
-            known = []
-            if content == "stats":
-                known = [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
-                if not known:
-                    return {"file": None, "why": "it has no statistics"}
-            return {"file": path if self._file(path, (_header(number, dims, None, known),)) else None}
+            if content == "stats" and not _known(stats):
+                return {"file": None, "why": "it has no statistics"}
+            if self.headers_later:
+                return {"file": path, "later": True}
+            header = header_alone(dtype, shape, stats if content == "stats" else None)
+            return {"file": path if self._file(path, (header,)) else None}
         if key is not None:
             key = (key, dims, number)
             found = self._as_before(self._by_key, key, path)
@@ -557,6 +589,15 @@ class _Filter:
         short = kind.partition(".")[2]
         found += [prefix for prefix, lower in self.prefixes if kind.startswith(lower) or short.startswith(lower)]
         return found + [text for text, pattern in self.patterns if pattern.search(name)]
+
+
+def header_alone(dtype, shape, stats):
+    """The file of a tensor that is only described, or of which there are statistics only."""
+    return _header(ATB_TYPES[dtype], ",".join(str(int(size)) for size in shape), None, _known(stats))
+
+
+def _known(stats):
+    return [(name, stats[name]) for name in STATISTICS if stats and stats.get(name) is not None]
 
 
 def _header(number, dims, size, statistics):
