@@ -21,8 +21,8 @@ from sgsdump.errors import MissingExtra
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.pipeline.bisection import worst_relative
-from sgsdump.pipeline.run import run
+from sgsdump.pipeline.bisection.two_executors import worst_relative
+from sgsdump.pipeline.running.run import run
 from sgsdump.pipeline.topology_index import node_outputs
 
 OTHERS = ("reference", "openvino", "tvm")

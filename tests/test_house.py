@@ -25,7 +25,9 @@ SHARED = {
     *(
         "commands/parser",
         "commands/options",
+        "commands/compare_golden",
         "commands/run_by_run",
+        "commands/watcher_tree",
         "commands/terminal",
         "executors/runner",
         "executors/base",
@@ -50,7 +52,7 @@ LIBRARIES_AT_HOME = {
     "openvino": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
-    "torch": ("msit", "capture"),
+    "torch": ("msit", "torchair", "capture"),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
 # arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.

@@ -132,7 +132,10 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
         "compare_two_tools": ["r1_case", "layers.csv"],
+        "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
         "dump_a_running_program": ["comparison.txt", "dump.json"],
+        "dump_torch_modules": ["comparison.txt", "weights.npz"],
+        "dump_onnxruntime_program": ["runs.txt"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
     }
     assert all((folder / name).exists() for name in made[page.stem])

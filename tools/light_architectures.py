@@ -18,11 +18,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -62,12 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="only models whose name holds WORD")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
     args = parser.parse_args(argv)
+    from sgsdump.files.current_folder import working_in
+
     levels = (args.level,) if args.level else LEVELS[:1] if args.short else LEVELS
     findings = 0
     for name, build in (SMALL if args.short else MODELS).items():
         if args.only not in name:
             continue
-        with tempfile.TemporaryDirectory() as folder, inside(folder):
+        with tempfile.TemporaryDirectory() as folder, working_in(folder):
             proto = build()
             lay_out(proto)
             for level in levels:
@@ -83,16 +84,6 @@ def outcome(proto: onnx.ModelProto, level: str) -> tuple[bool, str]:
         return False, through(proto, level)
     except Finding as finding:
         return True, f"FINDING: {finding}"
-
-
-@contextlib.contextmanager
-def inside(folder: str) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def lay_out(proto: onnx.ModelProto) -> None:

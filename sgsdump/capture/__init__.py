@@ -6,5 +6,6 @@ front_door.py     what was asked for in a vendor's options -> DumpControl; confi
 program.py        runs the program; process_index.py reads what its processes wrote of themselves
 known_names.py    operators that were asked for and do not run
 trees/            what belongs beside the tensors
+replay/           runs of onnxruntime: computed again from what was captured, a dump for each
 hook/             what is put into the program's process; the standard library, torch and onnxruntime only
 """

@@ -25,19 +25,19 @@ _SHOWN, _MOST_LINES, _MOST_BYTES, _MOST_TREES = 3, 200_000, 64 << 20, 50
 
 @dataclass(frozen=True)
 class Known:
-    """What operators are called; no ids where these are not known."""
+    """What operators are called; no ids where these are not known. ``matched``: what is known to name one."""
 
     names: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
 
 
 def known_of(processes: Sequence[Process]) -> Known:
     """What the processes' hooks were asked about."""
-    names, types = (
-        sorted({name for process in processes for name in getattr(process, side)}) for side in ("names", "types")
-    )
-    return Known(tuple(names), tuple(types))
+    sides = ("names", "types", "matched")
+    found = {side: sorted({name for process in processes for name in getattr(process, side)}) for side in sides}
+    return Known(**{side: tuple(names) for side, names in found.items()})
 
 
 def unmatched(control: DumpControl, known: Known) -> Iterator[str]:
@@ -49,14 +49,14 @@ def unmatched(control: DumpControl, known: Known) -> Iterator[str]:
     if not known.names and not known.types:
         return
     for name in dict.fromkeys([*control.names, *(name for _, layer in control.models for name in layer)]):
-        if name not in known.names:
+        if name not in (*known.names, *known.matched):
             yield f"no operator {name!r} ran{_near(name, known.names)}"
     for prefix in control.prefixes:
-        if not any(_begins(kind, prefix) for kind in known.types):
+        if prefix not in known.matched and not any(_begins(kind, prefix) for kind in known.types):
             near = _near(prefix, [*known.types, *map(_short, known.types)])
             yield f"no operator ran whose type begins with {prefix!r}{near}"
     for pattern in control.patterns:
-        if not any(re.search(pattern, name) for name in known.names):
+        if pattern not in known.matched and not any(re.search(pattern, name) for name in known.names):
             yield f"no operator ran whose name matches {pattern!r}"
 
 

@@ -34,7 +34,8 @@ class Process:
     steps       the numbers of the steps that something was dumped of, in order.
     kinds       how many lines there are of each other kind, by their ``event``.
     troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
-    names, types   the operators that ran, as far as they were asked for by name.
+    names, types   some of the operators that ran, where they were asked for by name; ``matched``: the names,
+                beginnings and patterns that named one.
     complete    whether the process came to its end.
     """
 
@@ -49,6 +50,7 @@ class Process:
     stopped: str = ""
     names: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
     complete: bool = False
 
     @property
@@ -106,6 +108,7 @@ def read_process(folder: Path) -> Process:
     stopped = ""
     names: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
     for line in lines_of(folder):
         complete = line.get("complete") is True
         kind = str(line.get("event", ""))
@@ -122,7 +125,7 @@ def read_process(folder: Path) -> Process:
         elif kind == "stop":
             stopped = stopped or str(line.get("text", "")) or "it stopped"
         elif kind == "seen":
-            names, types = (tuple(map(str, line.get(key) or ())) for key in ("names", "types"))
+            names, types, matched = (tuple(map(str, line.get(key) or ())) for key in ("names", "types", "matched"))
     return Process(
         pid=int(folder.name),
         folder=folder,
@@ -135,6 +138,7 @@ def read_process(folder: Path) -> Process:
         stopped=stopped,
         names=names,
         types=types,
+        matched=matched,
         complete=complete,
     )
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
-    from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.fixed_model import pictures_of
@@ -100,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if measurement and names:
         tried = trial.try_plan(names, _feeds(args, model, config))
     if args.json:
-        with replacing(args.json) as file:
-            file.write(advice_json.render(verdicts, names, measurement, tried).encode("utf-8", "surrogateescape"))
+        replace_text(args.json, advice_json.render(verdicts, names, measurement, tried))
     print(advice_table.render(verdicts))
     rows = comparison.rows if comparison else ()
     print(advice_verdict.render(verdicts, names, limits, measurement, tried, rows), end="")
@@ -146,7 +145,7 @@ def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model,
         return trial.measure(_feeds(args, model, config), advance)
 
 
-def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[PictureFeed]:
+def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:
     """Every picture as the float model and as the fixed model takes it."""
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.model import graph_inputs

@@ -13,12 +13,16 @@ layout …), fail or not comparable.
 Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
 named; --csv report.csv then writes report.step0-rank0.csv and so on. --step, --rank or TREE@step=3 choose single runs.
 
+The dump of a watcher (dump_scene: watcher) is compared alone: each watched output as it was after itself and after each
+listed operator. The operators that changed it are named; exit status 1 where there is one.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt
   sgsdump compare dump_a/ dump_b/ --step 3
+  sgsdump compare watcher_dump/
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -40,7 +44,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_run, opened
+from sgsdump.commands.options import add_run, described
 from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
@@ -53,7 +57,9 @@ HELP = "compare two dumps layer by layer"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sample", type=Path, help="the dump under test")
-    parser.add_argument("benchmark", type=Path, help="the dump to hold it against")
+    parser.add_argument(
+        "benchmark", type=Path, nargs="?", help="the dump to hold it against; none for the dump of a watcher"
+    )
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
@@ -152,8 +158,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
+    from sgsdump.commands.watcher_tree import compare_watched
     from sgsdump.files.atomic_write import together
 
+    if args.benchmark is None:
+        return compare_watched(args)
     with together():
         pairs = None if args.runs else pairs_of_trees(args)
         return compare_runs(args, pairs, _run) if pairs else _run(args)
@@ -161,6 +170,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     """The comparison of two dumps, or of three; ``done`` is given that of two."""
+    from sgsdump.commands.compare_golden import compare_golden
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.metrics.base import Settings
@@ -170,13 +180,13 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.reports.comparison import REPORTS
 
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
     check_outputs([args.csv, args.json, args.write_name_map], [tree_of(path) for path in read if path])
     if args.golden is not None:
-        return _run_golden(args)
+        return compare_golden(args)
     if args.input_tag is not None:
         raise ConfigError("--input-tag belongs to --golden; name the golden dump too")
     of_all = tuple((name, limit) for layer, name, limit in args.limit if not layer)
@@ -200,7 +210,7 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
         comparison, notes = _compared_runs(args, compared)
         sample = benchmark = None
     else:
-        sample, benchmark = _opened(args, args.sample, args.benchmark)
+        sample, benchmark = described(args, args.sample, args.benchmark)
         comparison, notes = compared(sample, benchmark, progress=TERMINAL), []
     comparison.check_layers(given)
     if done is not None:
@@ -215,7 +225,7 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
         )
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
-            _write(path, REPORTS[name](comparison, shown))
+            replace_text(path, REPORTS[name](comparison, shown))
     name_map = ""
     if args.write_name_map and sample and benchmark:
         name_map = _write_names(args.write_name_map, comparison, sample, benchmark)
@@ -237,70 +247,21 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
     from sgsdump.commands.run_by_run import of_one_run, paired_trees
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.merge import merge
-    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.dumps.paired_dumps import paired_dumps
     from sgsdump.errors import ConfigError
     from sgsdump.progress import each
 
     for name in ("write_name_map", "compatible"):
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
-    runs = paired_trees(args) or paired_runs(args.sample, args.benchmark)
+    runs = paired_trees(args) or paired_dumps(args.sample, args.benchmark)
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
-    comparison = merge({name: compared(*_opened(of_one_run(args), *paths)) for name, paths in pairs})
+    comparison = merge({name: compared(*described(of_one_run(args), *paths)) for name, paths in pairs})
     apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
     lines = [
         f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names
     ]
     return comparison, [f"Runs compared: {len(runs.pairs)}.", *lines]
-
-
-_NOT_WITH_GOLDEN = (
-    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
-    *"metrics metric limit exclude compatible runs".split(),
-)
-
-
-def _run_golden(args: argparse.Namespace) -> int:
-    """The comparison of three."""
-    from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.golden.by_tensor import compare_golden
-    from sgsdump.dumps.notes import note_lines
-    from sgsdump.errors import ConfigError
-    from sgsdump.reports.golden import csv, json, log
-
-    for name in _NOT_WITH_GOLDEN:
-        if getattr(args, name) not in (None, False, []):
-            raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
-    paths = (args.sample, args.benchmark, args.golden)
-    dumps = _opened(args, *paths)
-    comparison = compare_golden(
-        *dumps,
-        tag=10.0 if args.input_tag is None else args.input_tag,
-        th1=args.th1,
-        inputs=args.inputs,
-        titles=(str(args.sample), str(args.benchmark), str(args.golden)),
-        progress=TERMINAL,
-    )
-    for report, path in ((csv, args.csv), (json, args.json)):
-        if path:
-            _write(path, report.render(comparison))
-    print(for_terminal(log.render(comparison)), end="")
-    for path, dump in zip(paths, dumps):
-        for line in note_lines(path, dump.notes):
-            print(for_terminal(line))
-    return 0 if comparison.passes else 1
-
-
-def _opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
-    """The dumps, unpadded and dequantised as the side files that were named allow."""
-    from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
-    from sgsdump.sidecars import parse_net
-    from sgsdump.sidecars.tensor_min_max import read_ranges
-
-    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    dumps = opened(args, *paths)
-    net = parse_net.read(args.parse_net) if args.parse_net else None
-    return [with_side_files(dump, ranges, net) for dump in dumps]
 
 
 def _names(text: str) -> list[str]:
@@ -345,11 +306,3 @@ def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Du
     for sample_name, benchmark_name in left_out:
         text += f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump\n"
     return text
-
-
-def _write(path: Path, text: str) -> None:
-    from sgsdump.files.atomic_write import replacing
-
-    with replacing(path) as file:
-        # names that are not UTF-8 come from the dump as surrogates, and go back as the bytes they were
-        file.write(text.encode("utf-8", "surrogateescape"))

@@ -156,7 +156,8 @@ def _topology(args: argparse.Namespace) -> int:
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:
     """The dump with what a parse_net text adds to it."""
-    from sgsdump.dumps.formats.sigmastar.net_facts import unpadded, with_net_scales
+    from sgsdump.dumps.formats.sigmastar.net_scales import with_net_scales
+    from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
     from sgsdump.sidecars import parse_net
 
     if path is None:

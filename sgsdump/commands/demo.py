@@ -11,9 +11,6 @@ example:
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_folder, make_folder, set_aside
+    from sgsdump.files.current_folder import working_in
     from sgsdump.models.model import open_model
 
     check_folder(args.output)
@@ -60,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"moved the older {args.output} aside to {aside}")
     make_folder(args.output)
     digits = _digits()
-    with _inside(args.output):
+    with working_in(args.output):
         _lay_out(digits)
         _type("calibrate -m digits.onnx -i pictures --input-config input_config.ini --quant-level L1 -o fixed.onnx")
         models = _models()
@@ -171,13 +169,3 @@ def _type(command: str) -> None:
     print(f"\n$ sgsdump {command}")
     args = build_parser().parse_args(command.split())
     args.run(args)
-
-
-@contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

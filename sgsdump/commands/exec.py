@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sgsdump.capture.control import DumpControl
     from sgsdump.capture.front_door import Asked
     from sgsdump.capture.program import Captured
+    from sgsdump.capture.replay.replay import Replayed
 
 HELP = "dump a program that runs: torch and onnxruntime"
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
@@ -156,7 +157,9 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     from sgsdump.capture.configs.live import LiveConfig
     from sgsdump.capture.known_names import check_names
     from sgsdump.capture.program import check_command, check_disk, run_program, split_command
+    from sgsdump.capture.replay.replay import replay
     from sgsdump.capture.trees.msit_tree import new_tree, write_beside
+    from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import ConfigError, SgsdumpError
 
     if args.command_line is not None and args.program:
@@ -185,25 +188,29 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     except SgsdumpError:
         shutil.rmtree(root, ignore_errors=True)
         raise
+    with Terminal(lines="stderr").bar("replay", "run") as advance:
+        replayed = replay(root, captured.processes, control(), advance=advance)
     write_beside(root, captured.processes, front_door.types_of(asked), argv)
-    return _report(captured, root, first, say)
+    return _report(captured, replayed, root, first, say)
 
 
-def _report(captured: Captured, root: Path, control: DumpControl, say: _Say) -> int:
+def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: _Say) -> int:
     from sgsdump.capture.known_names import known_of, unmatched
 
-    for note in captured.notes:
+    for note in (*captured.notes, *replayed.notes):
         say("warning", note)
-    for note in unmatched(control, known_of(captured.processes)):
+    for note in replayed.differences:
+        say("info" if replayed.agrees else "warning", note)
+    for note in unmatched(control, known_of(replayed.processes)):
         say("warning", note)
     if not captured.caught:
         say("error", "nothing was dumped")
         shutil.rmtree(root, ignore_errors=True)
         return captured.status or NOTHING_DUMPED
-    steps = sorted({step for process in captured.processes for step in process.steps})
-    tensors = sum(process.tensors for process in captured.processes)
+    steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
+    tensors = sum(process.tensors for process in captured.processes) + replayed.tensors
     processes = len([process for process in captured.processes if process.caught])
-    state = "" if captured.complete else "; it is not complete"
+    state = "" if captured.complete and replayed.complete else "; it is not complete"
     say(
         "info",
         f"{root}: {tensors} tensors of {processes} process{'' if processes == 1 else 'es'}, {_steps(steps)}{state}",

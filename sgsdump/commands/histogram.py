@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
-    from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
+    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder

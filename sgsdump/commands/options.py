@@ -67,3 +67,15 @@ def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     if not any(is_tree):
         return [open_dump(path, args.step, args.rank) for path in paths]
     return [open_dump(path, args.step, args.rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]
+
+
+def described(args: argparse.Namespace, *paths: Path) -> list[Dump]:
+    """The dumps at paths, unpadded and dequantised as far as ``--tensor-min-max`` and ``--parse-net`` tell."""
+    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
+    from sgsdump.sidecars import parse_net
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
+    dumps = opened(args, *paths)
+    net = parse_net.read(args.parse_net) if args.parse_net else None
+    return [with_side_files(dump, ranges, net) for dump in dumps]

@@ -221,7 +221,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
 
 def _compare(job: Job) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
-    from sgsdump.files.atomic_write import replacing, together
+    from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
     from sgsdump.pipeline.run_job import compare, holds
     from sgsdump.reports.golden import csv, json
@@ -240,8 +240,7 @@ def _compare(job: Job) -> bool:
     }
     with together():
         for path, text in texts.items():
-            with replacing(path) as file:
-                file.write(text.encode("utf-8", "surrogateescape"))
+            replace_text(path, text)
     failed = sum(not row.passes for row in comparison.rows)
     TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
     return holds(job, comparison)

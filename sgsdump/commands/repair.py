@@ -33,7 +33,7 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.sensitivity_analysis import PictureFeed
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
 HELP = "raise convolutions to INT16 until the outputs are good"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 def debug_pictures(
     args: argparse.Namespace, specs: Sequence[InputSpec], config: InputConfig
-) -> tuple[PictureFeed, ...]:
+) -> tuple[LabelledPictureFeed, ...]:
     """Those of --debug-image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
     model takes them."""
     from sgsdump.models.feeds.feeds import expand, feed_maker

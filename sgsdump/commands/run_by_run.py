@@ -12,9 +12,9 @@ from sgsdump.files.terminal_text import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.dumps.paired_dumps import PairedDumps
     from sgsdump.dumps.run import Run
     from sgsdump.dumps.run_pairs import RunPairs
-    from sgsdump.dumps.runs import PairedRuns
 
 Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
 
@@ -52,9 +52,9 @@ def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
     return pairs
 
 
-def paired_trees(args: argparse.Namespace) -> PairedRuns | None:
+def paired_trees(args: argparse.Namespace) -> PairedDumps | None:
     """The same pairs as ``--runs`` takes them, by what is known of the benchmark's run; None as above."""
-    from sgsdump.dumps.runs import PairedRuns
+    from sgsdump.dumps.paired_dumps import PairedDumps
     from sgsdump.dumps.trees import tree_of
 
     found = pairs_of_trees(args)
@@ -62,7 +62,7 @@ def paired_trees(args: argparse.Namespace) -> PairedRuns | None:
         return None
     mine, theirs = tree_of(args.sample), tree_of(args.benchmark)
     names = [str(run) for _, run in found.pairs]
-    return PairedRuns(
+    return PairedDumps(
         {
             name if names.count(name) == 1 else run.place: (mine / one.place, theirs / run.place)
             for name, (one, run) in zip(names, found.pairs)
@@ -117,9 +117,13 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
 
 def _difference(comparison: Comparison) -> str:
     """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
-    rows = [row for row in comparison if row.error and (row.finite or row.odd_apart)]
-    if rows:
-        return f"{len(rows)} of {len(comparison)} layers, first {shown(rows[0].name)}"
+    from sgsdump.comparison.dataflow import differs, first_difference
+
+    first = first_difference(comparison)
+    if first is not None:
+        count = sum(map(differs, comparison))
+        of = f" ({first.output.op_type}), {first}" if first.inputs else ""
+        return f"{count} of {len(comparison)} layers, first {shown(first.output.name)}{of}"
     missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     return f"{missing} layers are not compared, the others are equal" if missing else ""
 

@@ -135,7 +135,8 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
 
     from sgsdump.dumps.formats.sigmastar import binary
     from sgsdump.dumps.formats.sigmastar import text as sigmastar_text
-    from sgsdump.files.atomic_write import replacing
+    from sgsdump.dumps.formats.sigmastar.text_variant import SIM
+    from sgsdump.files.atomic_write import replace_text
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.debug_config import dump_path
 
@@ -145,14 +146,13 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
         return
     path = dump_path(debug, name)
     if debug.dump_as_string:
-        text = replace(sigmastar_text.SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
+        text = replace(SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
         sigmastar_text.write(simulation.records, path, text)
     else:
         binary.write(simulation.records, path, replace(binary.SIM_SHAPED, is_float=is_float))
     if simulation.net:
         net = path.with_name(f"{path.stem}_parse_net.txt")
-        with replacing(net) as file:
-            file.write(parse_net.text_of(simulation.net.values()).encode("utf-8", "surrogateescape"))
+        replace_text(net, parse_net.text_of(simulation.net.values()))
         print(f"{net}: the buffers' shapes and orders; compare takes it with --parse-net")
     for word in debug.ignored:
         print(f"DebugConfig.txt: {word} has no effect on a layer dump")

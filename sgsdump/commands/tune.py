@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
     from sgsdump.tuning.pareto import Pareto
-    from sgsdump.tuning.tuning_setup import PictureFeed
+    from sgsdump.tuning.sizes import Found
+    from sgsdump.tuning.target import Target
+    from sgsdump.tuning.tuning_setup import PictureFeed, Setup
 
 HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
@@ -122,21 +124,7 @@ def run(args: argparse.Namespace) -> int:
     with stopped_by_ctrl_c(seconds) as left:
         setup = set_up(model, ranges, config, feeds, metric, objective, folder / "progress.json", text,
                        workers_of(args), Terminal("stderr"))  # fmt: skip
-        most = search.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
-        runs = most * len(setup.pool.pictures)
-        setup.pool.expect(runs)
-        print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
-              f"pictures = {runs} runs of the network, within {args.budget}")  # fmt: skip
-        if setup.pool.resumed:
-            print(f"{folder / 'progress.json'}: going on, {setup.pool.resumed} plans are known")
-        try:
-            plans_found = (
-                search.search_target(setup.pool, setup.sizes, target, left)
-                if target
-                else search.search_rates(setup.pool, setup.sizes, rates, left)
-            )
-        finally:
-            setup.pool.close()
+        plans_found = searched(setup, rates, target, left, args.budget, folder / "progress.json")
     result = pareto(plans_found, setup.pool, setup.sizes, setup.trial, metric is not None)
     with together():
         if args.json:
@@ -149,6 +137,27 @@ def run(args: argparse.Namespace) -> int:
     for each in clipped:
         print(f"warning: {each}")
     return 0
+
+
+def searched(
+    setup: Setup, rates: list[float], target: Target | None, left: Callable[[], float], budget: str, progress: Path
+) -> Found:
+    """The plans for the rates or for the target, after lines on how much there is to do and what is known already."""
+    from sgsdump.tuning import search
+
+    most = search.most_evaluations(len(setup.sizes.domains), 0 if target else len(set(rates)))
+    runs = most * len(setup.pool.pictures)
+    setup.pool.expect(runs)
+    print(f"{len(setup.sizes.domains)} groups of convolutions; at most {most} plans on {len(setup.pool.pictures)} "
+          f"pictures = {runs} runs of the network, within {budget}")  # fmt: skip
+    if setup.pool.resumed:
+        print(f"{progress}: going on, {setup.pool.resumed} plans are known")
+    try:
+        if target:
+            return search.search_target(setup.pool, setup.sizes, target, left)
+        return search.search_rates(setup.pool, setup.sizes, rates, left)
+    finally:
+        setup.pool.close()
 
 
 def is_kept(name: str) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record, Variant, selected
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.formats.sigmastar import binary, text
+from sgsdump.dumps.formats.sigmastar import binary
+from sgsdump.dumps.formats.sigmastar.text_variant import TextVariant
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.registry import hint
 from sgsdump.tensors.device_layout import is_device
@@ -71,7 +72,7 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
     if format == "sigmastar_bin":
         return Target(format, binary.BinVariant(is_float, shaped))
     framework = shaped and is_float
-    return Target(format, text.TextVariant("framework" if framework else "sim", is_float, shaped))
+    return Target(format, TextVariant("framework" if framework else "sim", is_float, shaped))
 
 
 def common_form(dumps: Sequence[Dump]) -> tuple[str, Any]:

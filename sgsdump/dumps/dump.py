@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -210,6 +210,12 @@ def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(names))}")
     return [r for r in records if not patterns or any(fnmatchcase(r.name, pattern) for pattern in patterns)]
+
+
+def with_tensors(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
+    """The same dump, but in each record the tensor that ``tensor_of`` makes of it."""
+    records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
+    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
 
 
 def _counted(count: int, noun: str) -> str:

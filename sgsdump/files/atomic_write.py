@@ -48,6 +48,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8 by ``replacing``; surrogates, as which names that are not UTF-8 are read, become the
+    bytes they were."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """The files that ``replacing`` writes in the block take their places at its end, one right after the other; none
@@ -197,18 +204,24 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def set_aside(path: Path, name: Path | None = None) -> Path | None:
-    """Move an existing folder out of the way as ``NAME_DATE``, of its own name or another; returns its new place, None
-    when there was none. Raises OutputError."""
+def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datetime | None = None) -> Path | None:
+    """Move an existing folder out of the way as ``NAME_DATE``; returns its new place, None when there was none.
+
+    name  the path whose name it takes, its own when None.
+    mark  stands between the name and the date.
+    date  None: that of the folder's last change.
+
+    Raises OutputError.
+    """
     if not path.exists():
         return None
     name = path if name is None else name
-    stamp = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y%m%d-%H%M%S")
-    aside = name.with_name(f"{name.name}_{stamp}")
+    stamp = (date or datetime.fromtimestamp(path.stat().st_mtime)).strftime("%Y%m%d-%H%M%S")
+    aside = name.with_name(f"{name.name}{mark}{stamp}")
     number = 1
     while aside.exists():
         number += 1
-        aside = name.with_name(f"{name.name}_{stamp}_{number}")
+        aside = name.with_name(f"{name.name}{mark}{stamp}_{number}")
     try:
         path.rename(aside)
     except OSError as error:

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from sgsdump.dumps.formats.arrays import npy_file
-from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa import dump_info, file_names
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
+from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
 from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
 from sgsdump.pipeline.inputs.given import Given
-from sgsdump.pipeline.not_dumped import NotDumped
+from sgsdump.pipeline.running.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.layout import NCHW
@@ -56,7 +57,7 @@ class DumpFolder:
         earlier = not self._begun and is_dump(self.root)
         try:
             with replacing_folder(self.root, self._set_aside, None if earlier else _everything) as self._place:
-                for part in (dump_info.INPUTS, dump_info.OUTPUTS):
+                for part in (file_names.INPUTS, file_names.OUTPUTS):
                     make_folder(self._place / part)
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
@@ -70,9 +71,9 @@ class DumpFolder:
         self._progress.say(f"the earlier dump in {self.root} is now {aside}")
 
     def put_input(self, name: str, given: Given) -> None:
-        file = f"{dump_info.INPUTS}/{dump_info.inputs_file(name)}"
+        file = f"{file_names.INPUTS}/{file_names.inputs_file(name)}"
         _save(self._place / file, given.array)
-        facts, layout = dump_info.facts(given.array), _layout(given.array)
+        facts, layout = facts_of(given.array), _layout(given.array)
         self._inputs[name] = InputEntry(
             name, facts, given.seed, given.low, given.high, given.use_external, file, layout
         )
@@ -83,7 +84,7 @@ class DumpFolder:
         _save(self._place / file, layer.array)
         index, inputs = (None, ()) if place is None else (place.index, place.inputs)
         layout = _layout(layer.array)
-        facts = dump_info.facts(layer.array)
+        facts = facts_of(layer.array)
         entry = OutputEntry(layer.name, facts, layer.node, layer.op_type, inputs, index, file, layout)
         self._outputs[layer.name, with_index] = entry
 
@@ -98,7 +99,7 @@ class DumpFolder:
 
 def is_dump(root: Path) -> bool:
     """Whether a folder holds a dump, or what is left of one."""
-    return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
+    return any((root / part).exists() for part in (dump_info.JSON_NAME, file_names.INPUTS, file_names.OUTPUTS))
 
 
 def _everything(name: str) -> bool:
@@ -112,7 +113,7 @@ def _layout(array: np.ndarray) -> str | None:
 
 def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
     index = place.index if with_index and place is not None else None
-    return f"{dump_info.OUTPUTS}/{dump_info.outputs_file(index, name)}"
+    return f"{file_names.OUTPUTS}/{file_names.outputs_file(index, name)}"
 
 
 def _save(path: Path, array: np.ndarray) -> None:

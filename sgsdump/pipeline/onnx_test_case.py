@@ -24,8 +24,8 @@ from sgsdump.models.external_data import external_bytes, in_one_piece
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.model import Model, graph_inputs, weight_names
 from sgsdump.models.passes.extract import Extractor
-from sgsdump.pipeline.attempt import ExecutorConfigs, opened
-from sgsdump.pipeline.run import run
+from sgsdump.pipeline.running.attempt import ExecutorConfigs, opened
+from sgsdump.pipeline.running.run import run
 
 if TYPE_CHECKING:
     import onnx

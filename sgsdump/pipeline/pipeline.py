@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,20 +24,21 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
-from sgsdump.executors.table import executors
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.inline_functions import inline_functions
-from sgsdump.pipeline.console_lines import input_line, output_line
 from sgsdump.pipeline.dump_folder import DumpFolder
+from sgsdump.pipeline.executor_names import called, class_name
 from sgsdump.pipeline.inputs import given as given_inputs
-from sgsdump.pipeline.inputs.given import Given, InputSource
+from sgsdump.pipeline.inputs.given import InputSource
+from sgsdump.pipeline.inputs.model_inputs import ModelInputs
 from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults
-from sgsdump.pipeline.not_dumped import NotDumped
-from sgsdump.pipeline.once import run_once
-from sgsdump.pipeline.run import FAST, MODES, ExecutorConfigs, run
-from sgsdump.pipeline.selection import Place, by_name, select
-from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
+from sgsdump.pipeline.running.not_dumped import NotDumped
+from sgsdump.pipeline.running.once import run_once
+from sgsdump.pipeline.running.run import FAST, MODES, ExecutorConfigs, run
+from sgsdump.pipeline.selection import Place, by_name, check_list, select
+from sgsdump.pipeline.topology_index import NodeOutput, node_outputs, with_indexes
+from sgsdump.pipeline.written_run import begun, write_run
 from sgsdump.progress import SILENT, Progress
 from sgsdump.registry import hint
 
@@ -56,7 +56,7 @@ class Pipeline:
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
-    mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``pipeline/run.py``).
+    mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``running/run.py``).
     defaults            seed and ranges of random inputs that have none of their own.
     shapes              the shape of inputs with open sizes, by name.
     model_dtype         a word for ``model_dtype`` in dump_info.json; the executor does not see it.
@@ -87,21 +87,19 @@ class Pipeline:
             raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")
         self.model = _model(model)
         self.executor = executor
-        self.folder = Path(dump_info or f"{_name(executor)}_dump")
+        self.folder = Path(dump_info or f"{called(executor)}_dump")
         self.configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
         self.mode = mode
-        self.defaults = defaults
         self.model_dtype = model_dtype
         self.not_dumped: list[NotDumped] = []
-        self._executor_name = _class_name(executor)
-        self._shapes = dict(shapes or {})
+        self._executor_name = class_name(executor)
         self._progress = progress
-        self._source = InputSource()
         self._extracted = False
         self._marked: tuple[str, ...] | None = None
-        self._inputs: dict[str, Given] | None = None
         self._dump: DumpFolder | None = None
-        self._look()
+        self._outputs = node_outputs(self.model.proto.graph)
+        specs = tuple(graph_inputs(self.model.proto))
+        self._inputs = ModelInputs(specs, dict(shapes or {}), defaults)
 
     @property
     def failures(self) -> list[NotDumped]:
@@ -111,7 +109,7 @@ class Pipeline:
     @property
     def inputs(self) -> dict[str, np.ndarray]:
         """The arrays that the model is fed with, by input name. Raises InputError or ConfigError."""
-        return {name: given.array for name, given in self._given().items()}
+        return {name: given.array for name, given in self._inputs.given.items()}
 
     def extract_subgraph(
         self, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
@@ -122,16 +120,13 @@ class Pipeline:
         ConfigError for an unknown name, ModelError where the model cannot be cut.
         """
         for names in (input_names, output_names):
-            _check_names(names or ())
+            check_list(names or ())
         outputs = output_names or [info.name for info in self.model.proto.graph.output]
         self.model = replace(self.model, proto=extract(self.model.proto, input_names, outputs))
         self._extracted = True
         self._marked = None
-        self._look()
-        left = {spec.name for spec in self._specs}
-        source = self._source
-        self._shapes = {name: shape for name, shape in self._shapes.items() if name in left}
-        self._use(InputSource(*({n: v for n, v in p.items() if n in left} for p in vars(source).values())))
+        self._outputs = node_outputs(self.model.proto.graph)
+        self._begin_with(self._inputs.of_part(tuple(graph_inputs(self.model.proto))))
 
     def get_node_output_names(self) -> list[str]:
         """The names of every tensor that has a topological index, in that order."""
@@ -139,7 +134,7 @@ class Pipeline:
 
     def mark_outputs(self, output_names: Sequence[str] | None = None) -> None:
         """What ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
-        _check_names(output_names or ())
+        check_list(output_names or ())
         chosen = self._outputs if output_names is None else by_name(self._outputs, output_names)
         self._marked = tuple(output.name for output in chosen) if output_names is None else tuple(output_names)
 
@@ -153,18 +148,18 @@ class Pipeline:
         An input named in neither is random with the defaults. Raises ConfigError or InputError, one line.
         """
         arrays = external_input_data or {}
-        self._use(InputSource(given_inputs.ranges(input_data_range or {}), arrays))
+        self._begin_with(self._inputs.given_by(InputSource(given_inputs.ranges(input_data_range or {}), arrays)))
 
     def set_input_data_from_json(self, json: str | Path) -> None:
         """The random inputs of an earlier run, drawn anew from what its dump_info.json says.
 
         Raises FormatError for a damaged file, InputError where it lacks an input or was given an array for it.
         """
-        self._use(given_inputs.from_json(json, [spec.name for spec in self._specs]))
+        self._begin_with(self._inputs.given_by(given_inputs.from_json(json, self._inputs.names)))
 
     def set_input_data_from_file(self, folder: str | Path) -> None:
         """Every input from ``NAME.npy`` in a folder or below. Raises InputError when one is missing."""
-        self._use(given_inputs.from_folder(folder, [spec.name for spec in self._specs]))
+        self._begin_with(self._inputs.given_by(given_inputs.from_folder(folder, self._inputs.names)))
 
     def dump_once(self, topo_indexes: Sequence[int] | None = None) -> dict[str, np.ndarray]:
         """Run the model once, for the marked outputs or its own, and dump them as ``NAME.npy``; gives them by name.
@@ -175,7 +170,9 @@ class Pipeline:
         at fault has a name and the others are dumped.
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
-        places = self._places(names, topo_indexes)
+        places = {output.name: output for output in self._outputs}
+        if topo_indexes is not None:
+            places = with_indexes(places, names, topo_indexes)
         outcomes = run_once(self.model, self.executor, self.inputs, names, self.configs)
         return self._write(outcomes, places, topo_indexes is not None)
 
@@ -188,7 +185,7 @@ class Pipeline:
         if output_names is None:
             self.dump_full(dump_with_index)
             return
-        _check_names(output_names)
+        check_list(output_names)
         self._dump_chosen(by_name(self._outputs, output_names), dump_with_index)
 
     def dump_range(
@@ -212,7 +209,7 @@ class Pipeline:
     def _dump_chosen(self, chosen: Sequence[NodeOutput], with_index: bool) -> None:
         names = [output.name for output in chosen]
         everything = None if len(chosen) == len(self._outputs) else names
-        with self._progress.bar(f"dump by {_name(self.executor)}", "step") as advance:
+        with self._progress.bar(f"dump by {called(self.executor)}", "step") as advance:
             layers = run(self.model, self.executor, self.inputs, everything, self.mode, self.configs, advance)
             self._write(layers, {output.name: output for output in chosen}, with_index, keep=False)
 
@@ -223,83 +220,30 @@ class Pipeline:
         with_index: bool,
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
-        """Dump the layers as they come, saying a line for each; returns the arrays by name when they are to be kept."""
-        kept: dict[str, np.ndarray] = {}
-        rest = iter(layers)
-        # What is wrong from the start is so before an earlier dump is set aside.
-        first = list(islice(rest, 1))
-        dump = self._folder()
-        not_dumped = list(self.not_dumped)
-        try:
-            with dump.writing():
-                self._put_inputs(dump)
-                for layer in chain(first, rest):
-                    place = places.get(layer.name)
-                    self.not_dumped = [lost for lost in self.not_dumped if lost.name != layer.name]
-                    if isinstance(layer, NotDumped):
-                        self.not_dumped.append(layer)
-                        dump.put_lost(layer, place, with_index)
-                        continue
-                    dump.put_output(layer, place, with_index)
-                    index = place.index if with_index and place is not None else None
-                    self._progress.say(output_line(index, layer.name, layer.array.shape, layer.array.dtype))
-                    if keep:
-                        kept[layer.name] = layer.array
-        except BaseException:
-            self.not_dumped = not_dumped
-            raise
-        return kept
+        layers = begun(layers)
+        if self._dump is None:
+            self._dump = DumpFolder(self.folder, self._meta(), self._progress)
+        written = write_run(
+            self._dump, layers, self._inputs.given, places, with_index, keep, self.not_dumped, self._progress
+        )
+        self.not_dumped = written.not_dumped
+        return written.arrays
 
-    def _places(self, names: Sequence[str], indexes: Sequence[int] | None) -> dict[str, NodeOutput]:
-        known = {output.name: output for output in self._outputs}
-        if indexes is None:
-            return known
-        if len(indexes) != len(names):
-            raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
-        empty = NodeOutput(0, "", "", "", ())
-        return {n: replace(known.get(n, empty), name=n, index=index) for n, index in zip(names, indexes)}
-
-    def _look(self) -> None:
-        """Read the present model's inputs and tensors."""
-        self._specs = graph_inputs(self.model.proto)
-        self._outputs = node_outputs(self.model.proto.graph)
-
-    def _use(self, source: InputSource) -> None:
-        names = {spec.name: spec for spec in self._specs}
-        given_inputs.check_names((*source.ranges, *source.arrays), names)
-        self._source = source
-        self._inputs = None
+    def _begin_with(self, inputs: ModelInputs) -> None:
+        """Begin a new run, of these inputs."""
+        self._inputs = inputs
         self._dump = None
         self.not_dumped = []
 
-    def _given(self) -> dict[str, Given]:
-        if self._inputs is None:
-            self._inputs = given_inputs.give(self._specs, self._source, self._shapes, self.defaults)
-        return self._inputs
-
-    def _folder(self) -> DumpFolder:
-        if self._dump is None:
-            self._dump = DumpFolder(self.folder, self._meta(), self._progress)
-        return self._dump
-
-    def _put_inputs(self, dump: DumpFolder) -> None:
-        """The inputs, unless they are in the folder already."""
-        if dump.begun:
-            return
-        for name, each in self._given().items():
-            dump.put_input(name, each)
-            self._progress.say(input_line(name, each.array.shape, each.array.dtype))
-
     def _meta(self) -> dict[str, Any]:
-        graph = self.model.proto.graph
         return {
             "model_name": self.model.path.name,
             "model_dtype": self.model_dtype,
-            **{f"default_{name}": value for name, value in vars(self.defaults).items()},
+            **{f"default_{name}": value for name, value in vars(self._inputs.defaults).items()},
             "executor": self._executor_name,
             "extract_subgraph": self._extracted,
-            "input_names": [spec.name for spec in self._specs],
-            "output_names": [info.name for info in graph.output],
+            "input_names": self._inputs.names,
+            "output_names": [info.name for info in self.model.proto.graph.output],
             "node_output_names": self.get_node_output_names(),
         }
 
@@ -308,22 +252,3 @@ def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
     if isinstance(given, Model):
         return given
     return open_model(given) if isinstance(given, str | Path) else Model(inline_functions(given), Path("model.onnx"))
-
-
-def _name(executor: str | Executor) -> str:
-    return executor if isinstance(executor, str) else executor.name
-
-
-def _check_names(names: Sequence[str]) -> None:
-    """Raises ConfigError for anything but a list of names: a single string would be read letter by letter."""
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
-
-
-def _class_name(executor: str | Executor) -> str:
-    """The class name of an executor, which dump_info.json has. Raises ConfigError for an unknown executor."""
-    if isinstance(executor, Executor):
-        return type(executor).__name__
-    if executor not in executors():
-        raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
-    return getattr(executors()[executor], "__name__", executor)

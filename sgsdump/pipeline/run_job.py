@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sgsdump.comparison.golden.row import GoldenComparison
-from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
+from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.fix_shapes import fix_shapes
-from sgsdump.pipeline.attempt import ExecutorConfigs
-from sgsdump.pipeline.bisection import Bisection, bisect_executors
+from sgsdump.pipeline.bisection.result import Bisection
+from sgsdump.pipeline.bisection.two_executors import bisect_executors
 from sgsdump.pipeline.compared_files import compare_run
 from sgsdump.pipeline.inputs.given import array_of
 from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
@@ -19,6 +19,7 @@ from sgsdump.pipeline.ir_text import executor_text, ir_text
 from sgsdump.pipeline.job import MODEL_TYPES, Job, check_compared
 from sgsdump.pipeline.onnx_test_case import save_test_case
 from sgsdump.pipeline.pipeline import Pipeline
+from sgsdump.pipeline.running.attempt import ExecutorConfigs
 from sgsdump.pipeline.several import is_several
 from sgsdump.progress import SILENT, Progress
 

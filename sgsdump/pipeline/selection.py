@@ -79,6 +79,12 @@ def by_name(outputs: Sequence[NodeOutput], names: Sequence[str]) -> tuple[NodeOu
     return tuple(sorted({known[name] for name in names}, key=lambda each: each.index))
 
 
+def check_list(names: Sequence[str]) -> None:
+    """Raises ConfigError for anything but a list of names: a single string would be read letter by letter."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
+
+
 def _matches(each: NodeOutput, pattern: str | None, op_types: Collection[str]) -> bool:
     return (not op_types or each.op_type in op_types) and (pattern is None or fnmatchcase(each.name, pattern))
 

@@ -5,8 +5,11 @@ Every named output of every node counts, in the file's order; Constant nodes do 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     import onnx
@@ -30,3 +33,16 @@ def node_outputs(graph: onnx.GraphProto) -> tuple[NodeOutput, ...]:
         NodeOutput(index, name, node.name, node.op_type, tuple(filter(None, node.input)))
         for index, (node, name) in enumerate(made)
     )
+
+
+def with_indexes(
+    known: Mapping[str, NodeOutput], names: Sequence[str], indexes: Sequence[int]
+) -> dict[str, NodeOutput]:
+    """The named tensors under indices of the caller's choice, one for each; ``known`` are those of the model.
+
+    Raises ConfigError when there are more or fewer indices than names.
+    """
+    if len(indexes) != len(names):
+        raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
+    empty = NodeOutput(0, "", "", "", ())
+    return {n: replace(known.get(n, empty), name=n, index=index) for n, index in zip(names, indexes)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
 from sgsdump.files.terminal_text import shown
-from sgsdump.pipeline.bisection import Bisection, Tried
+from sgsdump.pipeline.bisection.result import Bisection, Tried
 from sgsdump.pipeline.console_lines import tried_line
 
 

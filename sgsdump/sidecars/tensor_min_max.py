@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.atomic_write import replacing
+from sgsdump.files.atomic_write import replace_text
 from sgsdump.files.text_file import TEXT_LIMIT, quoted, read_bytes
 from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
@@ -72,8 +72,7 @@ def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "tex
                 f"the range of {quoted(name)} is {bounds.low} to {bounds.high}; the model computes NaN or Inf"
             )
     text = _to_json(ranges) if form == "json" else _to_text(ranges)
-    with replacing(Path(path)) as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
+    replace_text(Path(path), text)
 
 
 def _decode(data: bytes, path: Path) -> str:

@@ -10,9 +10,8 @@ FRACTAL_NZ   (…, N1, M1, M0, N0)                      matrices of M rows and N
 NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``sdk_padding``
 ===========  =======================================  ==========================================================
 
-X1 * X0 is X rounded up to a multiple of X0, what is beyond X is padding. Of a convolution in g groups, C is that of one
-group; E groups lie along the diagonal of each block, E = min(lcm(lcm(C, C0) / C, lcm(N/g, N0) / (N/g)), g), so a block
-has E * C rounded up channels, E * N/g rounded up outputs, and G is g / E rounded up.
+X1 * X0 is X rounded up to a multiple of X0, what is beyond X is padding. The blocks of a grouped convolution:
+``weight_groups``.
 
 X0 is read from the stored shape; only the original shape tells how much of the rest is padding, so without it
 (``origin`` None) nothing is converted.
@@ -20,46 +19,33 @@ X0 is read from the stored shape; only the original shape tells how much of the 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.layout import NHWC
+from sgsdump.tensors.layout_blocks import AXES, Original, gathered, in_blocks, matrix_shape, scattered
+from sgsdump.tensors.original_shape import LAYOUTS_OF, Origin, base_of, of_letters, original_of
 from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, padded_sizes, unpad
+from sgsdump.tensors.weight_groups import grouped, ungrouped
 
-Axes = Mapping[str, tuple[int, ...]]
+__all__ = [
+    "PLAIN",
+    "Origin",
+    "Placed",
+    "conversion",
+    "in_order",
+    "is_device",
+    "logical_origin",
+    "to_device",
+    "to_logical",
+]
 
-_SAME = {"NC1HWC0_C04": "NC1HWC0", "FRACTAL_NZ_C0_16": "FRACTAL_NZ", "FRACTAL_NZ_C0_32": "FRACTAL_NZ"}
-_AXES: dict[str, Axes] = {
-    "NC1HWC0": {"N": (0,), "C": (1, 4), "H": (2,), "W": (3,)},
-    "NDC1HWC0": {"N": (0,), "D": (1,), "C": (2, 5), "H": (3,), "W": (4,)},
-    "FRACTAL_Z": {"C": (0, 5), "H": (1,), "W": (2,), "N": (3, 4)},
-    "FRACTAL_NZ": {"B": (0,), "n": (1, 4), "m": (2, 3)},
-}
-# The original's layouts that each may come from; the first that the shapes allow is taken where the file names none.
-_FROM = {
-    "NC1HWC0": ("NCHW", "NHWC", "HWCN", "CHWN", "NC", "C"),
-    "NDC1HWC0": ("NCDHW", "NDHWC", "DHWCN"),
-    "FRACTAL_Z": ("NCHW", "HWCN", "NHWC", "CHWN"),
-    "FRACTAL_NZ": ("Bmn",),
-}
 _BLOCKED = re.compile("C0|C1|FRACTAL|NHWX")
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The logical tensor behind values in a device's layout: its shape and layout (None when the file does not say),
-    and the groups of a grouped convolution's weights."""
-
-    shape: tuple[int, ...]
-    layout: str | None = None
-    groups: int = 1
 
 
 class Placed(Protocol):
@@ -73,17 +59,6 @@ class Placed(Protocol):
     def layout(self) -> str | None: ...
     @property
     def origin(self) -> Origin | None: ...
-
-
-class Original(NamedTuple):
-    """The logical tensor as its device's layout sees it: a letter and a size for each dimension."""
-
-    letters: str
-    shape: tuple[int, ...]
-    groups: int
-
-    def size(self, letter: str) -> int:
-        return self.shape[self.letters.index(letter)] if letter in self.letters else 1
 
 
 def is_device(layout: str | None) -> bool:
@@ -113,7 +88,7 @@ def conversion(info: Placed) -> str:
     except ValuesError:
         return ""
     text = f"{info.layout} to {to or list(info.origin.shape)}"
-    fitting = [letters for letters in _FROM.get(_base(info.layout), ()) if _fits(info, info.origin, letters)]
+    fitting = [letters for letters in LAYOUTS_OF.get(base_of(info.layout), ()) if _fits(info, info.origin, letters)]
     if info.origin.layout == to or len(fitting) < 2:
         return text
     return f"{text} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
@@ -124,15 +99,15 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
 
     Raises ValuesError when the two shapes do not fit each other.
     """
-    base = _base(layout)
+    base = base_of(layout)
     if base in ("NHWX", NHWC):
         return _unpadded(values, base, origin.shape)
-    original = _original(base, values.shape, origin)
+    original = original_of(base, values.shape, origin)
     if original is None:
         raise ValuesError(f"{layout} {list(values.shape)} does not fit the original shape {list(origin.shape)}")
     if original.groups > 1:
-        return _ungrouped(values, original)
-    return _gathered(_blocks(values, base, original), _AXES[base], original).reshape(origin.shape)
+        return ungrouped(values, original)
+    return gathered(in_blocks(values, base, original), AXES[base], original).reshape(origin.shape)
 
 
 def to_device(array: np.ndarray, of: str, layout: str, c0: int = 16, n0: int = 16, groups: int = 1) -> np.ndarray:
@@ -140,17 +115,17 @@ def to_device(array: np.ndarray, of: str, layout: str, c0: int = 16, n0: int = 1
 
     c0   the innermost block: 16, and 32 for elements of one byte. n0  the other block of FRACTAL_Z and FRACTAL_NZ.
     """
-    base = _base(layout)
+    base = base_of(layout)
     if base in ("NHWX", NHWC):
         return pad_blocks(array) if base == "NHWX" else pad_channels(array)
     if base == "FRACTAL_NZ":
-        rows = array.reshape(_matrix_shape(array.shape))
-        blocks = _scattered(rows, "Bmn", _AXES[base], {"n": c0, "m": n0})
+        rows = array.reshape(matrix_shape(array.shape))
+        blocks = scattered(rows, "Bmn", AXES[base], {"n": c0, "m": n0})
         return blocks.reshape(*array.shape[:-2], *blocks.shape[1:])
     if base == "FRACTAL_Z":
-        blocks = _grouped(array, Original(of, array.shape, groups), c0, n0)
+        blocks = grouped(array, Original(of, array.shape, groups), c0, n0)
         return blocks.reshape(-1, *blocks.shape[-3:])
-    return _scattered(array, of, _AXES[base], {"C": c0})
+    return scattered(array, of, AXES[base], {"C": c0})
 
 
 def in_order(array: np.ndarray, layout: str, to: str) -> np.ndarray:
@@ -158,18 +133,14 @@ def in_order(array: np.ndarray, layout: str, to: str) -> np.ndarray:
     return array.transpose([layout.index(letter) for letter in to])
 
 
-def _base(layout: str | None) -> str:
-    return _SAME.get(layout or "", layout or "")
-
-
 def _checked(info: Placed, origin: Origin) -> str | None:
     """The layout of the original. Raises ValuesError when the shapes do not fit, or the layout is not known."""
-    base = _base(info.layout)
+    base = base_of(info.layout)
     if base == "NHWX":
         return NHWC
-    if base not in _AXES:
+    if base not in AXES:
         raise ValuesError(f"tensor {info.name!r} is in the layout {info.layout}, which is not known how to undo")
-    original = _original(base, info.shape or (), origin)
+    original = original_of(base, info.shape or (), origin)
     if original is None:
         raise ValuesError(
             f"tensor {info.name!r} is {info.layout} {list(info.shape or ())}, which does not fit its original shape "
@@ -181,143 +152,7 @@ def _checked(info: Placed, origin: Origin) -> str | None:
 
 
 def _fits(info: Placed, origin: Origin, letters: str) -> bool:
-    return _of_letters(_base(info.layout), info.shape or (), origin, letters) is not None
-
-
-def _original(base: str, stored: tuple[int, ...], origin: Origin) -> Original | None:
-    """The first reading of the original shape that fits the stored one; the layout it names goes first."""
-    named = [origin.layout] if origin.layout in _FROM[base] else []
-    for letters in [*named, *_FROM[base]]:
-        original = _of_letters(base, stored, origin, letters or "")
-        if original is not None:
-            return original
-    return None
-
-
-def _of_letters(base: str, stored: tuple[int, ...], origin: Origin, letters: str) -> Original | None:
-    shape = _matrix_shape(origin.shape) if base == "FRACTAL_NZ" else origin.shape
-    if len(shape) != len(letters):
-        return None
-    original = Original(letters, shape, max(origin.groups, 1) if base == "FRACTAL_Z" else 1)
-    return original if _expected(base, stored, original) == _merged(base, stored) else None
-
-
-def _merged(base: str, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """A stored shape with the leading dimensions of matrices as one."""
-    return (math.prod(stored[:-4]), *stored[-4:]) if base == "FRACTAL_NZ" else stored
-
-
-def _expected(base: str, stored: tuple[int, ...], of: Original) -> tuple[int, ...] | None:
-    """The stored shape that an original has, with the blocks of ``stored``; None where there can be none."""
-    if len(stored) < 4 or not stored[-1] or not stored[-2]:
-        return None
-    c0, n0 = stored[-1], stored[-2]
-    if base == "FRACTAL_Z":
-        if of.groups > 1 and (of.size("N") % of.groups or not of.size("C") or not of.size("N")):
-            return None
-        block = _Groups.of(of, c0, n0)
-        return (block.blocks * _up(block.channels, c0) * of.size("H") * of.size("W"), _up(block.outputs, n0), n0, c0)
-    if base == "FRACTAL_NZ":
-        return (of.shape[0], _up(of.shape[2], c0), _up(of.shape[1], n0), n0, c0)
-    axes = _AXES[base]
-    sizes = [0] * sum(map(len, axes.values()))
-    for letter, places in axes.items():
-        sizes[places[0]] = of.size(letter) if len(places) == 1 else _up(of.size(letter), c0)
-    sizes[-1] = c0
-    return tuple(sizes)
-
-
-def _up(size: int, block: int) -> int:
-    """How many blocks hold ``size``."""
-    return -(-size // block)
-
-
-def _matrix_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    """(leading dimensions as one, rows, columns); a vector is one row."""
-    padded = (1, 1, *shape)
-    return math.prod(shape[:-2]), padded[-2], padded[-1]
-
-
-def _blocks(values: np.ndarray, base: str, of: Original) -> np.ndarray:
-    """Stored values with an axis for each entry of ``_AXES``."""
-    if base == "FRACTAL_Z":
-        n1, n0, c0 = values.shape[-3:]
-        return values.reshape(_up(of.size("C"), c0), of.size("H"), of.size("W"), n1, n0, c0)
-    return values.reshape(_merged(base, values.shape))
-
-
-def _gathered(blocks: np.ndarray, axes: Axes, of: Original) -> np.ndarray:
-    """The dimensions of ``of`` in its order, each cropped to its size; one copy where blocks are taken apart."""
-    absent = [place for letter in axes if letter not in of.letters for place in axes[letter]]
-    order = [place for letter in of.letters for place in axes[letter]]
-    sizes = [math.prod(blocks.shape[place] for place in axes[letter]) for letter in of.letters]
-    whole = blocks.transpose([*order, *absent]).reshape(sizes)
-    return whole[tuple(slice(size) for size in of.shape)]
-
-
-def _scattered(array: np.ndarray, of: str, axes: Axes, block: Mapping[str, int]) -> np.ndarray:
-    """``_gathered`` back, padded with zeros; ``block`` is the size of the inner block by letter."""
-    padded = np.pad(array, [(0, -size % block.get(letter, 1)) for letter, size in zip(of, array.shape)])
-    shape: list[int] = []
-    order: list[int] = []
-    for letter, size in zip(of, padded.shape):
-        order += axes[letter]
-        shape += [size // block[letter], block[letter]] if letter in block else [size]
-    for letter in axes.keys() - set(of):
-        order += axes[letter]
-        shape += [1] * len(axes[letter])
-    return np.ascontiguousarray(padded.reshape(shape).transpose(np.argsort(order)))
-
-
-class _Groups(NamedTuple):
-    """A grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
-
-    blocks: int
-    each: int
-    channels: int
-    outputs: int
-
-    @classmethod
-    def of(cls, of: Original, c0: int, n0: int) -> _Groups:
-        c, n, groups = of.size("C"), of.size("N") // of.groups, of.groups
-        each = 1
-        if groups > 1:
-            each = min(math.lcm(math.lcm(c, c0) // c, math.lcm(n, n0) // n), groups)
-        return cls(_up(groups, each), each, each * c, each * n)
-
-
-def _places(of: Original, groups: _Groups) -> Iterator[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
-    """For each group its block, its part of that, and its part of the original."""
-    c, n = of.size("C"), of.size("N") // of.groups
-    for group in range(of.groups):
-        block, inner = divmod(group, groups.each)
-        inside = {"N": slice(inner * n, (inner + 1) * n), "C": slice(inner * c, (inner + 1) * c)}
-        outside = {"N": slice(group * n, (group + 1) * n)}
-        parts = [tuple(cut.get(letter, slice(None)) for letter in of.letters) for cut in (inside, outside)]
-        yield block, parts[0], parts[1]
-
-
-def _block_shape(of: Original, groups: _Groups) -> tuple[int, ...]:
-    return tuple({"N": groups.outputs, "C": groups.channels}.get(letter, of.size(letter)) for letter in of.letters)
-
-
-def _ungrouped(values: np.ndarray, of: Original) -> np.ndarray:
-    groups = _Groups.of(of, values.shape[-1], values.shape[-2])
-    whole = Original(of.letters, _block_shape(of, groups), 1)
-    blocks = values.reshape(groups.blocks, -1, *values.shape[1:])
-    dense = [_gathered(_blocks(block, "FRACTAL_Z", whole), _AXES["FRACTAL_Z"], whole) for block in blocks]
-    joined = np.empty(of.shape, values.dtype)
-    for block, inside, outside in _places(of, groups):
-        joined[outside] = dense[block][inside]
-    return joined
-
-
-def _grouped(array: np.ndarray, of: Original, c0: int, n0: int) -> np.ndarray:
-    groups = _Groups.of(of, c0, n0)
-    dense = np.zeros((groups.blocks, *_block_shape(of, groups)), array.dtype)
-    for block, inside, outside in _places(of, groups):
-        dense[block][inside] = array[outside]
-    return np.stack([_scattered(one, of.letters, _AXES["FRACTAL_Z"], {"C": c0, "N": n0}) for one in dense])
+    return of_letters(base_of(info.layout), info.shape or (), origin, letters) is not None
 
 
 def _unpadded(values: np.ndarray, order: str, shape: tuple[int, ...]) -> np.ndarray:

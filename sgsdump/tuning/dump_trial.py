@@ -29,7 +29,7 @@ from sgsdump.quantisation.quant_plan import INT16, QuantPlan
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.sensitivity_analysis import PictureFeed, Totals
+from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Totals
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class DumpTrial:
         model: Model,
         ranges: Mapping[str, Range],
         config: InputConfig,
-        pictures: Sequence[PictureFeed],
+        pictures: Sequence[LabelledPictureFeed],
         float_path: Path,
         progress: Progress = SILENT,
     ):

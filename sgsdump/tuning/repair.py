@@ -29,7 +29,7 @@ from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.tuning.dump_trial import DumpRun, DumpTrial
 from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import Measurement, PictureFeed, SensitivityAnalysis, output_error
+from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, output_error
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01
@@ -82,7 +82,7 @@ class Repair:
         model: Model,
         ranges: Mapping[str, Range],
         config: InputConfig,
-        pictures: Sequence[PictureFeed],
+        pictures: Sequence[LabelledPictureFeed],
         limits: Thresholds,
         folder: Path,
         progress: Progress = SILENT,

@@ -32,7 +32,7 @@ from sgsdump.tensors.value_range import Range
 
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]
-PictureFeed = tuple[str, Arrays, Arrays]
+LabelledPictureFeed = tuple[str, Arrays, Arrays]
 """(label, feed of the float model, the same with pictures as raw bytes)"""
 
 
@@ -93,7 +93,7 @@ class SensitivityAnalysis:
         self._every, self._none = every, frozenset[str]()
         self.runs = 1 + len({self._none, *self._lowered, *self._raised})
 
-    def measure(self, feeds: Iterable[PictureFeed], advance: Advance = unwatched) -> Measurement:
+    def measure(self, feeds: Iterable[LabelledPictureFeed], advance: Advance = unwatched) -> Measurement:
         """The sensitivity of every domain; ``advance`` is called with the number of plans tried.
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
@@ -138,7 +138,7 @@ class SensitivityAnalysis:
             ),
         )
 
-    def try_plan(self, raised: Iterable[str], feeds: Iterable[PictureFeed]) -> Totals:
+    def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
         """The judged tensors' sums against float with these domains at INT16 and every other at 8 bits."""
         plan = self._walk.ordered([frozenset(raised)])
         scores = []

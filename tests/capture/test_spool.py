@@ -12,6 +12,7 @@ import pytest
 
 from sgsdump import open_dump
 from sgsdump.capture.control import DumpControl, to_json
+from sgsdump.capture.known_names import known_of, unmatched
 from sgsdump.capture.process_index import read_process, steps_of
 from sgsdump.capture.program import DISK_FULL, HOOK
 from sgsdump.capture.steps import Steps
@@ -277,6 +278,19 @@ def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(spool, start, tm
     assert (step.model, step.number, len(step.tensors), len(step.operators)) == ("Net", 0, 1, 1)
     save(spool, session)
     assert not read_process(Path(session.out)).complete  # it went on after all
+
+
+def test_what_named_an_operator_is_known_however_many_there_are(spool, start, monkeypatch):
+    monkeypatch.setattr(spool, "MOST_SEEN", 3)
+    session = start(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
+    session.begin("torch", "9.9")
+    wanted = [session.wants(0, f"op{number}", "aten.first") for number in range(10)]
+    assert wanted == [False] * 7 + [True, False, True] and session.wants(0, "x", "aten.Last_one")
+    session.finish()
+    process = read_process(Path(session.out))
+    assert process.matched == ("^op7$", "last", "op9") and len(process.names) == 3
+    control = DumpControl(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
+    assert list(unmatched(control, known_of([process]))) == ["no operator ran whose name matches 'never'"]
 
 
 def test_a_cut_off_index_is_read_to_where_it_goes(spool, start):

@@ -9,7 +9,7 @@ from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.cli import main
-from sgsdump.dumps.formats.sigmastar.net_facts import with_side_files
+from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
 from sgsdump.dumps.io import open_dump
 from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.tensor_min_max import read_ranges

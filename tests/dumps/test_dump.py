@@ -198,6 +198,7 @@ def test_close_lets_go_of_the_file_and_not_of_arrays_made_before(tmp_path: Path)
     assert mapping() is None, "nothing lives on it any more"
 
 
+@pytest.mark.filterwarnings("ignore::sgsdump.errors.LossWarning")
 @pytest.mark.parametrize("name", ["d.bin", "d.txt", "d.npz", "d.safetensors", "d"])
 def test_every_format_can_be_closed(tmp_path: Path, name: str) -> None:
     if name.endswith("safetensors"):
@@ -231,6 +232,7 @@ def test_to_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore::sgsdump.errors.LossWarning")
 @pytest.mark.parametrize(
     "name, format",
     [
@@ -264,7 +266,8 @@ def test_an_unknown_ending_names_the_choices(tmp_path: Path) -> None:
 
 
 def test_a_dump_keeps_its_own_format_where_the_name_fits(tmp_path: Path) -> None:
-    save_dump([DUMP["a"]], tmp_path / "x.bin", "atb_bin")
+    with pytest.warns(LossWarning, match="a name, which becomes the file's"):
+        save_dump([DUMP["a"]], tmp_path / "x.bin", "atb_bin")
     dump = open_dump(tmp_path / "x.bin")
     save_dump(dump, tmp_path / "copy.bin")
     assert (tmp_path / "copy.bin").read_bytes() == (tmp_path / "x.bin").read_bytes()

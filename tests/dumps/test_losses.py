@@ -78,6 +78,7 @@ def test_a_name_that_no_header_holds_is_told() -> None:
     assert "operator" in losses([Record("out", 0, 0, "conv1", odd.tensor)], "sigmastar_bin")[0]
 
 
+@pytest.mark.filterwarnings("ignore::sgsdump.errors.LossWarning")
 def test_refused_means_refused_and_not_refused_means_written(tmp_path: Path) -> None:
     from sgsdump.errors import SgsdumpError
 

@@ -14,7 +14,7 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.conformance import assert_raises
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model
-from sgsdump.pipeline.run import run
+from sgsdump.pipeline.running.run import run
 
 X = np.array([[1.5, -2.0]], np.float32)
 

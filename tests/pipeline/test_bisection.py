@@ -17,7 +17,9 @@ from watched import Watched
 from sgsdump.errors import ModelError
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.models.model import Model
-from sgsdump.pipeline.bisection import Missing, bisect, bisect_executors, worst_relative
+from sgsdump.pipeline.bisection.bisect import bisect
+from sgsdump.pipeline.bisection.result import Missing
+from sgsdump.pipeline.bisection.two_executors import bisect_executors, worst_relative
 from sgsdump.reports.pipeline_lines import bisection_lines
 
 

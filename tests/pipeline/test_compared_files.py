@@ -10,6 +10,7 @@ import pytest
 
 from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.pipeline.compared_files import compare_run, npy_files, other_inputs
 from sgsdump.tensors import dtypes
@@ -59,7 +60,7 @@ def test_types_that_numpy_has_no_name_for(tmp_path: Path) -> None:
     array = A.astype(ml_dtypes.bfloat16)
     ours = folder(tmp_path, "ours", a=dtypes.carried(array))
     theirs = folder(tmp_path, "theirs", a=A)
-    entry = dump_info.OutputEntry("a", dump_info.facts(array), file="outputs/a.npy")
+    entry = dump_info.OutputEntry("a", facts_of(array), file="outputs/a.npy")
     dump_info.write(dump_info.DumpInfo({}, (), (entry,)), ours)
     assert compare(ours, theirs).rows[0].diff2 == 0
 

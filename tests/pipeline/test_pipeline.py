@@ -14,6 +14,7 @@ from watched import Watched
 
 from sgsdump import open_dump
 from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
 from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor
@@ -112,7 +113,7 @@ def test_a_full_dump_is_every_tensor_of_the_model(tmp_path, mode):
     for index, (entry, array) in enumerate(zip(info.outputs, expected.values())):
         assert entry.file == f"outputs/topoidx_{index:05d}__{entry.name}.npy" and entry.topo_index == index
         np.testing.assert_array_equal(np.load(tmp_path / "d" / entry.file), array)
-        assert entry.facts == dump_info.facts(array)
+        assert entry.facts == facts_of(array)
         assert entry.layout == ("NCHW" if array.ndim == 4 else None)
     assert len(lines) == 1 + len(expected)
     assert info.inputs[0].seed == 42 and not info.inputs[0].use_external

@@ -11,9 +11,9 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
-from sgsdump.pipeline.attempt import ExecutorConfigs
-from sgsdump.pipeline.isolated import WHOLE
-from sgsdump.pipeline.run import NotDumped, run
+from sgsdump.pipeline.running.attempt import ExecutorConfigs
+from sgsdump.pipeline.running.isolated import WHOLE
+from sgsdump.pipeline.running.run import NotDumped, run
 
 FEED = {"x": np.linspace(-2, 3, 8, dtype=np.float32).reshape(1, 8)}
 

@@ -27,11 +27,13 @@ For the hooks::
     session.operator(operator, param={…}, nanoseconds=…)    once for each operator that ran: its line for topology and
                                                             CPU profiling; ``control["timing"]`` says whether it counts
     session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
+    session.copy("/a/net.onnx", "net.onnx")       the same, a copy of another file
     session.line(event="run", …)                  a line of any other kind
 """
 
 import atexit
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -45,6 +47,7 @@ DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:
 RELOAD_SECONDS = 1.0
 MOST_REMEMBERED = 50000
 MOST_SEEN = 5000
+COPIED_AT_ONCE = 1 << 30
 MOST_NAME = 100
 INFINITE = float("inf")
 
@@ -139,7 +142,8 @@ class Session:
         self._control_seen = None
         self._looked = 0.0
         self._control = {}
-        self._filter = _Filter(NOTHING)
+        self._matched: set = set()
+        self._filter = _Filter(NOTHING, self._matched)
         self._seen: dict = {"names": set(), "types": set()}
         self._by_key = OrderedDict()
         self._by_digest = OrderedDict()
@@ -277,6 +281,18 @@ class Session:
             self.stop(f"{path}: {error.strerror or error}")
             return None
 
+    def copy(self, source, name):
+        """A copy of another file in this process's folder; as ``write``. Raises OSError where it cannot be read."""
+        path = f"processes/{self.pid}/{name}"
+        with open(source, "rb") as file:
+            if self.stopped:
+                return None
+            try:
+                return path if self._file(path, (), file) else None
+            except OSError as error:
+                self.stop(f"{path}: {error.strerror or error}")
+                return None
+
     def line(self, **fields):
         self._say(_encode(fields) + "\n")
 
@@ -334,7 +350,8 @@ class Session:
         if self._index < 0 or self._complete:
             return
         if self._filter.named:
-            self.line(event="seen", names=sorted(self._seen["names"]), types=sorted(self._seen["types"]))
+            seen = {side: sorted(self._seen[side]) for side in ("names", "types")}
+            self.line(event="seen", matched=sorted(self._matched), **seen)
         self.line(complete=True)
         self._complete = True
 
@@ -349,7 +366,7 @@ class Session:
                 return
             with open(self._control_path, encoding="utf-8") as file:
                 control = json.load(file)
-            self._filter, self._control = _Filter(control), control
+            self._filter, self._control = _Filter(control, self._matched), control
             self._control_seen = seen
         except (OSError, ValueError) as error:
             if not self._control:
@@ -437,9 +454,9 @@ class Session:
             return False
         return True
 
-    def _file(self, path, chunks):
-        """Write a file whole; False where the disk or the dump is full."""
-        size = sum(memoryview(chunk).nbytes for chunk in chunks)
+    def _file(self, path, chunks, copied=None):
+        """Write a file whole, what is ``copied`` behind the chunks; False where the disk or the dump is full."""
+        size = sum(memoryview(chunk).nbytes for chunk in chunks) + (os.fstat(copied.fileno()).st_size if copied else 0)
         if not self._room(size):
             return False
         target = os.path.join(self.root, path)
@@ -456,6 +473,8 @@ class Session:
                     left = memoryview(chunk).cast("B")
                     while left.nbytes:
                         left = left[os.write(number, left) :]
+                while copied and _copied(copied.fileno(), number):
+                    pass
             finally:
                 os.close(number)
             os.replace(part, target)
@@ -538,16 +557,17 @@ class Session:
 
 
 class _Filter:
-    """Whether an operator is among those that a control names."""
+    """Whether an operator is among those that a control names; what named one goes into ``matched``."""
 
-    def __init__(self, control):
+    def __init__(self, control, matched):
         self.names = frozenset(control["names"])
-        self.prefixes = tuple(prefix.lower() for prefix in control["prefixes"])
-        self.patterns = [re.compile(pattern) for pattern in control["patterns"]]
+        self.prefixes = [(prefix, prefix.lower()) for prefix in control["prefixes"]]
+        self.patterns = [(pattern, re.compile(pattern)) for pattern in control["patterns"]]
         self.ids = frozenset(control["ids"])
         self.children = control["children"]
         self.models = [(model, frozenset(names)) for model, names in control["models"]]
         self.named = bool(self.names or self.prefixes or self.patterns or self.models)
+        self.matched = matched
 
     def __call__(self, name, op_type, ids, model):
         if self.ids:
@@ -557,12 +577,18 @@ class _Filter:
             return False
         if not self.named:
             return True
-        if any(among in ("", model) and (not names or name in names) for among, names in self.models):
-            return True
-        kind = op_type.lower()
-        if name in self.names or kind.startswith(self.prefixes) or kind.partition(".")[2].startswith(self.prefixes):
-            return True
-        return any(pattern.search(name) for pattern in self.patterns)
+        found = self._named(name, op_type.lower(), model)
+        self.matched.update(found)
+        return bool(found)
+
+    def _named(self, name, kind, model):
+        found = [name] if name in self.names else []
+        for among, names in self.models:
+            if among in ("", model) and (not names or name in names):
+                found.append(name)
+        short = kind.partition(".")[2]
+        found += [prefix for prefix, lower in self.prefixes if kind.startswith(lower) or short.startswith(lower)]
+        return found + [text for text, pattern in self.patterns if pattern.search(name)]
 
 
 def header_alone(dtype, shape, stats):
@@ -581,6 +607,21 @@ def _header(number, dims, size, statistics):
     lines += [f"{name}={value!r}" for name, value in statistics]
     lines += [f"$Object.data=0,{size}"] if size is not None else []
     return ("\n".join(lines) + "\n$End=1\n").encode("ascii")
+
+
+def _copied(source, target):
+    """Copy a piece of a file, within the kernel where it can; returns the number of bytes, 0 at its end."""
+    if hasattr(os, "copy_file_range"):
+        try:
+            return os.copy_file_range(source, target, COPIED_AT_ONCE)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+                raise
+    data = os.read(source, 1 << 20)
+    left = memoryview(data)
+    while left.nbytes:
+        left = left[os.write(target, left) :]
+    return len(data)
 
 
 def _number_in(names):

@@ -100,7 +100,7 @@ class _Gathered:
             return
         values = self.reads if side == "in" else self.writes
         key = number if isinstance(number, int) else (self.name, side, slot)
-        shape, file = line.get("shape"), line.get("file")
+        shape, file = line.get("shape"), line.get("same") or line.get("file")
         dims = tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, list) else ()
         path = file if isinstance(file, str) else None
         # Of one dumped before and after, inputs count as they were before, outputs as they are after.

@@ -16,24 +16,14 @@ from pathlib import Path
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.errors import OutputError
-from sgsdump.files.atomic_write import make_folder, replacing
+from sgsdump.files.atomic_write import make_folder, replace_text, set_aside
 from sgsdump.reports.comparison import REPORTS
 
 
-def new_folder(name: str, category: str = "Undefined", inside: Path = Path()) -> Path:
-    """Make the folder of a benchmark file or a model called ``name``; an older one is renamed to its backup."""
-    folder = inside.resolve() / f"{category}_{name}_DumpDebug_out"
-    if folder.exists():
-        stamp, number = datetime.now().strftime("%Y%m%d-%H%M%S"), 1
-        backup = folder.with_name(f"{folder.name}_backup_at_{stamp}")
-        while backup.exists():
-            number += 1
-            backup = folder.with_name(f"{folder.name}_backup_at_{stamp}_{number}")
-        try:
-            folder.rename(backup)
-        except OSError as error:
-            raise OutputError(f"cannot rename {folder} to {backup.name}: {error.strerror}") from error
+def new_folder(name: str, category: str = "Undefined") -> Path:
+    """Make the folder of a benchmark file or a model called ``name``, here; an older one is set aside as its backup."""
+    folder = Path.cwd() / f"{category}_{name}_DumpDebug_out"
+    set_aside(folder, mark="_backup_at_", date=datetime.now())
     return make_folder(folder)
 
 
@@ -43,7 +33,5 @@ def write_log(comparison: Comparison, name: str, folder: Path, lines: str = "sdk
     lines  the report that gives these: ``sdk_lines`` as newer scripts print them, ``sdk_table`` as the manual shows.
     """
     log = folder / f"{name}_doAnalyzeRmse_run.log"
-    with replacing(log) as file:
-        text = f"{folder / 'genCompareLayer'}\n" + REPORTS[lines](comparison, DOCUMENTED)
-        file.write(text.encode("utf-8", "surrogateescape"))
+    replace_text(log, f"{folder / 'genCompareLayer'}\n" + REPORTS[lines](comparison, DOCUMENTED))
     return log

@@ -17,7 +17,7 @@ from one_run import run_pipeline
 
 from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.formats.sigmastar import binary, text
+from sgsdump.dumps.formats.sigmastar import binary, text_variant
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
@@ -37,9 +37,9 @@ FORMS = {
     "bin integers": Form("sigmastar_bin", binary.BinVariant(is_float=False)),
     "bin older integers": Form("sigmastar_bin", binary.BinVariant(is_float=False, shaped=False)),
     "bin framework": Form("sigmastar_bin", binary.FRAMEWORK),
-    "text": Form("sigmastar_text", text.SIM),
-    "text framework": Form("sigmastar_text", text.FRAMEWORK),
-    "text integers": Form("sigmastar_text", text.TextVariant(is_float=False, shaped=True)),
+    "text": Form("sigmastar_text", text_variant.SIM),
+    "text framework": Form("sigmastar_text", text_variant.FRAMEWORK),
+    "text integers": Form("sigmastar_text", text_variant.TextVariant(is_float=False, shaped=True)),
     **{name: Form(name) for name, format in FORMATS.items() if format.write and not name.startswith("sigmastar")},
 }
 TYPES = "bool uint64 float16 float64 complex64 bfloat16 float8_e4m3fn float8_e8m0fnu int4 uint2".split()

@@ -16,9 +16,9 @@ from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
 from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model
-from sgsdump.pipeline.attempt import ExecutorConfigs
-from sgsdump.pipeline.once import run_once
-from sgsdump.pipeline.run import MODES, run
+from sgsdump.pipeline.running.attempt import ExecutorConfigs
+from sgsdump.pipeline.running.once import run_once
+from sgsdump.pipeline.running.run import MODES, run
 
 X = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
 

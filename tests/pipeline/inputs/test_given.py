@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, facts
+from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry
+from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
 from sgsdump.errors import ConfigError, FormatError, InputError
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.pipeline.inputs.given import InputSource, array_of, from_folder, from_json, give, ranges
@@ -87,7 +88,7 @@ def dumped(folder, *entries: InputEntry):
 
 
 def test_inputs_of_an_earlier_run(tmp_path):
-    shape = facts(np.zeros((4, 3), np.float32))
+    shape = facts_of(np.zeros((4, 3), np.float32))
     folder = dumped(tmp_path / "d", InputEntry("x", shape, 5, -1.0, 1.0), InputEntry("other", None, 1, 0, 1))
     found = arrays(spec(shape=(None, 3)), source=from_json(folder / "dump_info.json", ["x"]))["x"]
     np.testing.assert_array_equal(found, np.random.default_rng(5).uniform(-1, 1, (4, 3)).astype(np.float32))

@@ -1,11 +1,6 @@
-"""``dump_info.json`` and the file names of a dump folder as the SDAA dump tool lays it out.
+"""``dump_info.json``, which tells of the tensors in a dump folder of the SDAA dump tool.
 
-    <folder>/dump_info.json
-    <folder>/inputs/<input>.npy
-    <folder>/outputs/topoidx_00012__relu_1.tmp_0.npy     dumped with its topological index
-    <folder>/outputs/relu_3.tmp_0.npy                    dumped without
-
-The JSON (indent 4) has the tool's own keys::
+It is indented by 4 and has the tool's own keys::
 
     meta_info         date_time, model_name, model_dtype, default_seed, default_float_min, default_float_max,
                       default_int_min, default_int_max, executor, extract_subgraph, input_names, output_names,
@@ -18,54 +13,27 @@ The JSON (indent 4) has the tool's own keys::
 and our own beside them: ``file`` (below the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false
 where the tensor cannot be given at all). Statistics that are not finite are the strings "nan", "inf" and "-inf":
 strict JSON has no such numbers; the bare NaN and Infinity that the tool itself writes are read as well.
-
-A name is made a file name by percent-encoding what file systems do not take (and ``%``), which ``named`` undoes; a name
-that is too long is cut and told apart by its hash, and then only the JSON has it whole.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
+from sgsdump.dumps.formats.sdaa.file_names import INPUTS, OUTPUTS
+from sgsdump.dumps.formats.sdaa.tensor_facts import Number, TensorFacts
 from sgsdump.errors import FormatError
-from sgsdump.files.atomic_write import replacing
+from sgsdump.files.atomic_write import replace_text
 from sgsdump.files.bounded_read import read_whole
-from sgsdump.files.safe_names import fitting
-from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
 JSON_NAME = "dump_info.json"
-INPUTS, OUTPUTS = "inputs", "outputs"
 DATE = "%Y-%m-%d %H:%M:%S"
-_UNSAFE = re.compile(r'[/\\:*?"<>|%\x00-\x1f\x7f]')
-_INDEXED = re.compile(r"topoidx_(\d{5,})__(.*)\.npy", re.DOTALL)
-
-Number = int | float | None
-
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """``tensor_info``: numpy's name of the dtype, the shape, and statistics as numpy gives them (NaN stays NaN).
-
-    The four statistics are None where there is nothing to compute: an empty tensor, text, complex numbers.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    has_nan: bool = False
-    has_inf: bool = False
-    mean: Number = None
-    median: Number = None
-    min: Number = None
-    max: Number = None
 
 
 @dataclass(frozen=True)
@@ -107,62 +75,6 @@ class DumpInfo:
     outputs: tuple[OutputEntry, ...] = ()
 
 
-def quoted(name: str) -> str:
-    """``name`` as part of a file name: unsafe characters, ``%`` and a leading dot as ``%2F`` and the like."""
-    text = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", name)
-    return "%2E" + text[1:] if text.startswith(".") else text
-
-
-def inputs_file(name: str) -> str:
-    """``images.npy``: the file of an input, below ``inputs/``."""
-    return fitting(quoted(name), ".npy")
-
-
-def outputs_file(index: int | None, name: str) -> str:
-    """``topoidx_00012__relu_1.tmp_0.npy``, or ``relu_1.tmp_0.npy`` without an index: below ``outputs/``."""
-    return fitting(quoted(name) if index is None else f"topoidx_{index:05d}__{quoted(name)}", ".npy")
-
-
-def named(file: str) -> tuple[int | None, str]:
-    """The topological index, or None, and the tensor name that a file name of ``inputs/`` or ``outputs/`` stands for.
-
-    A name that was cut comes back cut; the JSON has it whole.
-    """
-    match = _INDEXED.fullmatch(file)
-    if match:
-        return int(match[1]), unquote(match[2])
-    return None, unquote(file.removesuffix(".npy"))
-
-
-def facts(array: np.ndarray) -> TensorFacts:
-    """Statistics of an array by numpy's own mean, median, min and max, in the array's dtype.
-
-    Types numpy has no arithmetic for (bfloat16 and smaller) are computed in float32.
-    """
-    shape, dtype = tuple(array.shape), name_of(array.dtype)
-    if not array.size or not is_number(array.dtype) or is_complex(array.dtype):
-        return TensorFacts(dtype, shape)
-    if array.dtype.isbuiltin != 1:
-        array = array.astype(np.float32)
-    if array.dtype.kind == "b":
-        array = array.view(np.uint8)
-    inexact = array.dtype.kind == "f"
-    with np.errstate(all="ignore"):
-        low, high, mean = array.min(), array.max(), array.mean()
-        # min and max are NaN as soon as one value is.
-        has_nan = bool(inexact and np.isnan(low))
-        has_inf = bool(np.isinf(array).any()) if has_nan else bool(inexact and (np.isinf(low) or np.isinf(high)))
-        median = np.float64("nan") if has_nan else _median(array)
-    return TensorFacts(dtype, shape, has_nan, has_inf, float(mean), float(median), low.item(), high.item())
-
-
-def _median(array: np.ndarray) -> Any:
-    """``np.median``; float16 is sorted as float32, in which the same values stand, and five times faster."""
-    if array.dtype == np.float16:
-        return np.float16(np.median(array.astype(np.float32)))
-    return np.median(array)
-
-
 def write(info: DumpInfo, folder: Path) -> None:
     """Write ``folder/dump_info.json``, whole or not at all. Raises OutputError."""
     document = {
@@ -171,8 +83,7 @@ def write(info: DumpInfo, folder: Path) -> None:
         "node_output_info": [_output_json(entry) for entry in info.outputs],
     }
     text = json.dumps(_strict(document), indent=4, ensure_ascii=False, allow_nan=False)
-    with replacing(folder / JSON_NAME) as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
+    replace_text(folder / JSON_NAME, text)
 
 
 def read(path: Path) -> DumpInfo:

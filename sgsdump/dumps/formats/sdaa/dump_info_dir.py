@@ -16,17 +16,10 @@ from pathlib import Path
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.arrays import manifest, npy_file
-from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.dump_info import (
-    DATE,
-    INPUTS,
-    JSON_NAME,
-    OUTPUTS,
-    DumpInfo,
-    InputEntry,
-    OutputEntry,
-    TensorFacts,
-)
+from sgsdump.dumps.formats.sdaa import dump_info, file_names
+from sgsdump.dumps.formats.sdaa.dump_info import DATE, JSON_NAME, DumpInfo, InputEntry, OutputEntry
+from sgsdump.dumps.formats.sdaa.file_names import INPUTS, OUTPUTS
+from sgsdump.dumps.formats.sdaa.tensor_facts import TensorFacts, facts_of
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.files.folder import files_below, inside
@@ -63,9 +56,9 @@ def read(path: Path) -> Dump:
 def _by_name(files: Iterable[str]) -> dict[tuple[str, str], list[str]]:
     """File names by folder and by the tensor name they stand for, those with an index first."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for file in sorted(files, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
+    for file in sorted(files, key=lambda name: file_names.named(name.partition("/")[2])[0] is None):
         folder, _, name = file.partition("/")
-        groups.setdefault((folder, dump_info.named(name)[1]), []).append(file)
+        groups.setdefault((folder, file_names.named(name)[1]), []).append(file)
     return groups
 
 
@@ -86,7 +79,7 @@ def _outputs(
             notes.append(f"not dumped: {entry.name}: {' '.join(entry.error.split())[:200]}")
             continue
         file = _file(path, entry.file, (OUTPUTS, entry.name), left, by_name)
-        index = dump_info.named(file.partition("/")[2])[0] if entry.topo_index is None else entry.topo_index
+        index = file_names.named(file.partition("/")[2])[0] if entry.topo_index is None else entry.topo_index
         layout = entry.layout if isinstance(entry.layout, str) else None
         tensor = _tensor(path / file, entry.name, entry.facts, notes, layout, entry.op_type)
         yield Record("out", 0, number if index is None else index, entry.node or entry.op_type, tensor)
@@ -202,7 +195,7 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
 
 def _write_input(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> InputEntry:
     entry = next((e for e in known.inputs if e.name == record.name), InputEntry(record.name, None, use_external=True))
-    file = f"{INPUTS}/" + taken.free(dump_info.inputs_file(record.name).removesuffix(ENDING), ENDING)
+    file = f"{INPUTS}/" + taken.free(file_names.inputs_file(record.name).removesuffix(ENDING), ENDING)
     layout = record.tensor.info.layout
     return replace(entry, facts=_write_values(folder / file, record), file=file, layout=layout)
 
@@ -210,7 +203,7 @@ def _write_input(folder: Path, record: Record, known: DumpInfo, taken: Taken) ->
 def _write_output(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> OutputEntry:
     name, index = record.name, record.op_index
     entry = next((e for e in known.outputs if (e.name, e.topo_index) == (name, index)), OutputEntry(name))
-    file = f"{OUTPUTS}/" + taken.free(dump_info.outputs_file(index, name).removesuffix(ENDING), ENDING)
+    file = f"{OUTPUTS}/" + taken.free(file_names.outputs_file(index, name).removesuffix(ENDING), ENDING)
     info, facts = record.tensor.info, _write_values(folder / file, record)
     described = {"node": record.op_type, "op_type": info.op_type, "topo_index": index, "layout": info.layout}
     return replace(entry, facts=facts, file=file, error=None, **described)  # type: ignore[arg-type]
@@ -221,7 +214,7 @@ def _write_values(path: Path, record: Record) -> TensorFacts:
     npy_file.save(path, array)
     if is_complex(array.dtype):
         return TensorFacts(name_of(array.dtype), array.shape)
-    return dump_info.facts(array)
+    return facts_of(array)
 
 
 FORMAT = Format("dump_info_dir", recognises, read, write, loses, JSON_NAME)

@@ -20,7 +20,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar import text
 from sgsdump.dumps.formats.sigmastar.record import header_of
 from sgsdump.dumps.formats.sigmastar.record_header import Header, format_header
-from sgsdump.dumps.formats.sigmastar.text import LAYER, OddHeader
+from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, LAYER, OddHeader
 from sgsdump.files.atomic_write import replacing, replacing_folder
 from sgsdump.files.safe_names import Taken, safe
 from sgsdump.tensors.layout import NCHW, NHWC
@@ -48,7 +48,7 @@ def write_text(
                 header = _header(record, layout)
                 _write_layer(record, folder, taken, layout, header if caffe else header._replace(op="input"))
         stream = _with_layer_files(records, places, len(inputs), caffe)
-        text.write(stream, path, text.FRAMEWORK)
+        text.write(stream, path, FRAMEWORK)
 
 
 def write_shapes(records: Iterable[Record], path: Path) -> None:

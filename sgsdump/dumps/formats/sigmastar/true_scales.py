@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Record, with_tensors
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.tensor import Quant, Tensor
 from sgsdump.tensors.value_range import Range
@@ -78,14 +78,14 @@ def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str]
         if record.constant or not _coarse(record):
             return tensor
         if name in refused:
-            return Tensor(tensor.info, partial(_refuse, f"no true scale for tensor {name!r}: {refused[name]}"))
+            return Tensor(tensor.info, partial(refuse, f"no true scale for tensor {name!r}: {refused[name]}"))
         return Tensor(replace(tensor.info, quant=scales[name]), tensor.raw) if name in scales else tensor
 
-    records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
-    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
+    return with_tensors(dump, tensor_of)
 
 
-def _refuse(reason: str) -> np.ndarray:
+def refuse(reason: str) -> np.ndarray:
+    """What a tensor that cannot be read loads by. Raises ValuesError."""
     raise ValuesError(reason)
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry, TensorFacts, facts
+from sgsdump.dumps.formats.sdaa import dump_info, file_names
+from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
+from sgsdump.dumps.formats.sdaa.tensor_facts import TensorFacts, facts_of
 from sgsdump.errors import FormatError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1, max_size=40)
@@ -30,22 +31,22 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size
     ],
 )
 def test_a_file_name_says_its_tensor(index, name, file):
-    assert dump_info.outputs_file(index, name) == file
-    assert dump_info.named(file) == (index, name)
+    assert file_names.outputs_file(index, name) == file
+    assert file_names.named(file) == (index, name)
 
 
 @given(st.none() | st.integers(0, 10**6), TEXT)
 def test_any_name_comes_back(index, name):
-    file = dump_info.outputs_file(index, name)
+    file = file_names.outputs_file(index, name)
     assert not set(file) & set('/\\:*?"<>|\0') and not file.startswith(".")
     if index is None and name.startswith("topoidx_"):
         return
-    assert dump_info.named(file) == (index, name) or len(name.encode()) > 70
+    assert file_names.named(file) == (index, name) or len(name.encode()) > 70
 
 
 def test_long_names_are_cut_and_stay_apart():
     names = ["x" * 400 + end for end in "ab"]
-    files = [dump_info.outputs_file(3, name) for name in names]
+    files = [file_names.outputs_file(3, name) for name in names]
     assert files[0] != files[1] and all(len(file) <= 255 and file.endswith(".npy") for file in files)
 
 
@@ -58,7 +59,7 @@ FLOATS = hnp.arrays(
 
 @given(FLOATS)
 def test_statistics_are_numpys(array):
-    found = facts(array)
+    found = facts_of(array)
     with np.errstate(all="ignore"):
         expected = [float(figure) for figure in (np.mean(array), np.median(array), np.min(array), np.max(array))]
     np.testing.assert_array_equal([found.mean, found.median, found.min, found.max], expected)
@@ -67,24 +68,24 @@ def test_statistics_are_numpys(array):
 
 
 def test_statistics_of_other_types():
-    assert facts(np.array([1, 2, 4, 9])) == TensorFacts("int64", (4,), False, False, 4.0, 3.0, 1, 9)
-    assert facts(np.array([True, False, True])) == TensorFacts("bool", (3,), False, False, 2 / 3, 1.0, False, True)
-    assert facts(np.zeros((2, 0), np.float32)) == TensorFacts("float32", (2, 0))
-    assert facts(np.array(3, np.uint8)) == TensorFacts("uint8", (), False, False, 3.0, 3.0, 3, 3)
+    assert facts_of(np.array([1, 2, 4, 9])) == TensorFacts("int64", (4,), False, False, 4.0, 3.0, 1, 9)
+    assert facts_of(np.array([True, False, True])) == TensorFacts("bool", (3,), False, False, 2 / 3, 1.0, False, True)
+    assert facts_of(np.zeros((2, 0), np.float32)) == TensorFacts("float32", (2, 0))
+    assert facts_of(np.array(3, np.uint8)) == TensorFacts("uint8", (), False, False, 3.0, 3.0, 3, 3)
     import ml_dtypes
 
-    half = facts(np.array([1, 2, np.nan], ml_dtypes.bfloat16))
+    half = facts_of(np.array([1, 2, np.nan], ml_dtypes.bfloat16))
     assert half.dtype == "bfloat16" and half.has_nan and math.isnan(half.mean)
-    small = facts(np.array([1, -2, 4], ml_dtypes.int4))
+    small = facts_of(np.array([1, -2, 4], ml_dtypes.int4))
     assert small == TensorFacts("int4", (3,), False, False, 1.0, 1.0, -2.0, 4.0)
 
 
 def example() -> DumpInfo:
     return DumpInfo(
         {"date_time": "2024-01-02 03:04:05", "default_seed": 42, "node_output_names": ["a", "b"]},
-        (InputEntry("x", facts(np.arange(3.0)), 42, 0.0, 1.0, False, "inputs/x.npy"), InputEntry("y", None)),
+        (InputEntry("x", facts_of(np.arange(3.0)), 42, 0.0, 1.0, False, "inputs/x.npy"), InputEntry("y", None)),
         (
-            OutputEntry("a", facts(np.array([np.nan, -np.inf, 1])), "n", "Relu", ("x",), 0, "outputs/a.npy", "NCHW"),
+            OutputEntry("a", facts_of(np.array([np.nan, -np.inf, 1])), "n", "Relu", ("x",), 0, "outputs/a.npy", "NCHW"),
             OutputEntry("b", None, "m", "If", topo_index=1, error="inside a body", failed=False),
         ),
     )

@@ -12,9 +12,9 @@ import pytest
 from dumps.formats.conformance import Conformance, plain_records
 
 from sgsdump import Record, Tensor, open_dump, save_dump
-from sgsdump.dumps.formats.sdaa.dump_info import outputs_file
+from sgsdump.dumps.formats.sdaa.file_names import outputs_file
 from sgsdump.dumps.losses import losses
-from sgsdump.errors import FormatError, OutputError
+from sgsdump.errors import FormatError, LossWarning, OutputError
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -132,7 +132,9 @@ def test_a_network_input_stands_once_and_what_operators_read_not_at_all(tmp_path
     records.append(record("out", "z", 1))
     told = losses(records, "dump_info_dir")
     assert len(told) == 2 and "'y'" in told[0] and "'w'" in told[1]
-    save_dump(records, tmp_path / "dump", "dump_info_dir")
+    with pytest.warns(LossWarning) as caught:
+        save_dump(records, tmp_path / "dump", "dump_info_dir")
+    assert all(line in str(caught[0].message) for line in told)
     assert [r.name for r in open_dump(tmp_path / "dump").records] == ["x", "y", "z"]
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump
-from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files, text
+from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files, text, text_rows, text_variant
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant
-from sgsdump.dumps.formats.sigmastar.net_facts import scales_of, unpadded, with_net_scales
+from sgsdump.dumps.formats.sigmastar.net_scales import scales_of, with_net_scales
 from sgsdump.dumps.formats.sigmastar.record import (
     header_of,
     infer_op_indexes,
@@ -33,6 +33,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 )
 from sgsdump.dumps.formats.sigmastar.record_losses import lost
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
+from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.tensors.device_layout import Origin
@@ -555,22 +556,22 @@ def test_sixteen_values_to_a_row_in_every_style(tmp_path, count, tail):
     ended = rows if count % 16 == 0 else rows + b"\n"  # only the ONNX and Caffe dumpers leave a short row open
     size, lines = format_size(4 * count), SHAPED % count
     head = b"isFloat: 1\n"
-    assert printed(values, text.SIM, tmp_path) == head + LINES + b"\n" + ended + b"\n};\n"
-    assert printed(values, replace(text.SIM, blank=False), tmp_path) == head + LINES + ended + b"\n};\n"
-    assert printed(values, text.FRAMEWORK, tmp_path) == head + lines + size + b"\n" + rows + b"\n}\n"
-    assert printed(values, text.LAYER, tmp_path) == lines + size + b"\n" + rows + b"\n}\n"
-    assert printed(values, text.TFLITE, tmp_path) == head + lines + size + ended + b"};\n"
+    assert printed(values, text_variant.SIM, tmp_path) == head + LINES + b"\n" + ended + b"\n};\n"
+    assert printed(values, replace(text_variant.SIM, blank=False), tmp_path) == head + LINES + ended + b"\n};\n"
+    assert printed(values, text_variant.FRAMEWORK, tmp_path) == head + lines + size + b"\n" + rows + b"\n}\n"
+    assert printed(values, text_variant.LAYER, tmp_path) == lines + size + b"\n" + rows + b"\n}\n"
+    assert printed(values, text_variant.TFLITE, tmp_path) == head + lines + size + ended + b"};\n"
 
 
 def test_values_beyond_a_chunk_are_all_printed(tmp_path):
-    values = np.arange(text.CHUNK + 5, dtype=F32)
-    for variant in (text.SIM, text.TFLITE):
+    values = np.arange(text_rows.CHUNK + 5, dtype=F32)
+    for variant in (text_variant.SIM, text_variant.TFLITE):
         printed(values, variant, tmp_path)
         np.testing.assert_array_equal(open_dump(tmp_path / "x")["x"].raw(), values)
 
 
 def test_integers_are_printed_as_their_bytes(tmp_path):
-    variant = replace(text.SIM, is_float=False)
+    variant = replace(text_variant.SIM, is_float=False)
     data = printed(np.array([-2, 258], I16), variant, tmp_path, quant=Quant(I16, 0.5))
     assert data.endswith(b"ADD = {\n\n   254,    255,      2,      1, \n\n};\n") and data.startswith(b"isFloat: 0\n")
     assert open_dump(tmp_path / "x")["x"].raw().tolist() == [-2, 258]
@@ -579,10 +580,10 @@ def test_integers_are_printed_as_their_bytes(tmp_path):
 def test_the_sign_of_nan_is_the_simulators(tmp_path):
     values = np.array([np.nan, -np.nan, 1, -np.inf], F32)
     values[0], values[1] = np.copysign(np.float32(np.nan), 1), np.copysign(np.float32(np.nan), -1)
-    assert b"\nnan, -nan, 1.000000, -inf, \n" in printed(values, text.SIM, tmp_path)
+    assert b"\nnan, -nan, 1.000000, -inf, \n" in printed(values, text_variant.SIM, tmp_path)
     signs = np.signbit(open_dump(tmp_path / "x")["x"].raw())
     assert signs.tolist() == [False, True, False, True]
-    assert b"\nnan, nan, 1.000000, -inf, " in printed(values, text.FRAMEWORK, tmp_path)
+    assert b"\nnan, nan, 1.000000, -inf, " in printed(values, text_variant.FRAMEWORK, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -628,7 +629,7 @@ def test_an_empty_shape_has_no_values_to_leave_out(tmp_path):
     (tmp_path / "x").write_bytes(b"isFloat: 0\n" + lines + b"\n\n};\n")
     assert open_dump(tmp_path / "x")["x"].stored().shape == (0, 3)
     empty = record(np.zeros((0, 3), I16), quant=Quant(I16, 0.5))
-    unshaped = replace(text.SIM, is_float=False)
+    unshaped = replace(text_variant.SIM, is_float=False)
     said = "is empty, read as one whose values the dump leaves out"
     assert [what for _, what in text.loses([empty], unshaped)][-1] == said
     assert said not in [what for _, what in text.loses([empty], replace(unshaped, shaped=True))]
@@ -641,10 +642,10 @@ def test_a_file_without_a_head_is_nchw_only_in_a_folder_of_that_name(tmp_path):
     for name, layout in (("NCHW", "NCHW"), ("NHWC", "NHWC"), ("other", "NHWC")):
         (tmp_path / name).mkdir()
         values = np.zeros((1, 2, 3, 4), F32)
-        text.write([record(values, layout=layout)], tmp_path / name / "x", replace(text.LAYER, layout=layout))
+        text.write([record(values, layout=layout)], tmp_path / name / "x", replace(text_variant.LAYER, layout=layout))
         dump = open_dump(tmp_path / name / "x")
         assert dump["x"].info.layout == layout and not dump.variant.head and dump.variant.layout == layout
-    text.write([record(values)], tmp_path / "NCHW" / "y", text.FRAMEWORK)
+    text.write([record(values)], tmp_path / "NCHW" / "y", text_variant.FRAMEWORK)
     assert open_dump(tmp_path / "NCHW" / "y")["x"].info.layout == "NHWC"  # a head line: the file of all tensors
 
 

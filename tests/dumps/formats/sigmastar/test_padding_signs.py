@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, open_dump
-from sgsdump.dumps.formats.sigmastar.net_facts import unpadded
 from sgsdump.dumps.formats.sigmastar.padding_signs import padding_notes
+from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.sidecars import parse_net
 
 DUMP = "sigma_outtensor_dump.bin"

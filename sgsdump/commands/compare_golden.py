@@ -1,0 +1,45 @@
+"""``sgsdump compare --golden``: a sample and a benchmark, judged by a third run."""
+
+from __future__ import annotations
+
+import argparse
+
+from sgsdump.commands.options import described
+from sgsdump.files.terminal_text import for_terminal
+
+NOT_WITH_GOLDEN = (
+    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
+    *"metrics metric limit exclude compatible runs".split(),
+)
+
+
+def compare_golden(args: argparse.Namespace) -> int:
+    """Compare, print and write. Raises ConfigError for an option that is for two dumps only."""
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.comparison.golden import by_tensor
+    from sgsdump.dumps.notes import note_lines
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.golden import csv, json, log
+
+    for name in NOT_WITH_GOLDEN:
+        if getattr(args, name) not in (None, False, []):
+            raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
+    paths = (args.sample, args.benchmark, args.golden)
+    dumps = described(args, *paths)
+    comparison = by_tensor.compare_golden(
+        *dumps,
+        tag=10.0 if args.input_tag is None else args.input_tag,
+        th1=args.th1,
+        inputs=args.inputs,
+        titles=(str(args.sample), str(args.benchmark), str(args.golden)),
+        progress=TERMINAL,
+    )
+    for report, path in ((csv, args.csv), (json, args.json)):
+        if path:
+            replace_text(path, report.render(comparison))
+    print(for_terminal(log.render(comparison)), end="")
+    for path, dump in zip(paths, dumps):
+        for line in note_lines(path, dump.notes):
+            print(for_terminal(line))
+    return 0 if comparison.passes else 1
