@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _operators(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
-    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.models.operator_list import list_operators
     from sgsdump.reports.dump import operators_table
@@ -97,7 +97,7 @@ def _operators(args: argparse.Namespace) -> int:
     check_outputs([args.json], [args.dump])
     graphs = operators_table.selected(list_operators(args.dump), args.select)
     if args.json:
-        _write(args.json, operators_table.json_document(graphs))
+        replace_text(args.json, operators_table.json_document(graphs))
     print(for_terminal(operators_table.render(graphs)), end="")
     return 0
 
