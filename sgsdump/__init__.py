@@ -5,10 +5,12 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     __main__ cli    start, dispatch, one line and an exit status for an error
     commands        one thin file per subcommand; the only room that prints
     msit            msit's helpers under their own names
+    torchair        TorchAir's names for dumping a compiled torch program
     reports         results -> text, csv, json, png; a folder for each kind of result
     tuning          which convolutions deserve INT16: advice, repair, search
     quantisation    ranges -> fixed model -> simulation; levels, plans, fusion
     pipeline        dump a model by any executor; bisection; test cases
+    capture         dump a program that runs: control, hooks, result trees
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
     comparison      pair, measure and judge two dumps: naming/, metrics/, vendor_metrics/

@@ -11,7 +11,8 @@ import sgsdump
 
 PACKAGE = Path(__file__).parents[1] / "sgsdump"
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
-    *("__main__", "cli", "commands", "msit", "reports", "tuning", "quantisation", "pipeline", "executors", "models"),
+    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "capture"),
+    *("executors", "models"),
     *("comparison", "dumps", "sidecars", "tensors", "files", "progress", "registry", "errors"),
 )
 # A folder of equal members behind a table, none of which knows another.
@@ -26,6 +27,7 @@ SHARED = {
         "commands/options",
         "commands/compare_golden",
         "commands/run_by_run",
+        "commands/watcher_tree",
         "commands/terminal",
         "executors/runner",
         "executors/base",
@@ -56,7 +58,7 @@ LIBRARIES_AT_HOME = {
     "openvino": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
-    "torch": ("msit",),
+    "torch": ("msit", "torchair", "capture"),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
 # arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.

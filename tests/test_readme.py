@@ -70,7 +70,10 @@ def users_folder(tmp_path_factory):
     bin = folder / "bin"
     bin.mkdir()
     (bin / "sgsdump").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sgsdump "$@"\n')
-    (bin / "sgsdump").chmod(0o755)
+    (bin / "msit").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT / "tools" / "msit"}" "$@"\n')
+    (bin / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for program in bin.iterdir():
+        program.chmod(0o755)
     onnx.save(_renamed(residual_net().proto, "c1", "conv1"), folder / "net.onnx")
     first = weights("c1", (8, 3, 3, 3), 1)
     save(folder, CAFFE_NET, {"conv1": [first["c1.w"], first["c1.b"]]})
@@ -128,6 +131,8 @@ def test_the_readmes_tour_from_end_to_end(toured_folder):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
+    if "import torch" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
     folder = tmp_path / "user"
     shutil.copytree(toured_folder, folder)
     assert blocks(page, "sh")
@@ -136,6 +141,10 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
         "compare_two_tools": ["r1_case", "layers.csv"],
+        "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
+        "dump_a_running_program": ["comparison.txt", "dump.json"],
+        "dump_torch_modules": ["comparison.txt", "weights.npz"],
+        "dump_onnxruntime_program": ["runs.txt"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
         "exact_integers": ["ours.bin", "integers.csv"],
     }

@@ -9,6 +9,7 @@ COMMANDS = Registry(
     "command",
     {
         "dump": "sgsdump.commands.dump",
+        "exec": "sgsdump.commands.exec",
         "pipeline": "sgsdump.commands.pipeline",
         "calibrate": "sgsdump.commands.calibrate",
         "simulate": "sgsdump.commands.simulate",

@@ -13,12 +13,16 @@ layout …), fail or not comparable.
 Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
 named; --csv report.csv then writes report.step0-rank0.csv and so on. --step, --rank or TREE@step=3 choose single runs.
 
+The dump of a watcher (dump_scene: watcher) is compared alone: each watched output as it was after itself and after each
+listed operator. The operators that changed it are named; exit status 1 where there is one.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt
   sgsdump compare dump_a/ dump_b/ --step 3
+  sgsdump compare watcher_dump/
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
   sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
@@ -53,7 +57,9 @@ HELP = "compare two dumps layer by layer"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sample", type=Path, help="the dump under test")
-    parser.add_argument("benchmark", type=Path, help="the dump to hold it against")
+    parser.add_argument(
+        "benchmark", type=Path, nargs="?", help="the dump to hold it against; none for the dump of a watcher"
+    )
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
@@ -152,8 +158,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.run_by_run import compare_runs, pairs_of_trees
+    from sgsdump.commands.watcher_tree import compare_watched
     from sgsdump.files.atomic_write import together
 
+    if args.benchmark is None:
+        return compare_watched(args)
     with together():
         pairs = None if args.runs else pairs_of_trees(args)
         return compare_runs(args, pairs, _run) if pairs else _run(args)

@@ -117,9 +117,13 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
 
 def _difference(comparison: Comparison) -> str:
     """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
-    rows = [row for row in comparison if row.error and (row.finite or row.odd_apart)]
-    if rows:
-        return f"{len(rows)} of {len(comparison)} layers, first {shown(rows[0].name)}"
+    from sgsdump.comparison.dataflow import differs, first_difference
+
+    first = first_difference(comparison)
+    if first is not None:
+        count = sum(map(differs, comparison))
+        of = f" ({first.output.op_type}), {first}" if first.inputs else ""
+        return f"{count} of {len(comparison)} layers, first {shown(first.output.name)}{of}"
     missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     return f"{missing} layers are not compared, the others are equal" if missing else ""
 

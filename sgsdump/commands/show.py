@@ -11,12 +11,17 @@ first. Exit status 1 when a tensor of the list is damaged.
 Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
 choose one, here and wherever a dump is named.
 
+With --operators the file is a model: ONNX, a program that torch.export.save wrote (.pt2), or the text of a graph
+(ge_proto_*.txt, which DUMP_GE_GRAPH=3 leaves). Its operators are listed by the names that dump_layer takes, with type,
+inputs and attributes.
+
 examples:
   sgsdump show sigma_outtensor_dump.bin
   sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
   sgsdump show sigma_outtensor_dump.bin conv1
   sgsdump show ascend_dumps/ --step 3 --rank 0
   sgsdump show layers.npz conv1 '[0,0:2]'
+  sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 """
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
 HELP = "list the tensors of a dump, or print one"
 
 
+_OF_DUMPS = "name part operations step rank stored all against worst csv output".split()
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
@@ -51,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--select", action="append", default=[], metavar="PATTERN", help="list only such names (* ? [ab])"
     )
     add_run(parser)
+    parser.add_argument("--operators", action="store_true", help="list the operators of a model, not of a dump")
     parser.add_argument("--stored", action="store_true", help="the values as they are in the file")
     parser.add_argument("--all", action="store_true", help="print large tensors whole")
     parser.add_argument(
@@ -71,7 +80,26 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
     with together():
-        return _run(args)
+        return _operators(args) if args.operators else _run(args)
+
+
+def _operators(args: argparse.Namespace) -> int:
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.models.operator_list import list_operators
+    from sgsdump.reports.dump import operators_table
+
+    given = [name for name in _OF_DUMPS if getattr(args, name) not in (None, False)]
+    if given:
+        option = "NAME" if given[0] in ("name", "part") else f"--{given[0]}"
+        raise ConfigError(f"--operators lists a model; {option} is for a dump: leave one of them out")
+    check_outputs([args.json], [args.dump])
+    graphs = operators_table.selected(list_operators(args.dump), args.select)
+    if args.json:
+        replace_text(args.json, operators_table.json_document(graphs))
+    print(for_terminal(operators_table.render(graphs)), end="")
+    return 0
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -205,7 +205,9 @@ def compare(
         alignment, excluded = _without(alignment, exclude)
         stream: Iterable[Row | Failed] = pool.map(measures.result, alignment.pairs)
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
-        misnamed = find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
+        # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
+        repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
+        misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
     rows = [replace(result, misnamed=misnamed.get(i)) for i, result in enumerate(results) if isinstance(result, Row)]
     failed = [
         replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)

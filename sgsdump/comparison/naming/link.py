@@ -19,6 +19,8 @@ _OUTPUT = (
     re.compile(r"(?P<operator>.+?)(?::output:|\.output\.|_output_|:)(?P<slot>\d{1,6})", re.DOTALL),
     # a golden file's name: {operator}.{output}.{time}
     re.compile(r"(?P<operator>.+)\.(?P<slot>\d{1,6})\.\d{16,17}", re.DOTALL),
+    # msit's and our dumps of torch: {module}/output, output_1 of several
+    re.compile(r"(?P<operator>.+)/output(?:_(?P<slot>\d{1,6}))?", re.DOTALL),
     # msprobe: Module.{path}.{class}.forward.{call}.output.{number}
     re.compile(r"(?:Module|Cell)\.(?P<operator>.+)\.[^.]+\.forward\.\d+\.output\.(?P<slot>\d{1,6})", re.DOTALL),
 )
@@ -71,5 +73,5 @@ def _keys(name: str, slot: int) -> set[Key]:
     for pattern in _OUTPUT if len(name) <= _LONGEST else ():
         match = pattern.fullmatch(name)
         if match:
-            found.add((plain(match["operator"]), int(match["slot"])))
+            found.add((plain(match["operator"]), int(match["slot"] or 0)))
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import remark
@@ -39,6 +40,9 @@ def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+    first = first_difference(rows)
+    if first is not None and first.inputs:
+        yield f"First operator that differs: {_label(first.output)}: {first}."
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": apart})
         yield f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}."

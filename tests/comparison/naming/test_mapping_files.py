@@ -63,7 +63,13 @@ def test_nodes_of_torch_export(tmp_path: Path, node: str, name: str) -> None:
     assert links == [Link(Output(("Relu_8",)), Output((name,)), "MindIE map")]
 
 
-@pytest.mark.parametrize("name", ["root.layer1.0.relu:output:0", "root.layer1.0.relu.output.0", "layer1.0.relu"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("root.layer1.0.relu:output:0", "root.layer1.0.relu.output.0", "layer1.0.relu"),
+        *("root.layer1.0.relu/output", "root.layer1.0.relu/output_0"),
+    ],
+)
 def test_the_root_of_the_torch_tree_is_no_part_of_a_modules_name(name: str) -> None:
     assert ("layer1_0_relu", 0) in operator_keys(name, 0)
 

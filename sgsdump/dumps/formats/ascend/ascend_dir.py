@@ -13,6 +13,7 @@ beside it; with several such folders below it is a tree, whose runs ``run_folder
 * Operators of different types and one name are told apart by ``{op_type}.`` before the name.
 * A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
 * Where values and statistics of an operator are there, the values are taken.
+* A run that sgsdump dumped has an index (``run_index.py``), which says whether all of it is there.
 
 Records come in order of time, then task.
 """
@@ -31,6 +32,7 @@ from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, re
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
 from sgsdump.dumps.formats.ascend.overflow import Culprit
 from sgsdump.dumps.formats.ascend.run_folders import run_of
+from sgsdump.dumps.formats.ascend.run_index import notes_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
 from sgsdump.dumps.run import Run
@@ -68,9 +70,12 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """The tensors of all operators. Raises FormatError when no file can be read."""
     notes: list[str] = []
-    sources = _sources(path, notes)
+    folder = path
+    sources = _sources(folder, notes)
     if not sources:
-        sources = _sources(path / min(_folders(path, notes), default="", key=in_order), notes)
+        folder = path / min(_folders(path, notes), default="", key=in_order)
+        sources = _sources(folder, notes)
+    notes += notes_of(folder)
     operators = list(_operators(_in_order(sources), notes))
     records = list(_records(operators, notes))
     if not records:

@@ -12,7 +12,7 @@ Tensors have statistics and no values: asking for them raises ValuesError. What 
 * A row may lack Count though its header has it: one cell less than the header means just that.
 * Empty and ``NA`` cells are statistics that are not known, ``-`` a shape, ``UNKNOW`` a type or format.
 * Max and min of float64, uint64 and complex types are printed from half of their bits; they are left out, with a note.
-  Those of uint32 are printed as int32 and taken back.
+  Those of uint32 are printed as int32 and taken back. Extremes printed with a point are no device's: they are taken.
 """
 
 from __future__ import annotations

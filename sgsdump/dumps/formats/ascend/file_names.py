@@ -56,6 +56,11 @@ class FileName(NamedTuple):
         return f"{op_name}.{self.slice}" if self.slice else op_name
 
 
+def file_name(op_type: str, op_name: str, task: int, stream: int, time: int) -> str:
+    """The name of an operator's dump file; ``time`` in microseconds."""
+    return f"{_IN_FILES.sub('_', op_type)}.{_IN_FILES.sub('_', op_name)}.{task}.{stream}.{time:016d}"
+
+
 def parse(name: str) -> FileName | None:
     """The parts of a dump file's name; None when it is not one."""
     match = _NAME.fullmatch(name) if len(name) <= 4096 else None

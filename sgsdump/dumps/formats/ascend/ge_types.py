@@ -4,6 +4,7 @@ protobuf schema. Element types are numbered otherwise in ACL's own files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -39,18 +40,24 @@ class DataType(NamedTuple):
     coding: Coding | None
 
 
-def _types() -> dict[int, DataType]:
-    entries = [entry.split() for entry in _TYPES.replace("\n", ";").split(";") if entry.strip()]
-    return {int(number): DataType(name, CODINGS.get(word)) for number, name, word in entries}
-
-
-DATA_TYPES = MappingProxyType(_types())
+_ENTRIES = [entry.split() for entry in _TYPES.replace("\n", ";").split(";") if entry.strip()]
+DATA_TYPES = MappingProxyType({int(number): DataType(name, CODINGS.get(word)) for number, name, word in _ENTRIES})
 _WORDS = _FORMATS.split()
 FORMATS = MappingProxyType({int(number): name for number, name in zip(_WORDS[0::2], _WORDS[1::2])})
 _NAMES = frozenset(FORMATS.values())
 # Names in which every letter is a dimension: a tensor of another rank is not in this order, whatever the number says.
 _PLAIN = frozenset("NCHW NHWC HWCN CHWN NDHWC NCDHW DHWCN DHWNC NCL NC CN".split())
 _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
+
+
+def numbers() -> Mapping[str, int]:
+    """The number under which elements of a type of ``sgsdump.tensors.dtypes`` are written, by the type's name."""
+    found: dict[str, int] = {}
+    for entry in _ENTRIES:
+        number, _, word = entry
+        if int(number) and word in CODINGS and CODINGS[word].decode is None:
+            found.setdefault(word, int(number))
+    return found
 
 
 def data_type(number: int) -> DataType:

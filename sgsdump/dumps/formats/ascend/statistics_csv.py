@@ -118,7 +118,8 @@ def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, nam
     low, high, mean, l2norm = (_number(row.get(column, "")) for column in ("min", "max", "mean", "l2norm"))
     counts = (_whole(row.get(column, "")) for column in ("count", "nan", "negative_inf", "positive_inf"))
     statistics = Statistics(low, high, mean, l2norm, *counts)
-    tensor = Tensor.of_statistics(info, _trusted(statistics, info, notes))
+    halved = not any("." in row.get(column, "") for column in ("min", "max"))
+    tensor = Tensor.of_statistics(info, _trusted(statistics, info, notes) if halved else statistics)
     return Record("in" if io == "input" else "out", int(index), op_index, op_type, tensor)
 
 

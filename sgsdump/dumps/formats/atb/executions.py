@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from sgsdump.dumps.formats.arrays import manifest
-from sgsdump.dumps.formats.atb import statistic, survey
+from sgsdump.dumps.formats.atb import hooked, statistic, survey
 from sgsdump.dumps.formats.atb.place import ENDING, Execution, split
 from sgsdump.dumps.run import Run
 from sgsdump.files.folder import files_below
@@ -21,8 +21,9 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
     """
     if (path / manifest.NAME).is_file():
         return []
+    notes.extend(hooked.missing(path))
     by_execution: defaultdict[Execution, list[str]] = defaultdict(list)
-    for name in sorted(files_below(path, (ENDING, statistic.NAME), notes)):
+    for name in sorted({*files_below(path, (ENDING, statistic.NAME), notes), *hooked.equals(path)}):
         if not name.endswith(NO_TENSOR):
             by_execution[split(name.split("/")[:-1])[0]].append(name)
     apart = {one for one in by_execution if one.number} or {one for one in by_execution if one.device}

@@ -43,7 +43,7 @@ REFUSED = "writing is refused"
 @dataclass(frozen=True)
 class Content:
     """A file read: the facts of its tensor, and either where ``count`` elements lie (``offset`` from the file's first
-    byte), or ``alias``, the file of the same dump that has them, or ``statistics`` alone.
+    byte), or ``alias``, the file of the same dump that has them, or ``statistics`` alone, or nothing: ``described``.
 
     shape is None when the elements' type is known by name only; they are bytes then. ``notes`` are the ends of
     sentences that begin with the file's name.
@@ -58,12 +58,13 @@ class Content:
     alias: str = ""
     statistics: Statistics | None = None
     notes: tuple[str, ...] = ()
+    described: bool = False
 
     def tensor(self, name: str, op_type: str = "", missing: str = "") -> Tensor:
         """The tensor under a name; ``missing`` is why it has no values, an alias that leads nowhere."""
         info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
-        if missing:
-            return without_values(info, missing)
+        if missing or self.described:
+            return without_values(info, missing or "only its type and shape were dumped")
         if self.statistics is not None:
             return Tensor.of_statistics(info, self.statistics)
         return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
@@ -129,6 +130,8 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
         if size > header.end:
             notes.append(f"has {size - header.end} bytes behind a header that announces none")
         return Content(path, dims, coding or RAW, layout, count, 0, alias, statistics, tuple(notes))
+    if coding and not header.objects and header.length == 0 and size == header.end:
+        return Content(path, dims, coding, layout, count, notes=tuple(notes), described=True)
     start, length = _object(header, size - header.end, notes)
     shape: tuple[int, ...] | None = dims
     if coding is None:

@@ -19,13 +19,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format, Lost
 from sgsdump.dumps.formats.arrays import manifest, npy_file
 from sgsdump.dumps.formats.ascend.coding import RAW
-from sgsdump.dumps.formats.atb import alias, statistic, survey
+from sgsdump.dumps.formats.atb import alias, hooked, statistic, survey
 from sgsdump.dumps.formats.atb import place as atb_place
 from sgsdump.dumps.formats.atb import tensor as atb_tensor
 from sgsdump.dumps.formats.atb.executions import NO_TENSOR, runs
@@ -41,6 +42,7 @@ from sgsdump.files.value_names import file_stem
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 _EXECUTION = "0_0/0"
+NONE: Mapping[str, str] = MappingProxyType({})
 Key = tuple[str, int, int, str]
 
 
@@ -54,7 +56,7 @@ class Paths:
 def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
         return head.startswith(statistic.HEADER.encode())
-    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree)
+    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree) or bool(hooked.equals(path))
 
 
 def _is_of_a_tree(path: Path) -> bool:
@@ -70,15 +72,20 @@ def read(path: Path) -> Dump:
     names = sorted(files_below(path, (ENDING, statistic.NAME), notes))
     files = [name for name in names if name.endswith(ENDING) and not name.endswith(NO_TENSOR)]
     tables = [name for name in names if not name.endswith(ENDING)]
+    notes.extend(hooked.missing(path))
     if (path / manifest.NAME).is_file():
         records, variant = _ours(path, files, notes)
     else:
-        records, variant = _theirs(path, files, tables, notes)
+        records, variant = _theirs(path, files, tables, notes, hooked.equals(path))
     return Dump(records, FORMAT.name, variant, path, notes)
 
 
-def _theirs(root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
+def _theirs(
+    root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str], equal: Mapping[str, str] = NONE
+) -> tuple[list[Record], Paths]:
     contents = survey.examined(root, files, notes)
+    sources = survey.examined(root, sorted({same for own, same in equal.items() if own not in contents}), notes)
+    contents |= {own: sources[same] for own, same in equal.items() if own not in contents and same in sources}
     places = {name: atb_place.place_of(name) for name in contents}
     chosen = survey.chosen(places, notes)
     rows = survey.rows(root, tables, notes)

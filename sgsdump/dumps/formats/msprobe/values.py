@@ -1,18 +1,20 @@
 """The values of an msprobe dump: .npy files beside its JSON, in ``dump_tensor_data`` where there is such a folder.
 
-The path in the JSON is that of the machine of the run, so it is not followed. Values in .pt files are not read; they
-are when the same array stands beside them as .npy. An element type that numpy has not is often kept as another
+The path in the JSON is that of the machine of the run, so it is not followed. Values in .pt files are read without
+torch, unless the same array stands beside them as .npy. An element type that numpy has not is often kept as another
 (bfloat16 as float32): the file's is taken, and so is its shape.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from sgsdump.dumps.formats.arrays import npy_file
+from sgsdump.dumps.formats.torch.torch_file import read_tensors
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.tensors.dtypes import name_of
@@ -40,13 +42,14 @@ class Values:
         if not file.isprintable():
             self.say("have no values: their files are missing or damaged", info.name)
             return _without_values(info, statistics, f"{file[:80]!r} is no file's name")
-        is_torch = PurePosixPath(file).suffix in _TORCH
         try:
-            return self._of_npy(inside(self._folder, file.rpartition(".")[0] + _NPY if is_torch else file), info)
+            if PurePosixPath(file).suffix not in _TORCH:
+                return self._of_npy(inside(self._folder, file), info)
+            beside = file.rpartition(".")[0] + _NPY
+            if (self._folder / beside).is_file():
+                return self._of_npy(inside(self._folder, beside), info)
+            return self._of_torch(inside(self._folder, file), info)
         except FormatError as error:
-            if is_torch:
-                self.say("are in .pt files, which only torch reads: they have statistics only", info.name)
-                return _without_values(info, statistics, f"they are in {file[:200]!r}, save them as {_NPY} beside it")
             self.say("have no values: their files are missing or damaged", info.name)
             return _without_values(info, statistics, str(error))
 
@@ -66,17 +69,32 @@ class Values:
         header, size = npy_file.header_of(path)
         dtype = info.dtype
         if header.dtype.kind != "V":
-            if dtype not in (header.dtype.newbyteorder("="), UNKNOWN):
-                self.say(f"were {name_of(dtype)}, their files hold {name_of(header.dtype)}", info.name)
+            self._check_type(header.dtype, info)
             dtype = header.dtype
         elif dtype == UNKNOWN:
             npy_file.check_plain(header, path)
         npy_file.check_type(header, dtype, path)
         if size > header.end:
             self.say("have bytes behind their values", info.name)
-        if header.shape != info.shape:
-            self.say("have other shapes in their files, which are taken", info.name)
+        self._check_shape(header.shape, info)
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
+
+    def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
+        tensors = read_tensors(path, info.name, [], keep_open=False)
+        if len(tensors) > 1:
+            raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
+        found = tensors[0]
+        self._check_type(found.dtype, info)
+        self._check_shape(found.shape, info)
+        return Tensor(replace(found.info, name=info.name, op_type=info.op_type), found.raw)
+
+    def _check_type(self, dtype: np.dtype, info: TensorInfo) -> None:
+        if info.dtype not in (dtype.newbyteorder("="), UNKNOWN):
+            self.say(f"were {name_of(info.dtype)}, their files hold {name_of(dtype)}", info.name)
+
+    def _check_shape(self, shape: tuple[int, ...] | None, info: TensorInfo) -> None:
+        if shape != info.shape:
+            self.say("have other shapes in their files, which are taken", info.name)
 
 
 def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from dumps.formats.read_only import ReadOnly
+from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
 from sgsdump.dumps.trees import list_runs
@@ -200,12 +202,20 @@ def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:
     assert ["not known" in odd.notes[0], "other shapes" in odd.notes[1]] == [True, True]
 
 
-def test_torch_files_are_told_and_their_npy_is_read(tmp_path: Path) -> None:
+def test_torch_files_are_read_and_their_npy_goes_before_them(tmp_path: Path) -> None:
+    opened(tmp_path, {API: {"output": [facts()]}})
+    values = struct.pack("<6f", *range(6))
+    of = hand_made.storage("0", elements=6)
+    one = hand_made.archive(hand_made.tensor("0", (2, 3), (3, 1), of=of), {"0": values})
+    (tmp_path / "dump_tensor_data/a.pt").write_bytes(one)
     dump = opened(tmp_path, in_out(data_name="a.pt"))
-    tensor = dump.records[0].tensor
-    assert tensor.statistics == Statistics(1.0, 3.0, 2.0, 9.5) and "only torch reads" in dump.notes[0]
-    with pytest.raises(ValuesError, match=r"in 'a.pt', save them as .npy beside it"):
-        tensor.stored()
+    assert dump.records[0].tensor.stored().tolist() == [[0, 1, 2], [3, 4, 5]] and not dump.notes
+    two = hand_made.named({"x": hand_made.tensor(), "y": hand_made.tensor()})
+    (tmp_path / "dump_tensor_data/a.pt").write_bytes(hand_made.archive(two, {"0": values}))
+    dump = opened(tmp_path, in_out(data_name="a.pt"))
+    assert dump.records[0].tensor.statistics == Statistics(1.0, 3.0, 2.0, 9.5) and "damaged" in dump.notes[0]
+    with pytest.raises(ValuesError, match="holds 2 tensors, not one"):
+        dump.records[0].tensor.stored()
     again = opened(tmp_path, in_out(data_name="a.pt"), a=np.ones((2, 3), np.float32))
     assert again.records[0].tensor.stored().sum() == 6 and not again.notes
 

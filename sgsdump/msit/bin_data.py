@@ -1,8 +1,4 @@
-"""The functions by which msit's users read and save dump data, under msit's names and with its arguments.
-
-``from sgsdump.msit import read_atb_data`` instead of msit's own. ATB .bin files are read in all their forms, operator
-dumps without Ascend's toolkit; what gives or takes torch tensors needs torch (the extra ``torch``), the others do not.
-"""
+"""Reading and saving dump data with msit's helpers: ATB .bin files, operator dumps, arrays, torch data."""
 
 from __future__ import annotations
 
@@ -71,7 +67,7 @@ class BinTensor:
     def get_data(self) -> Any:
         """The values as a torch tensor, bfloat16 as such. Raises MissingExtra, FormatError, ValuesError."""
         array = self.tensor.stored()
-        torch, name = _torch("convert the values of a .bin file"), name_of(array.dtype)
+        torch, name = torch_for("convert the values of a .bin file"), name_of(array.dtype)
         if name in _TORCH_NAMES and hasattr(torch, _TORCH_NAMES[name]):
             bits = np.array(carried(array)).view(f"i{array.dtype.itemsize}")
             return torch.from_numpy(bits).view(getattr(torch, _TORCH_NAMES[name]))
@@ -200,7 +196,7 @@ def _operations_of(source: Path) -> Path | None:
 
 def save_torch_data(pt_data: Any, pt_file_path: str) -> None:
     """Write torch data to a .pt or .pth file, whole or not at all. Raises OutputError, MissingExtra."""
-    torch = _torch(f"write {pt_file_path}")
+    torch = torch_for(f"write {pt_file_path}")
     _save(pt_file_path, _TORCH, lambda file: torch.save(pt_data, file))
 
 
@@ -220,7 +216,8 @@ def _save(path: str, endings: tuple[str, ...], write: Callable[[Any], object]) -
         write(file)
 
 
-def _torch(what: str) -> Any:
+def torch_for(what: str) -> Any:
+    """The module torch. Raises MissingExtra that says what it is needed for."""
     try:
         import torch
     except ImportError:

@@ -60,6 +60,12 @@ def test_signatures_are_msits() -> None:
         "save_npy_data": ["npy_file_path", "npy_data"],
         "read_atb_data": ["file_path"],
         "atb_json_to_onnx": ["atb_json_path", "target_level=-1", "cache_csv_file=None"],
+        "DumpConfig": [
+            *("dump_path=None", "token_range=None", "module_list=None", "api_list=None", "tensor_part=2"),
+            *("device_id=None", "dump_last_logits=False", "mode=None", "dump_weight=False", "layer_name=None"),
+            *("seed=None", "dump_statistics_mode=0", "analyze=False"),
+        ],
+        "register_hook": ["model", "config", "hook_type=dump_data"],
     }
     assert set(msit.__all__) == set(expected)
     for name, arguments in expected.items():

@@ -1,0 +1,174 @@
+"""What each process of a hooked program wrote of itself: ``processes/{pid}/index.jsonl``, line by line and summed up.
+
+A process that was killed has an index without ``{"complete": true}``, its last line perhaps cut off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sgsdump.errors import FormatError
+from sgsdump.files.folder import in_order
+
+PROCESSES, INDEX = "processes", "index.jsonl"
+_MOST_LINE = 1 << 20
+_MOST_TOLD = 100
+# A step's lines are together but for what other threads do at the time.
+_OPEN_STEPS = 3
+# Lines that come also where nothing is dumped.
+_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "operator"}
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process's index, summed up.
+
+    libraries   the libraries that were hooked, with their versions.
+    tensors     inputs and outputs that it has a line of; ``files``: those with a file.
+    steps       the numbers of the steps that something was dumped of, in order.
+    kinds       how many lines there are of each other kind, by their ``event``.
+    troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
+    names, types   some of the operators that ran, where they were asked for by name; ``matched``: the names,
+                beginnings and patterns that named one.
+    complete    whether the process came to its end.
+    """
+
+    pid: int
+    folder: Path
+    libraries: tuple[str, ...] = ()
+    tensors: int = 0
+    files: int = 0
+    steps: tuple[int, ...] = ()
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    troubles: tuple[str, ...] = ()
+    stopped: str = ""
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
+    complete: bool = False
+
+    @property
+    def caught(self) -> bool:
+        """Whether anything of the program's work was dumped."""
+        return bool(self.tensors or set(self.kinds) - _NO_WORK)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``).
+
+    outputs  the numbers of the values that the step gave back; None where that is not known.
+    """
+
+    model: str
+    number: int
+    tensors: tuple[Line, ...]
+    operators: tuple[Line, ...]
+    outputs: tuple[int, ...] | None = None
+
+
+def processes_of(root: Path) -> tuple[Process, ...]:
+    """The processes of a dump that have an index, by their number. Raises FormatError."""
+    try:
+        folders = sorted((root / PROCESSES).iterdir(), key=lambda path: in_order(path.name))
+    except OSError:
+        return ()
+    return tuple(read_process(folder) for folder in folders if folder.name.isdecimal() and (folder / INDEX).is_file())
+
+
+def lines_of(folder: Path) -> Iterator[Line]:
+    """The lines of a process's index that can be read. Raises FormatError when it cannot be opened."""
+    try:
+        with open(folder / INDEX, encoding="utf-8", errors="replace") as file:
+            while text := file.readline(_MOST_LINE):
+                try:
+                    line = json.loads(text)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(line, Mapping):
+                    yield line
+    except OSError as error:
+        raise FormatError(f"cannot read {folder / INDEX}: {error.strerror or error}") from None
+
+
+def read_process(folder: Path) -> Process:
+    """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
+    libraries: dict[str, None] = {}
+    kinds: defaultdict[str, int] = defaultdict(int)
+    steps: set[int] = set()
+    tensors = files = 0
+    complete = False
+    troubles: list[str] = []
+    stopped = ""
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    matched: tuple[str, ...] = ()
+    for line in lines_of(folder):
+        complete = line.get("complete") is True
+        kind = str(line.get("event", ""))
+        if "side" in line:
+            tensors += 1
+            files += line.get("file") is not None
+            steps.add(step_of(line))
+        elif kind:
+            kinds[kind] += 1
+        if kind == "begin":
+            libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
+        elif kind == "trouble" and len(troubles) < _MOST_TOLD:
+            troubles.append(str(line.get("text", "")))
+        elif kind == "stop":
+            stopped = stopped or str(line.get("text", "")) or "it stopped"
+        elif kind == "seen":
+            names, types, matched = (tuple(map(str, line.get(key) or ())) for key in ("names", "types", "matched"))
+    return Process(
+        pid=int(folder.name),
+        folder=folder,
+        libraries=tuple(libraries),
+        tensors=tensors,
+        files=files,
+        steps=tuple(sorted(steps)),
+        kinds=dict(kinds),
+        troubles=tuple(troubles),
+        stopped=stopped,
+        names=names,
+        types=types,
+        matched=matched,
+        complete=complete,
+    )
+
+
+def steps_of(process: Process) -> Iterator[Step]:
+    """The steps of a process, each model's in order; only a few are held at a time."""
+    waiting: dict[str, dict[int, list[Line]]] = {}
+    for line in lines_of(process.folder):
+        if not ("side" in line or line.get("event") in ("operator", "step")):
+            continue
+        model, number = str(line.get("model") or ""), step_of(line)
+        of_model = waiting.setdefault(model, {})
+        of_model.setdefault(number, []).append(line)
+        if len(of_model) > _OPEN_STEPS:
+            oldest = next(iter(of_model))
+            yield _step(model, oldest, of_model.pop(oldest))
+    for model, of_model in waiting.items():
+        for number, lines in of_model.items():
+            yield _step(model, number, lines)
+
+
+def _step(model: str, number: int, lines: list[Line]) -> Step:
+    tensors = tuple(line for line in lines if "side" in line)
+    operators = tuple(line for line in lines if line.get("event") == "operator")
+    given = [line["outputs"] for line in lines if isinstance(line.get("outputs"), list)]
+    outputs = tuple(value for value in given[0] if isinstance(value, int)) if given else None
+    return Step(model, number, tensors, operators, outputs)
+
+
+def step_of(line: Line) -> int:
+    """The line's step; -1 for one that says none."""
+    step = line.get("step")
+    return step if isinstance(step, int) else -1

@@ -1,0 +1,194 @@
+"""Run a program unchanged with the hooks on its PYTHONPATH, and tell what they caught.
+
+The program inherits standard input, output and error; it is started without a shell. Its processes find
+``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_spool.py`` says what).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgsdump.capture.control import DumpControl, to_json
+from sgsdump.capture.header_files import write_headers
+from sgsdump.capture.process_index import Process, processes_of
+from sgsdump.errors import ConfigError, OutputError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.stopping import Terminated
+
+HOOK = Path(__file__).parent / "hook"
+CONTROL = "control.json"
+LOOK_EVERY = 0.5
+# msit's sentence, to the letter; the hooks have it too.
+DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
+NOTHING = (
+    "no process of the program imported torch or onnxruntime with the hooks in place; python -I, -E and -S and env -i "
+    "keep them out, and a program of another language cannot be hooked"
+)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """status      the program's exit status as a shell has it: 128 + the signal's number where one ended it.
+    processes   those that imported a library that is hooked.
+    complete    every one of them came to its end, and none stopped dumping before.
+    notes       what the user should know, a sentence each.
+    """
+
+    status: int
+    processes: tuple[Process, ...]
+    complete: bool
+    notes: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        """Whether anything was dumped."""
+        return any(process.caught for process in self.processes)
+
+
+def split_command(text: str) -> list[str]:
+    """The words of ``--exec "…"``. Raises ConfigError for redirection and what else only a shell understands."""
+    try:
+        words = shlex.split(text)
+        shell = [word for word in _unquoted(text) if word in "<>|&;"]
+    except ValueError as error:
+        raise ConfigError(f"--exec {text[:80]!r} cannot be split into words: {error}") from None
+    if not words:
+        raise ConfigError("--exec is empty; give the program as it is started, --exec 'python infer.py'")
+    if shell:
+        raise ConfigError(
+            f"--exec {text[:80]!r}: {shell[0]!r} is for a shell, and none is started; write the command with its "
+            f"redirection into a shell script and give --exec 'bash script.sh'"
+        )
+    return words
+
+
+def _unquoted(text: str) -> list[str]:
+    """The characters of a command that stand outside quotes."""
+    found, quote, escaped = [], "", False
+    for letter in text:
+        if escaped:
+            escaped = False
+        elif letter == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        else:
+            found.append(letter)
+    return found
+
+
+def check_command(argv: Sequence[str]) -> None:
+    """Raises ConfigError for a program that is not there."""
+    if not argv:
+        raise ConfigError("no program is given; write it behind --, as in sgsdump exec -- python infer.py")
+    if shutil.which(argv[0]) is None:
+        near = difflib.get_close_matches(Path(argv[0]).name, _programs(), 3)
+        hint = f"; near it are {', '.join(near)}" if near else ""
+        what = "cannot be executed" if Path(argv[0]).is_file() else "is not there"
+        raise ConfigError(f"the program {argv[0][:200]!r} {what}{hint}")
+
+
+def check_disk(folder: Path, control: DumpControl) -> None:
+    """Raises OutputError where the disk has no room for a dump to begin with."""
+    free = shutil.disk_usage(folder).free
+    if free < control.min_free:
+        raise OutputError(f"{DISK_FULL} {free >> 20}")
+
+
+def _programs() -> list[str]:
+    names: set[str] = set()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        with contextlib.suppress(OSError):
+            names.update(os.listdir(folder or "."))
+    return sorted(names)
+
+
+def run_program(
+    argv: Sequence[str],
+    control: DumpControl,
+    out: Path,
+    *,
+    live: Callable[[], DumpControl | None] | None = None,
+) -> Captured:
+    """Run ``argv`` to its end, dumping below ``out``, an empty folder.
+
+    ``live`` is asked every half second while the program runs: a control it returns is put in the place of the last.
+    Raises ConfigError for a program that cannot be started.
+    """
+    check_command(argv)
+    put_control(control, out)
+    try:
+        program = subprocess.Popen(list(argv), env=environment(os.environ, control, out))
+    except OSError as error:
+        raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
+    status = _wait(program, out, live)
+    processes = processes_of(out)
+    for process in processes:
+        write_headers(out, process)
+    return Captured(
+        status if status >= 0 else 128 - status,
+        processes,
+        bool(processes) and all(process.complete and not process.stopped for process in processes),
+        tuple(_notes(processes)),
+    )
+
+
+def put_control(control: DumpControl, out: Path) -> None:
+    """Where the hooks look for it; whole at any moment."""
+    with replacing(out / CONTROL) as file:
+        file.write(to_json(control).encode("utf-8"))
+
+
+def environment(own: Mapping[str, str], control: DumpControl, out: Path) -> dict[str, str]:
+    """The program's environment: ``own``, the hooks in front of PYTHONPATH, and the dump's root."""
+    paths = [str(HOOK), *filter(None, [own.get("PYTHONPATH", "")])]
+    seed = {} if control.seed is None else {"PYTHONHASHSEED": str(control.seed % 2**32)}
+    return {**own, **seed, "PYTHONPATH": os.pathsep.join(paths), "SGSDUMP_CAPTURE": str(out.resolve())}
+
+
+def _wait(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl | None] | None) -> int:
+    """The program's return code. Ctrl-C reaches it from the terminal by itself; SIGTERM is passed on to it."""
+    stop = program.terminate
+    while True:
+        try:
+            return _ended(program, out, live)
+        except Terminated:  # noqa: PERF203 - a signal may come again
+            stop()
+            stop = program.kill
+        except KeyboardInterrupt:
+            continue
+
+
+def _ended(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl | None] | None) -> int:
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return program.wait(LOOK_EVERY if live else None)
+        control = live() if live else None
+        if control is not None:
+            put_control(control, out)
+
+
+def _notes(processes: Sequence[Process]) -> list[str]:
+    if not processes:
+        return [NOTHING]
+    notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
+    notes += [process.stopped for process in processes if process.stopped]
+    notes += [
+        f"process {process.pid} did not come to its end: its dump is not complete"
+        for process in processes
+        if not process.complete
+    ]
+    if not any(process.caught for process in processes):
+        libraries = sorted({library for process in processes for library in process.libraries})
+        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped")
+    return list(dict.fromkeys(notes))

@@ -1,0 +1,112 @@
+"""What the hooks of ``sgsdump exec`` wrote beside an ATB tree: whether the tree is whole, and files that stand for
+others.
+
+The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
+below ``tensors/`` may be opened alone, so the root is looked for above it too. Source:
+docs/formats/ascend.md#trees-of-a-hooked-program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.folder import leads_out, leads_out_of
+
+CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
+_MOST_BYTES, _MOST_LINE, _TAIL = 64 << 20, 1 << 20, 4096
+_ABOVE = 8
+
+
+def missing(path: Path) -> Iterator[str]:
+    """What is not complete of the hooks' tree that a folder is in or is, a sentence each; nothing for other folders."""
+    root = _root_of(path)
+    if root is None:
+        return
+    document = _json(root / INDEX)
+    if document is None:
+        yield f"{root.name} has no {INDEX}: it is not complete, for its dump was stopped before the end"
+    processes = document.get("processes") if document else None
+    told = processes if isinstance(processes, list) else [{"pid": pid, "complete": end} for pid, end in _ends(root)]
+    for process in told:
+        if isinstance(process, Mapping) and process.get("complete") is not True:
+            yield f"it is not complete: process {process.get('pid')} did not come to its end"
+        if isinstance(process, Mapping) and process.get("stopped"):
+            yield f"it is not complete: {str(process['stopped'])[:300]}"
+
+
+def equals(path: Path) -> dict[str, str]:
+    """Tensors without a file of their own, by their path below a folder -> the path, seen from there, of the file
+    with their values."""
+    root = _root_of(path)
+    document = None if root is None else _json(root / CONTROL)
+    if root is None or document is None or document.get("links") != "index":
+        return {}
+    found: dict[str, str] = {}
+    folder = path.resolve()
+    for process in _folders(root):
+        for line in _lines(process / LINES):
+            own, same = line.get("file"), line.get("same")
+            if not (isinstance(own, str) and isinstance(same, str)) or leads_out(root / same, root):
+                continue
+            if (root / own).is_relative_to(folder) and not leads_out_of(root, own):
+                found[(root / own).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
+    return found
+
+
+def _root_of(path: Path) -> Path | None:
+    """The root of the hooks' tree that a folder is in or is; None for any other folder."""
+    path = path.resolve()
+    for folder in (path, *path.parents[:_ABOVE]):
+        if (folder / CONTROL).is_file() and (folder / PROCESSES).is_dir():
+            return folder if folder == path or path.is_relative_to(folder / "tensors") else None
+    return None
+
+
+def _ends(root: Path) -> Iterator[tuple[str, bool]]:
+    """Each process and whether its index has its last line."""
+    for folder in _folders(root):
+        try:
+            with open_file(folder / LINES) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+                last = file.read().strip().rpartition(b"\n")[2]
+        except OSError:
+            last = b""
+        yield folder.name, last == b'{"complete": true}'
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in (root / PROCESSES).iterdir() if (path / LINES).is_file())
+    except OSError:
+        return []
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        with open_file(path) as file:
+            while data := file.readline(_MOST_LINE):
+                line = _object(data)
+                if line is not None:
+                    yield line
+    except OSError:
+        return
+
+
+def _json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        return _object(read_start(path, _MOST_BYTES))
+    except OSError:
+        return None
+
+
+def _object(data: bytes) -> Mapping[str, Any] | None:
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, Mapping) else None

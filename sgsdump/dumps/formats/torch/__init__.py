@@ -1,0 +1,1 @@
+"""Files and trees of PyTorch, read without torch."""

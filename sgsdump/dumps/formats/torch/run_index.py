@@ -1,0 +1,119 @@
+"""``index.jsonl`` of a run: what was dumped in the order in which it came, written line by line while the program ran.
+
+::
+
+    {"name": "root.conv1/output", "file": "root.conv1/output.pth", "module": "root.conv1", "type": "Conv2d",
+     "side": "out", "slot": 0, "dtype": "float32", "shape": [1, 8, 4, 4], "stats": {"max": 1.5, "min": 0.0,
+     "mean": 0.25, "l2norm": 3.0}}
+    {"complete": true}
+
+``file`` is null where only statistics were dumped, ``stats`` where only values were. The last line is missing when the
+program was killed; what stands before it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import read_start
+from sgsdump.tensors.statistics import Statistics
+
+NAME = "index.jsonl"
+MOST_BYTES = 256 << 20
+_STATISTICS = ("min", "max", "mean", "l2norm")
+
+
+class Entry(NamedTuple):
+    """A line: a tensor of an operator, in its file (a path below the run) or of statistics alone."""
+
+    name: str
+    file: str
+    module: str
+    type: str
+    side: str
+    slot: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    statistics: Statistics | None
+
+
+class Index(NamedTuple):
+    """The entries in order; ``complete`` when the program closed the run."""
+
+    entries: tuple[Entry, ...]
+    complete: bool
+
+
+def read(folder: Path, notes: list[str]) -> Index | None:
+    """The index of a run's folder, None where there is none. Lines that are none are noted. Raises FormatError."""
+    path = folder / NAME
+    if not path.is_file() or path.is_symlink():
+        return None
+    try:
+        content = read_start(path, MOST_BYTES + 1)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise FormatError(f"{path} has more than {MOST_BYTES >> 20} MiB, no run's")
+    entries, complete, damaged = [], False, 0
+    for line in content.splitlines():
+        document = _document(line)
+        entry = None if document is None else _entry(document)
+        if entry is not None:
+            entries.append(entry)
+        elif document is not None and document.get("complete") is True:
+            complete = True
+        else:
+            damaged += 1
+    if damaged:
+        notes.append(f"{path}: {damaged} lines are cut off or damaged; they are left out")
+    if not complete:
+        notes.append(f"{folder} is not complete: the program ended before the run was closed")
+    return Index(tuple(entries), complete)
+
+
+def _document(line: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _entry(line: Mapping[str, Any]) -> Entry | None:
+    words = [line.get(key) for key in ("name", "module", "type", "side", "dtype")]
+    if not all(isinstance(word, str) for word in words) or line["side"] not in ("in", "out"):
+        return None
+    slot, shape, file = line.get("slot"), line.get("shape"), line.get("file")
+    if type(slot) is not int or not 0 <= slot < 2**31:
+        return None
+    sizes = shape if isinstance(shape, list) else []
+    fits = len(sizes) <= 32 and all(type(size) is int and 0 <= size < 2**60 for size in sizes)
+    return Entry(
+        line["name"],
+        file if isinstance(file, str) else "",
+        line["module"],
+        line["type"],
+        line["side"],
+        slot,
+        line["dtype"],
+        tuple(sizes) if isinstance(shape, list) and fits else None,
+        _statistics(line.get("stats")),
+    )
+
+
+def _statistics(found: Any) -> Statistics | None:
+    if not isinstance(found, Mapping):
+        return None
+    low, high, mean, norm = (_number(found.get(name)) for name in _STATISTICS)
+    return Statistics(low, high, mean, norm)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value
+    return float(value) if type(value) is int and abs(value) < 2**63 else None

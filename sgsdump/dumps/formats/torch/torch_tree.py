@@ -1,0 +1,207 @@
+"""What msit's and our hooks leave of a torch program that runs; read only.
+
+::
+
+    msit_dump_{time}/torch_tensors/{device}_{pid}/model_tree.json
+    msit_dump_{time}/torch_tensors/{device}_{pid}/{token}/root.layer1.conv/input_0.pth
+    msit_dump_{time}/torch_tensors/{device}_{pid}/{token}/root.layer1.conv/output.pth     output_0_1.pth of nested ones
+    msit_dump_{time}/torch_tensors/{device}_{pid}/{token}/root.layer1.conv2d.1/input_0.pth   the second call of an API
+    msit_dump_{time}/torch_tensors/{device}_{pid}/weights/root.layer1.conv.weight.pth
+
+Each token is a run, and so are the weights (graph ``weights``); the rank is the number in the device's name. A tensor
+is named by its path below the run, ``root.layer1.conv/output``; operators stand in the order of ``index.jsonl``, else
+in that of ``model_tree.json``, which has the types of modules. Any other folder of .pt and .pth files is one dump:
+their tensors by the path of their file, and in it as ``torch_file`` names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.torch import model_tree, run_index, torch_file
+from sgsdump.dumps.formats.torch.model_tree import Modules
+from sgsdump.dumps.formats.torch.run_index import Entry
+from sgsdump.dumps.run import Run
+from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import open_file
+from sgsdump.files.folder import files_below, has_file, in_order
+from sgsdump.tensors.dtypes import KNOWN
+from sgsdump.tensors.tensor import Tensor, TensorInfo
+
+ENDINGS = (".pth", ".pt")
+WEIGHTS = "weights"
+_HEAD = 64
+_SIDE = re.compile(r"(input|output)(?:_.+)?", re.DOTALL)
+_DEVICE = re.compile(r"[a-z]+(\d{0,9})_\d{1,18}", re.ASCII)
+_TOKEN = re.compile(r"\d{1,9}", re.ASCII)
+_NOT_IN_ORDER = 10**9
+
+
+class Place(NamedTuple):
+    """Where a file is of: the folder of the run, the operator's folder, and the file's stem."""
+
+    run: str
+    operator: str
+    stem: str
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    if not path.is_dir():
+        return False
+    if has_file(path, run_index.NAME, _is_index):
+        return True
+    return has_file(path, ENDINGS, _is_laid_out) or (
+        has_file(path, ENDINGS, _is_torch) and not has_file(path, ".npy") and not (path / "sgsdump.json").is_file()
+    )
+
+
+def _is_index(path: Path) -> bool:
+    return path.name == run_index.NAME and (path.parents[1] / model_tree.NAME).is_file()
+
+
+def _is_laid_out(path: Path) -> bool:
+    return _SIDE.fullmatch(path.stem) is not None and path.parent.name.partition(".")[0] == "root"
+
+
+def _is_torch(path: Path) -> bool:
+    try:
+        with open_file(path) as file:
+            return torch_file.recognises(path, file.read(_HEAD))
+    except OSError:
+        return False
+
+
+def runs(path: Path, notes: list[str]) -> list[Run]:
+    """The tokens of a tree, and its weights; none in a folder of other files."""
+    places = {_place(name).run for name in files_below(path, (*ENDINGS, run_index.NAME), notes)}
+    return [run for place in sorted(places) if (run := _run(path, place)) is not None]
+
+
+def _place(name: str) -> Place:
+    folders, _, file = name.rpartition("/")
+    above, _, operator = folders.rpartition("/")
+    if file == run_index.NAME or not _SIDE.fullmatch(_stem(file)):
+        return Place(folders, "", _stem(file))
+    return Place(above, operator, _stem(file))
+
+
+def _run(path: Path, place: str) -> Run | None:
+    """The run in a folder; None for one that is no token's or process's."""
+    names = [*path.resolve().parts, *filter(None, place.split("/"))]
+    device = _DEVICE.fullmatch(names[-2]) if len(names) > 1 else None
+    if device is None or not (names[-1] == WEIGHTS or _TOKEN.fullmatch(names[-1])):
+        return None
+    rank = int(device[1]) if device[1] else None
+    if names[-1] == WEIGHTS:
+        return Run(place, rank, None, WEIGHTS)
+    return Run(place, rank, int(names[-1]))
+
+
+def read(path: Path) -> Dump:
+    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    notes: list[str] = []
+    names = files_below(path, ENDINGS, notes)
+    folder = next((path / run.place for run in runs(path, [])), path)
+    index = run_index.read(folder, notes)
+    below = folder.relative_to(path).as_posix()
+    modules = model_tree.read(folder.parent, notes)
+    if index is not None:
+        records = [*_listed(folder, index.entries, {_below(name, below) for name in names}, notes)]
+    else:
+        records = [*_found(path, names, "" if below == "." else below, modules, notes)]
+    if not records:
+        raise FormatError(f"no file in {path} holds a tensor ({notes[-1] if notes else 'there is none'})")
+    return Dump(records, FORMAT.name, None, path, notes)
+
+
+def _below(name: str, folder: str) -> str:
+    return name if folder == "." else name.removeprefix(f"{folder}/")
+
+
+def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: list[str]) -> Iterator[Record]:
+    """The tensors that an index lists, in its order."""
+    missing, numbers = 0, dict[str, int]()
+    for entry in entries:
+        index = numbers.setdefault(entry.module, len(numbers))
+        if entry.file in there:
+            try:
+                tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes, keep_open=False)[0]
+            except FormatError as error:
+                notes.append(f"left out: {error}")
+                continue
+        elif entry.statistics is not None and entry.dtype in KNOWN:
+            tensor = Tensor.of_statistics(TensorInfo(entry.name, entry.shape, KNOWN[entry.dtype]), entry.statistics)
+        else:
+            missing += 1
+            continue
+        info = replace(tensor.info, name=entry.name, op_type=entry.type if entry.side == "out" else "")
+        yield Record(entry.side, entry.slot, index, entry.type, Tensor(info, tensor.raw, tensor.statistics))  # type: ignore[arg-type]
+    stray = there - {entry.file for entry in entries}
+    if missing:
+        notes.append(f"{missing} tensors of the index have neither a file nor statistics")
+    if stray:
+        notes.append(f"{len(stray)} files are not in the index: {', '.join(sorted(stray)[:3])}")
+
+
+def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list[str]) -> Iterator[Record]:
+    """The tensors of the files that there are, operator by operator."""
+    operators: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
+    for name in names:
+        place = _place(_below(name, run or "."))
+        operators["/".join(filter(None, (place.run, place.operator)))].append((place, name))
+    placed = lru_cache(maxsize=None)(lambda operator: _order(operator, modules))
+    number = 0
+    for operator in sorted(operators, key=placed):
+        slots = {"in": 0, "out": 0}
+        kind = _type(operator, modules)
+        for place, name in sorted(operators[operator], key=lambda one: in_order(one[0].stem)):
+            try:
+                tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes, keep_open=False)
+            except FormatError as error:
+                notes.append(f"left out: {error}")
+                continue
+            side = "in" if place.operator and place.stem.startswith("input") else "out"
+            for tensor in tensors:
+                info = tensor.info
+                if len(tensors) > 1:
+                    info = replace(info, name=f"{_stem(_below(name, run or '.'))}.{info.name}")
+                info = replace(info, op_type=kind if side == "out" else "")
+                yield Record(side, slots[side], number, kind, Tensor(info, tensor.raw))  # type: ignore[arg-type]
+                slots[side] += 1
+                number += not place.operator
+        number += any(place.operator for place, _ in operators[operator])
+
+
+def _order(operator: str, modules: Modules) -> tuple[object, ...]:
+    """A module at its place in the network, what was called in it just before it, others behind in natural order."""
+    name, is_api = operator.rpartition("/")[2], 1
+    while name and name not in modules.places:
+        name, is_api = name.rpartition(".")[0], 0
+    return modules.places.get(name, _NOT_IN_ORDER), is_api if name else 0, in_order(operator)
+
+
+def _type(operator: str, modules: Modules) -> str:
+    """The module's class, else the API's name: the last part that is no number."""
+    name = operator.rpartition("/")[2]
+    if name in modules.types:
+        return modules.types[name]
+    if not modules.types or "." not in name:
+        return ""
+    return next((part for part in reversed(name.split(".")) if not part.isdecimal()), "")
+
+
+def _stem(file: str) -> str:
+    for ending in ENDINGS:
+        file = file.removesuffix(ending)
+    return file
+
+
+FORMAT = Format("torch_tree", recognises, read, looks_for=".pth files of torch_tensors", runs=runs, own_inputs=True)

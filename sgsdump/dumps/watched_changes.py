@@ -1,0 +1,109 @@
+"""Which operator changed another's output: from a watcher's dump, which has watched outputs again and again.
+
+The output of C stands as ``C:output:0``, taken right after C ran, and as ``A_To_C:output:0``, taken after A ran. Each
+is held against the one taken before it, bit by bit, so that a change is told once, where it came. It was made by A, or
+by an operator that ran between the two and is not listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.tensor import Tensor
+
+_LINK = "_To_"
+
+
+class Change(NamedTuple):
+    """A watched output that is no longer what it was.
+
+    name       of the output, ``C:output:0``.
+    operator   the first listed operator after which it differs; ``op_type`` its type.
+    unchanged  the operator after which it was taken before: C itself, or a listed one.
+    values     how many values differ, of ``total``; 0 where only statistics were dumped.
+    largest    difference of two values that are finite; None where there is none, or no values were dumped.
+    """
+
+    name: str
+    operator: str
+    op_type: str
+    unchanged: str
+    values: int
+    total: int
+    largest: float | None
+
+
+class WatchedChanges(NamedTuple):
+    """``changes`` in the order in which they came; ``outputs`` were watched, taken ``looks`` times after others ran."""
+
+    changes: tuple[Change, ...]
+    outputs: int
+    looks: int
+
+    @property
+    def first(self) -> Change | None:
+        return self.changes[0] if self.changes else None
+
+
+def watched_changes(dump: Dump) -> WatchedChanges:
+    """Raises ValuesError where the dump is no watcher's."""
+    outputs = [record for record in dump.records if record.io == "out" and not record.constant]
+    names = {record.name for record in outputs}
+    last: dict[str, tuple[str, Tensor]] = {}
+    changes: list[Change] = []
+    looks = 0
+    for record in outputs:
+        listed, name = _split(record.name, names)
+        before = last.get(name)
+        operator = listed or name.rpartition(":output:")[0]
+        last[name] = operator, record.tensor
+        if not listed or before is None:
+            continue
+        looks += 1
+        changes.extend(_changed(name, listed, record, *before))
+    if not looks:
+        raise ValuesError(f"{dump.path} is no watcher's dump: it has no output of one operator taken after another ran")
+    return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
+
+
+def _split(name: str, names: set[str]) -> tuple[str, str]:
+    """``A_To_C:output:0`` as A and ``C:output:0``, where C itself was dumped; else "" and the name."""
+    at = name.find(_LINK)
+    while at > 0:
+        if name[at + len(_LINK) :] in names:
+            return name[:at], name[at + len(_LINK) :]
+        at = name.find(_LINK, at + 1)
+    return "", name
+
+
+def _changed(name: str, listed: str, record: Record, unchanged: str, before: Tensor) -> Iterator[Change]:
+    now = record.tensor
+    try:
+        arrays: Sequence[np.ndarray] = [np.ascontiguousarray(tensor.stored()) for tensor in (before, now)]
+    except ValuesError:
+        if before.statistics != now.statistics:
+            yield Change(name, listed, record.op_type, unchanged, 0, 0, None)
+        return
+    old, new = arrays
+    total = new.size
+    if (old.shape, old.dtype) != (new.shape, new.dtype):
+        yield Change(name, listed, record.op_type, unchanged, total, total, None)
+        return
+    size = old.dtype.itemsize
+    apart = (old.reshape(-1).view(np.uint8) != new.reshape(-1).view(np.uint8)).reshape(-1, size).any(axis=1)
+    if apart.any():
+        values = int(np.count_nonzero(apart))
+        yield Change(name, listed, record.op_type, unchanged, values, total, _largest(old, new, apart))
+
+
+def _largest(old: np.ndarray, new: np.ndarray, apart: np.ndarray) -> float | None:
+    with np.errstate(invalid="ignore", over="ignore"):
+        kind = np.complex128 if old.dtype.kind == "c" else np.float64
+        distances = np.abs(new.reshape(-1)[apart].astype(kind) - old.reshape(-1)[apart].astype(kind))
+    finite = distances[np.isfinite(distances)]
+    return float(finite.max()) if finite.size else None

@@ -1,0 +1,52 @@
+"""A model run once as a program ran it: its own optimisation, threads, providers and configuration entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.ort_value import to_array, why_not
+from sgsdump.executors.onnx_runtime.providers import CPU
+from sgsdump.executors.onnx_runtime.segment_runner import FATAL, plain
+
+LEVELS = {name: level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")}
+MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.startswith("ORT_")}
+
+
+class ProgramSession:
+    """model    the file, its external data beside it.
+    options  level (ORT_ENABLE_ALL …), mode, threads, providers and entries, as the program's session had them; a
+             provider that is not installed is left out.
+
+    Raises ModelError where onnxruntime will not load it.
+    """
+
+    def __init__(self, model: Path, options: Mapping[str, Any]):
+        own = ort.SessionOptions()
+        own.log_severity_level = FATAL
+        own.graph_optimization_level = LEVELS.get(str(options.get("level")), ort.GraphOptimizationLevel.ORT_ENABLE_ALL)
+        own.execution_mode = MODES.get(str(options.get("mode")), ort.ExecutionMode.ORT_SEQUENTIAL)
+        threads, entries, wanted = (options.get(name) for name in ("threads", "entries", "providers"))
+        own.intra_op_num_threads = threads if isinstance(threads, int) and 0 <= threads < 1024 else 0
+        there = ort.get_available_providers()
+        chosen = [name for name in wanted if name in there] if isinstance(wanted, list) else []
+        try:
+            for key, value in (entries if isinstance(entries, Mapping) else {}).items():
+                own.add_session_config_entry(str(key), str(value))
+            self._session = ort.InferenceSession(str(model), own, providers=chosen or [CPU])
+        except Exception as error:
+            raise ModelError(f"onnxruntime cannot load {model}: {plain(error)}") from error
+
+    def run(self, feed: Mapping[str, ort.OrtValue | np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Those of the named outputs that are tensors of numbers. Raises ModelError."""
+        held = {n: v if isinstance(v, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(v) for n, v in feed.items()}
+        try:
+            values = self._session.run_with_ort_values(list(names), held)
+        except Exception as error:
+            raise ModelError(f"the model does not run: {plain(error)}") from error
+        return {name: to_array(value) for name, value in zip(names, values) if not why_not(value)}

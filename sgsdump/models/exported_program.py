@@ -1,0 +1,107 @@
+"""The operators of a program that ``torch.export.save`` wrote (``.pt2``), without torch and without running anything.
+
+A zip archive; ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as
+``graph_module.graph.nodes``. A node has ``target`` (``torch.ops.aten.split.Tensor``), ``inputs`` (``{"name", "arg":
+{"as_tensor": {"name"}}}``, ``as_int``, ``as_ints`` …), ``outputs`` and ``metadata``; ``signature.input_specs`` says
+which inputs are weights.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from sgsdump.errors import ModelError
+from sgsdump.files.bounded_read import open_file
+from sgsdump.sidecars.ge_proto import Attribute, Graph, GraphOperator
+
+MAGIC = b"PK\x03\x04"
+MOST_BYTES = 1 << 28
+_GRAPH = re.compile(r"(?:.*/)?(?:models/[^/]*\.json|serialized_exported_program\.json)")
+_PLACE = re.compile(r'File "([^"]*)", line (\d+)')
+
+
+def read_graphs(path: Path) -> list[Graph]:
+    """The graphs of an archive. Raises ModelError for any other zip file, and a damaged one."""
+    try:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
+            documents = list(_documents(archive, path))
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise ModelError(f"cannot read {path}: {str(error)[:200]}") from None
+    if not documents:
+        raise ModelError(f"{path} is no exported program: save one with torch.export.save(program, 'model.pt2')")
+    try:
+        return [Graph(name, tuple(_operators(document))) for name, document in documents]
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged: its graph has not the form of an exported program ({error!r})") from None
+
+
+def _documents(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Any]]:
+    for entry in archive.infolist():
+        if not _GRAPH.fullmatch(entry.filename):
+            continue
+        with archive.open(entry) as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ModelError(f"{path}: {entry.filename} has more than {MOST_BYTES >> 20} MiB, no program's graph")
+        try:
+            yield Path(entry.filename).stem, json.loads(data)
+        except (ValueError, RecursionError):
+            raise ModelError(f"{path} is damaged: {entry.filename} is not JSON") from None
+
+
+def _operators(document: Mapping[str, Any]) -> Iterator[GraphOperator]:
+    module = document["graph_module"]
+    producers: dict[str, str] = {}
+    for spec in module["signature"]["input_specs"]:
+        ((kind, told),) = spec.items()
+        name = _tensor(told["arg"]) if isinstance(told.get("arg"), Mapping) else ""
+        if name:
+            producers[name] = f"{name}:0"
+            called = next((str(told[key]) for key in told if key.endswith("_name")), "")
+            yield GraphOperator(name, "Data", (), (("_is", f"{kind} {called}".strip()),))
+    for node in module["graph"]["nodes"]:
+        outputs = [name for output in node["outputs"] for name in _tensors(output)]
+        name = str(node.get("name") or next(iter(outputs), node["target"]))
+        inputs = [producers.get(read, read) for one in node["inputs"] for read in _tensors(one["arg"])]
+        producers |= {output: f"{name}:{number}" for number, output in enumerate(outputs)}
+        yield GraphOperator(name, _type_of(node["target"]), tuple(inputs), tuple(_attributes(node)))
+
+
+def _tensor(arg: Mapping[str, Any]) -> str:
+    """The name of a value: ``{"as_tensor": {"name"}}``, or ``{"name"}`` itself."""
+    inner = arg.get("as_tensor", arg)
+    return str(inner.get("name", "")) if isinstance(inner, Mapping) else ""
+
+
+def _tensors(arg: Mapping[str, Any]) -> list[str]:
+    several = arg.get("as_tensors")
+    names = [_tensor(one) for one in several] if several is not None else [_tensor(arg)] if "as_tensor" in arg else []
+    return [name for name in names if name]
+
+
+def _type_of(target: str) -> str:
+    """``torch.ops.aten.layer_norm.default`` as LayerNorm."""
+    words = target.removeprefix("torch.ops.").split(".")
+    word = words[1] if len(words) > 1 else words[0]
+    return "".join(part[:1].upper() + part[1:] for part in word.split("_") if part)
+
+
+def _attributes(node: Mapping[str, Any]) -> Iterator[tuple[str, Attribute]]:
+    """Arguments that are no tensors, and where in the program the operator stands."""
+    for one in node["inputs"]:
+        for kind, value in one["arg"].items():
+            if kind in ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):
+                yield str(one["name"]), value
+    metadata = node.get("metadata") or {}
+    modules = [part.split(",")[1] for part in metadata.get("nn_module_stack", "").split(";") if part.count(",") >= 2]
+    if modules and modules[-1]:
+        yield "_module", modules[-1]
+    places = _PLACE.findall(metadata.get("stack_trace", ""))
+    if places:
+        file, line = ([place for place in places if "/torch/" not in place[0]] or places)[-1]
+        yield "_source", f"{PurePath(file).name}:{line}"

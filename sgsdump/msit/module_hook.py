@@ -1,0 +1,329 @@
+"""``register_hook``: dump what the modules of a torch model take and give, token by token, as msit does.
+
+A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
+what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has
+``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor, or has no values (sparse,
+meta), is passed over. The model's results are what they are without the hook.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sgsdump.errors import ConfigError
+from sgsdump.files.atomic_write import make_folder
+from sgsdump.msit.bin_data import torch_for
+from sgsdump.msit.dump_config import DumpConfig
+from sgsdump.msit.run_writer import ENDING, RunWriter, part_of
+from sgsdump.registry import hint
+
+ROOT = "root"
+_HOOK_TYPE = "dump_data"
+_DEEPEST = 20
+_PROPERTIES = ("__get__", "__set__", "__delete__")
+
+
+def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -> ModuleHook:
+    """Dump what ``model`` (a torch.nn.Module, the outermost one) computes from now on, as ``config`` says.
+
+    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. What is given back ends the dump
+    with ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer
+    name or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
+    """
+    torch = torch_for("dump a torch model")
+    if not isinstance(model, torch.nn.Module):
+        raise ConfigError(f"register_hook takes a torch.nn.Module, not a {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ConfigError(
+            "a scripted or traced module runs no hooks inside; give the module that it was made of, or dump the program"
+            " unchanged with sgsdump exec"
+        )
+    if not isinstance(config, DumpConfig):
+        raise ConfigError(f"register_hook takes a DumpConfig, not a {type(config).__name__}")
+    if hook_type != _HOOK_TYPE:
+        raise ConfigError(f"the hook type {str(hook_type)[:40]!r} is not known; leave it out, or give {_HOOK_TYPE!r}")
+    return ModuleHook(torch, model, config)
+
+
+class ModuleHook:
+    """The hooks on a model; ``folder`` is where this process writes, None when its device is not to be dumped."""
+
+    def __init__(self, torch: Any, model: Any, config: DumpConfig):
+        self._torch, self._model, self._config, self._control = torch, model, config, config.control
+        self._names = dict(_named(torch, model))
+        _check_names(self._names, config)
+        self._device = _device(model)
+        time = datetime.now().strftime("%Y%m%d_%H%M%S")
+        self._root = Path(config.dump_path or ".").absolute() / f"msit_dump_{time}" / "torch_tensors"
+        self._writers: dict[int, RunWriter] = {}
+        self._token, self._dumping = -1, False
+        self._running: list[tuple[str, str]] = []
+        self._calls: Counter[str] = Counter()
+        self._order: dict[str, int] = {}
+        self._logits: tuple[str, str, Any] | None = None
+        self._functions: Any = None
+        self._handles: list[Any] = []
+        if _is_dumped(self._device, config.device_id):
+            self._begin()
+
+    @property
+    def folder(self) -> Path | None:
+        return self._writer().folder if self._handles else None
+
+    def remove(self) -> None:
+        """Take the hooks off the model."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._leave_functions()
+        for writer in self._writers.values():
+            writer.finish(False)
+
+    def _begin(self) -> None:
+        make_folder(self._root)
+        self._writer().modules(self._tree())
+        if self._config.dump_weight:
+            self._weights()
+        # Compiled code stops at a hook and goes on behind it. (This imports torch's compiler, which takes a second or
+        # two, whether or not the program compiles: later it would be too late.)
+        apart = self._torch.compiler.disable
+        self._handles = [self._model.register_forward_pre_hook(apart(self._start), with_kwargs=True, prepend=True)]
+        # Behind the program's own hooks, whose changes are the module's; the model's end is behind all others.
+        for name, module in self._names.items():
+            before, after = self._hooks(name, module)
+            self._handles.append(module.register_forward_pre_hook(apart(before), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(apart(after), with_kwargs=True, always_call=True))
+        self._handles.append(self._model.register_forward_hook(apart(self._end), with_kwargs=True, always_call=True))
+
+    def _writer(self) -> RunWriter:
+        """Of this process: one that was forked has a folder of its own."""
+        pid = os.getpid()
+        if pid not in self._writers:
+            self._writers[pid] = RunWriter(self._root / f"{self._device}_{pid}", self._control.min_free)
+            if len(self._writers) > 1:
+                self._writers[pid].modules(self._tree())
+        return self._writers[pid]
+
+    def _start(self, module: Any, arguments: Any, keywords: Any) -> None:
+        """A token begins."""
+        self._token += 1
+        self._running, self._calls, self._logits = [], Counter(), None
+        self._dumping = self._token in self._control.steps
+        if not self._dumping:
+            return
+        self._writer().start(self._token)
+        if "api" in self._config.kinds:
+            self._functions = _watching(self)
+            self._functions.__enter__()
+
+    def _end(self, module: Any, arguments: Any, keywords: Any, output: Any) -> None:
+        """A token ends; it is not complete where it ended in an exception, which torch calls this hook within."""
+        if not self._dumping:
+            return
+        self._dumping = False
+        self._leave_functions()
+        if self._logits is not None:
+            name, kind, tensors = self._logits
+            self._save(tensors, name, kind, "out")
+        self._writer().finish(output is not None or sys.exc_info()[0] is None)
+        self._writer().modules(self._tree())
+
+    def _leave_functions(self) -> None:
+        if self._functions is not None:
+            self._functions.__exit__(None, None, None)
+            self._functions = None
+
+    def _hooks(self, name: str, module: Any) -> tuple[Any, Any]:
+        """What is called before and after a module runs."""
+        kind = type(module).__name__
+        classes = tuple(self._config.module_list or ())
+        wanted = "module" in self._config.kinds and not self._config.dump_last_logits
+        wanted = wanted and self._config.wants_layer(name) and (not classes or isinstance(module, classes))
+
+        def before(_module: Any, arguments: Any, keywords: Any) -> None:
+            if not self._dumping:
+                return
+            calls = self._calls[name]
+            self._calls[name] += 1
+            self._running.append((name, f"{name}@{calls}" if calls else name))
+            if wanted and self._control.mode != "output":
+                self._save((*arguments, keywords), self._running[-1][1], kind, "in", len(arguments))
+
+        def after(_module: Any, _arguments: Any, _keywords: Any, output: Any) -> None:
+            if not self._dumping or not self._running:
+                return
+            called = self._running.pop()[1]
+            self._order.setdefault(name, len(self._order))
+            if self._config.dump_last_logits and (name != ROOT or self._logits is None):
+                if any(True for _ in self._tensors(output)):
+                    self._logits = called, kind, output
+            elif wanted and self._control.mode != "input":
+                self._save(output, called, kind, "out")
+
+        return before, after
+
+    def function_called(self, function: Any, arguments: Any, keywords: Any) -> tuple[str, str] | None:
+        """The name of a call of one of torch's functions, and the function's; None when it is not dumped. Inputs are
+        saved now, as it may write into them."""
+        # an operator of an exported graph, aten.linear.default, goes by the name of its kind
+        word = getattr(getattr(function, "overloadpacket", function), "__name__", "")
+        if word in _PROPERTIES or not self._config.wants_function(function, word):
+            return None
+        within = self._running[-1][0] if self._running else ROOT
+        name = f"{within}.{word}"
+        calls = self._calls[name] + (name in self._names)
+        self._calls[name] += 1
+        called = f"{name}.{calls}" if calls else name
+        if not self._config.wants_layer(called):
+            return None
+        if self._control.mode != "output" and any(True for _ in self._tensors((*arguments, keywords))):
+            self._save((*arguments, keywords), called, word, "in", len(arguments))
+        return called, word
+
+    def function_returned(self, call: tuple[str, str], output: Any) -> None:
+        if self._control.mode != "input":
+            self._save(output, *call, "out")
+
+    def _save(self, values: Any, name: str, kind: str, side: str, positional: int = -1) -> None:
+        """Save the tensors in arguments or results; what is behind ``positional`` are keywords."""
+        writer = self._writer()
+        if writer.stopped:
+            return
+        for keys, tensor in self._tensors(values):
+            if positional >= 0 and keys and keys[0] == positional:
+                keys = keys[1:]
+            with self._torch.no_grad(), self._torch._C.DisableTorchFunction():
+                plain = self._plain(tensor)
+                stats = _statistics(self._torch, plain) if self._config.keeps_statistics else None
+                part = part_of(keys)
+                writer.tensor(self._torch, plain, name, kind, side, part, stats, self._config.keeps_values)
+
+    def _plain(self, tensor: Any) -> Any:
+        """The tensor alone on the CPU (which waits for the device), without the rest of a storage it is a view of."""
+        plain = tensor.detach().to("cpu").resolve_conj().resolve_neg()
+        if plain.is_quantized:
+            return plain.clone()
+        if type(plain) is not self._torch.Tensor:
+            plain = plain.as_subclass(self._torch.Tensor)
+        whole = plain.is_contiguous() and plain.untyped_storage().nbytes() == plain.numel() * plain.element_size()
+        return plain if whole else plain.clone(memory_format=self._torch.contiguous_format)
+
+    def _tensors(self, value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        """The tensors with values in tuples, lists and dicts within one another, with the way to each."""
+        if isinstance(value, self._torch.Tensor):
+            if value.layout == self._torch.strided and value.device.type != "meta" and not _is_fake(value):
+                yield keys, value
+        elif len(keys) < _DEEPEST and isinstance(value, tuple | list | Mapping):
+            inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for key, one in inner:
+                yield from self._tensors(one, (*keys, key))
+
+    def _weights(self) -> None:
+        writer = self._writer()
+        for name, parameter in self._model.named_parameters():
+            named = f"{ROOT}.{name}"
+            if self._config.wants_layer(named):
+                with self._torch.no_grad():
+                    path = writer.folder / "weights" / f"{named.replace('/', '_')}{ENDING}"
+                    writer.save(self._torch, self._plain(parameter), path)
+
+    def _tree(self) -> dict[str, Any]:
+        """The document of ``model_tree.json``: children in the order in which they first ran, others behind."""
+
+        never = len(self._names)
+
+        def node(name: str, module: Any) -> tuple[int, dict[str, Any]]:
+            inner = sorted((node(f"{name}.{child}", one) for child, one in module.named_children()), key=_place)
+            # a list of modules does not run itself
+            place = self._order.get(name, min(map(_place, inner), default=never))
+            children = [one for _, one in inner]
+            return place, {"name": name, "type": type(module).__name__, "children": children}
+
+        return node(ROOT, self._model)[1]
+
+
+def _watching(hook: ModuleHook) -> Any:
+    """A mode that sees every call of one of torch's functions."""
+    from torch.compiler import disable
+    from torch.overrides import TorchFunctionMode
+
+    called, returned = disable(hook.function_called), disable(hook.function_returned)
+
+    class Watch(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+            keywords = keywords or {}
+            call = called(function, arguments, keywords)
+            output = function(*arguments, **keywords)
+            if call is not None:
+                returned(call, output)
+            return output
+
+    return Watch()
+
+
+def _place(node: tuple[int, dict[str, Any]]) -> int:
+    return node[0]
+
+
+def _named(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
+    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are told."""
+    scripted = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            scripted.append(f"{ROOT}.{name}")
+        else:
+            yield f"{ROOT}.{name}" if name else ROOT, module
+    if scripted:
+        more = f" and {len(scripted) - 1} more" if len(scripted) > 1 else ""
+        warnings.warn(f"{scripted[0]}{more} is scripted: nothing inside is dumped", stacklevel=5)
+
+
+def _check_names(names: Mapping[str, Any], config: DumpConfig) -> None:
+    if config.kinds == ("module",) and config.layer_name is not None and not any(map(config.wants_layer, names)):
+        raise ConfigError(f"no module is named {config.layer_name!r}{hint(config.layer_name, list(names))}")
+    classes = tuple(config.module_list or ())
+    if classes and not any(isinstance(module, classes) for module in names.values()):
+        there = {type(module).__name__: None for module in names.values()}
+        wanted = ", ".join(one.__name__ for one in classes)
+        raise ConfigError(f"no module is of the class {wanted}{hint(wanted, there)}")
+
+
+def _device(model: Any) -> str:
+    """The device that the model is on, as in folder names: cpu, npu0."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return str(tensor.device).replace(":", "")
+    return "cpu"
+
+
+def _is_dumped(device: str, number: int | None) -> bool:
+    if number is None or device == "cpu" or device == f"{device.rstrip('0123456789')}{number}":
+        return True
+    warnings.warn(f"nothing is dumped: the model is on {device}, device_id is {number}", stacklevel=4)
+    return False
+
+
+def _is_fake(tensor: Any) -> bool:
+    """Whether a tensor stands for one while a graph is traced."""
+    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
+
+
+def _statistics(torch: Any, tensor: Any) -> dict[str, float] | None:
+    """max, min, mean and l2norm as torch computes them, NaN where there is one; None for what has none."""
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
+        return None
+    values = tensor.double()
+    return {
+        "max": float(values.max()),
+        "min": float(values.min()),
+        "mean": float(values.mean()),
+        "l2norm": float(torch.linalg.vector_norm(values)),
+    }

@@ -1,0 +1,29 @@
+"""Graph mode as TorchAir has it: dump the operators of a ``torch.compile``d program, with TorchAir's own options.
+
+::
+
+    import sgsdump.torchair as torchair             # was: import torchair
+
+    config = torchair.CompilerConfig()
+    config.dump_config.enable_dump = True
+    model = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))
+
+The captured graph runs operator by operator on whatever device the program uses, with the program's own results.
+docs/dump_a_compiled_program.md has every option.
+
+options.py    CompilerConfig and its dump_config, as users set them
+plan.py       what is dumped and where to, from these and the JSON file, which may be edited (live_plan.py)
+scope.py      with-blocks whose operators are dumped
+lowering.py   the captured graph as aten operators; operators.py: their names and types
+choice.py     which of them are dumped
+graph_run.py  runs them one by one; dumped.py, watched.py: what is taken while they run
+tree.py       the result tree and its index; values.py: a tensor's bytes and statistics
+listing.py    the operators as text (``DUMP_GE_GRAPH``), to choose from
+"""
+
+from sgsdump.torchair import scope
+from sgsdump.torchair.backend import get_npu_backend
+from sgsdump.torchair.log import logger
+from sgsdump.torchair.options import CompilerConfig
+
+__all__ = ["CompilerConfig", "get_npu_backend", "logger", "scope"]

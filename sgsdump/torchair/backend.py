@@ -1,0 +1,141 @@
+"""The backend of ``torch.compile`` that dumps."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.errors import ConfigError
+from sgsdump.torchair.choice import chosen
+from sgsdump.torchair.listing import wanted, write_listing
+from sgsdump.torchair.live_plan import LivePlan
+from sgsdump.torchair.log import logger
+from sgsdump.torchair.lowering import lowered
+from sgsdump.torchair.operators import operators_of
+from sgsdump.torchair.options import CompilerConfig
+from sgsdump.torchair.plan import Plan
+
+if TYPE_CHECKING:
+    from sgsdump.torchair.dumped import Written
+    from sgsdump.torchair.graph_run import Observer
+    from sgsdump.torchair.tree import Step
+
+MODE = "max-autotune"
+_Choice = tuple[frozenset[str], frozenset[str] | None]
+_numbers = itertools.count(1)
+_graphs: Counter[str] = Counter()
+
+
+def get_npu_backend(
+    *, compiler_config: CompilerConfig | None = None, custom_decompositions: Mapping[Any, Any] | None = None
+) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
+    """A backend for ``torch.compile`` that runs the captured graph operator by operator and dumps what is asked for.
+
+    compiler_config        as TorchAir's; without one nothing is dumped.
+    custom_decompositions  taken, without effect: operators are run as they are.
+
+    Raises ConfigError for options that cannot be, before the program is compiled.
+    """
+    config = CompilerConfig() if compiler_config is None else compiler_config
+    options = config.dump_config
+    if options.enable_dump and config.mode != MODE:
+        raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped in the mode {MODE} only")
+    live = LivePlan(options)
+    if not live.plan.control.enabled and options.given.get("dump_config_path"):
+        logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file names nothing")
+
+    def npu_backend(captured: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+        if not (options.enable_dump or wanted()):
+            return captured.forward  # type: ignore[no-any-return]
+        return _Graph(captured, examples, live)
+
+    return npu_backend
+
+
+class _Graph:
+    """One captured graph: called in place of it, once for each step."""
+
+    def __init__(self, captured: Any, examples: Sequence[Any], live: LivePlan):
+        self._module = lowered(captured, examples)
+        self._operators = operators_of(self._module, captured)
+        self._by_node = {operator.node: operator for operator in self._operators}
+        self._live = live
+        self._number = next(_numbers)
+        owner = _owner() or "graph"
+        _graphs[owner] += 1
+        self._name = owner if _graphs[owner] == 1 else f"{owner}_{_graphs[owner]}"
+        self._names = (self._name, owner)
+        self._steps, self._dumped = itertools.count(), itertools.count()
+        self._weights: Written = {}
+        self._choices: tuple[Plan, Any] | None = None
+        if wanted():
+            write_listing(self._name, self._number, self._operators)
+
+    def __call__(self, *inputs: Any) -> Any:
+        step, plan = next(self._steps), self._live.now()
+        control, tree = plan.control, self._live.tree
+        if not control.enabled or step not in control.steps or not tree.room(control.min_free):
+            return self._module(*inputs)
+        choice = self._choice(plan)
+        if step:
+            self._live.names.tell()  # by now every graph of a step is known
+        if not choice[0]:
+            return self._module(*inputs)
+        index = step if control.steps.ranges else next(self._dumped)
+        try:
+            folder = tree.step(_device(inputs), self._name, self._number, index)
+        except OSError as error:
+            tree.stop(f"cannot make a folder in {tree.path}: {error.strerror or error}")
+            return self._module(*inputs)
+        return self._observed(plan, folder, choice, inputs)
+
+    def _observed(self, plan: Plan, folder: Step, choice: _Choice, inputs: Sequence[Any]) -> Any:
+        from sgsdump.torchair.dumped import Dumped
+        from sgsdump.torchair.graph_run import run_observed
+        from sgsdump.torchair.watched import Watched
+
+        observer: Observer = Dumped(plan, folder, choice[0], self._weights)
+        if plan.control.scene == "watcher":
+            observer = Watched(plan, folder, *choice)
+        complete = False
+        try:
+            result = run_observed(self._module, self._by_node, observer, inputs)
+            complete = True
+            return result
+        finally:
+            folder.finish(complete)
+
+    def _choice(self, plan: Plan) -> _Choice:
+        """The nodes that are dumped or watched, and those after which watched ones are dumped; None for all."""
+        if self._choices is None or self._choices[0] is not plan:
+            self._choices = plan, self._chosen(plan)
+        return self._choices[1]  # type: ignore[no-any-return]
+
+    def _chosen(self, plan: Plan) -> _Choice:
+        control, names = plan.control, self._live.names
+        if control.scene != "watcher":
+            return chosen(self._operators, control, self._names, names), None
+        watched = names.find(self._operators, control.watched, "watcher_nodes")
+        return watched, names.find(self._operators, control.names, "layer") if control.names else None
+
+
+def _device(inputs: Sequence[Any]) -> int:
+    """The number of the device that the inputs are on."""
+    devices = (getattr(value, "device", None) for value in inputs)
+    return next((device.index or 0 for device in devices if device is not None), 0)
+
+
+def _owner() -> str:
+    """The class of the network being compiled, or the function's name; "" where the compiler does not show it."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        compiled = getattr(frame.f_locals.get("self"), "root_tx", None)
+        code = getattr(compiled, "f_code", None)
+        if code is not None:
+            values = getattr(compiled, "f_locals", {}).values()
+            return next((type(one).__name__ for one in values if hasattr(one, "_modules")), str(code.co_name))
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""

@@ -1,0 +1,75 @@
+"""A torch tensor's bytes, statistics and overflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from sgsdump.dumps.formats.ascend.operator_file import Payload
+from sgsdump.tensors.statistics import Statistics, summarise
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of an operator's arguments or result, in order."""
+    return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def payload(tensor: torch.Tensor) -> Payload:
+    """The tensor as a dump file holds it; that of a quantised tensor are its integers. Raises RuntimeError,
+    NotImplementedError for one that has no plain values."""
+    plain = _plain(tensor)
+    data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else memoryview(b"")
+    return Payload(dtype_name(plain), tuple(map(int, plain.shape)), data, _address(tensor))
+
+
+def facts(tensor: torch.Tensor) -> Payload:
+    """Type, shape and address, without values."""
+    return Payload(dtype_name(tensor), tuple(map(int, tensor.shape)), b"", _address(tensor))
+
+
+def statistics(tensor: torch.Tensor) -> Statistics | None:
+    """None for complex numbers and bool, which have no order."""
+    plain = _plain(tensor)
+    if plain.dtype.is_complex or plain.dtype == torch.bool:
+        return None
+    try:
+        array = plain.numpy()
+    except TypeError:
+        array = plain.to(torch.float32).numpy()
+    return summarise(array)
+
+
+def overflows(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of floats holds NaN, Inf, or the largest number of its type, which saturating units leave."""
+    plain = tensor.detach()
+    if plain.dtype.is_complex:
+        plain = torch.view_as_real(plain.resolve_conj())
+    if not plain.dtype.is_floating_point or not plain.numel():
+        return False
+    most = torch.finfo(plain.dtype).max
+    if plain.dtype.itemsize == 1:
+        plain = plain.to(torch.float32)
+    low, high = (float(end) for end in torch.aminmax(plain))
+    return not (low > -most and high < most)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    return plain.resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def _address(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # a tensor without memory of its own
+        return 0

@@ -1,0 +1,96 @@
+"""Pickles are data: what they name is neither looked up nor called, and they change nothing of ours."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sgsdump.errors import FormatError
+from sgsdump.files import restricted_pickle
+from sgsdump.files.pickle_machine import Global, Object, load, refused
+
+
+def refuse(what: Global, arguments: tuple[Any, ...]) -> Any:
+    raise refused(what)
+
+
+def read(data: bytes, call: Any = refuse) -> Any:
+    return load(io.BytesIO(data), "x", call, lambda reference: ("referred", reference))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_data_of_every_protocol(protocol: int) -> None:
+    data = [
+        None,
+        True,
+        -(2**70),
+        1.5,
+        "ü\n",
+        b"\0",
+        (1,),
+        (1, 2),
+        (1, 2, 3),
+        (1, 2, 3, 4),
+        {"a": [1], 2: {}, (1, "b"): 3},
+    ]
+    shared = ["shared"]
+
+    def call(what: Global, arguments: tuple[Any, ...]) -> Any:
+        assert str(what) == "_codecs.encode" or not arguments
+        return arguments[0].encode(arguments[1]) if arguments else b""
+
+    found = read(pickle.dumps([*data, shared, shared], protocol), call)
+    assert found[:-2] == data and found[-1] is found[-2] and found[-1] == shared
+
+
+def test_names_and_objects_stay_what_the_file_says() -> None:
+    found = read(b"\x80\2cos\nsystem\n.")
+    assert found == Global("os", "system")
+    made = read(pickle.dumps(FormatError("x"), 2), lambda what, arguments: Object(what, arguments))
+    assert isinstance(made, Object) and str(made.of).endswith("FormatError") and made.arguments == ("x",)
+    state = read(b"\x80\2cno.such\nthing\n)\x81}X\1\0\0\0aK\1sb.")
+    assert state.of == Global("no.such", "thing") and state.state == {"a": 1}
+
+
+def test_calls_are_the_callers() -> None:
+    with pytest.raises(FormatError, match=r"x: refused: the file wants .posix\.system. to be called"):
+        read(b"\x80\2cposix\nsystem\n(X\2\0\0\0lstR.")
+    assert read(pickle.dumps(OrderedDict(a=1), 2), lambda what, arguments: {}) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b".",
+        b"\x80\2",
+        b"\x80\2K\1",
+        b"(.",
+        b"t.",
+        b"a.",
+        b"K\1K\2a.",
+        b"}K\1s.",
+        b"]K\1K\2s.",
+        b"h\7.",
+        b"\x82\1.",
+        b"R.",
+    ],
+)
+def test_damage_is_one_line(data: bytes) -> None:
+    with pytest.raises(FormatError) as caught:
+        read(data)
+    assert str(caught.value).startswith("x: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("function", ["c_codecs\nencode\n", "cnumpy.core.multiarray\nscalar\n"])
+@pytest.mark.parametrize("state", [b"(N}X\x0c\0\0\0__defaults__)st", b"}X\1\0\0\0aK\1s"])
+def test_a_pickle_changes_no_function_of_ours(function: str, state: bytes) -> None:
+    with pytest.raises(FormatError, match="wants to change a function"):
+        restricted_pickle.loads(b"\x80\2" + function.encode() + state + b"b.", "x")
+    array = np.arange(3)
+    assert np.array_equal(restricted_pickle.loads(pickle.dumps({"a": array}, 2), "x")["a"].array, array)
