@@ -74,7 +74,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of tune: ``rate`` is bytes of the weights over those with all at 16 bits, ``error`` that of the outputs."""
+    """A plan of tune: ``rate`` is bytes of the weights over those with all at 16 bits, ``error`` the outputs'."""
 
     label: str
     rate: float
