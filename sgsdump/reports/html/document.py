@@ -1,123 +1,81 @@
-"""What a report is made of (``Report``), and ``render``, which makes one HTML file of it that fetches nothing.
+"""One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script that
+draws plain SVG, and the data as JSON.
 
-The file holds a page (jinja2, which escapes every text), a style, a script that draws plain SVG, and the data as JSON.
-Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold.
+Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold. The page's own
+policy (a meta element) lets a browser run this script only, by its hash, and load nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import base64
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
 
-from sgsdump.comparison.details.details import Details
+from sgsdump.errors import MissingExtra
+from sgsdump.reports.html import page_data
+from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
+from sgsdump.reports.html.shown import number, shown
 
+__all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
 
-@dataclass(frozen=True)
-class Step:
-    """What to do next: a sentence, and the text to copy for it ("" for none)."""
-
-    text: str
-    copy: str = ""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One compared layer; numbers as in ``comparison.row.Row``, NaN and infinity among them.
-
-    index          the operator's place in the net.
-    sqnr           in dB.
-    own_error      the rmse that arises in this layer, and ``inherited`` what it got from the layers that feed it; None
-                   where it is not known. By comparison alone these are the row's ``rise`` and the highest RMSE among
-                   its sources.
-    rises          the layer is among those where the error rises most (``Comparison.jumps``).
-    verdict        pass, warn or fail.
-    note           remarks on the comparison.
-    sources        names of the nearest compared layers that feed this one.
-    shape          None where it is not known.
-    scale          of the quantised sample; None where there is none, several where there is one per channel.
-    attributes     of the operator, as text by name.
-    worst_picture  the picture with the largest error, "" for one picture; ``mean_rmse`` the mean over all pictures.
-    """
-
-    name: str
-    op_type: str
-    index: int
-    mse: float
-    cos: float
-    rmse: float
-    sqnr: float
-    own_error: float | None = None
-    inherited: float | None = None
-    rises: bool = False
-    verdict: str = "pass"
-    note: str = ""
-    sources: tuple[str, ...] = ()
-    shape: tuple[int, ...] | None = None
-    dtype: str = ""
-    scale: float | tuple[float, ...] | None = None
-    zero_point: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    worst_picture: str = ""
-    mean_rmse: float | None = None
-    details: Details | None = None
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A layer that was not compared, and why. ``side`` is where it stands: sample, benchmark or both."""
-
-    name: str
-    reason: str
-    side: str = ""
-    op_type: str = ""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan of tune: ``rate`` is bytes of the weights over those with all at 16 bits, ``error`` the outputs'."""
-
-    label: str
-    rate: float
-    error: float
-    asked: float | None = None
-    copy: str = ""
-
-
-@dataclass(frozen=True)
-class Tradeoff:
-    """Tune's plans: ``tried`` holds (rate, error) of every one, ``plans`` those it tells of, ``taken`` the one to take.
-
-    what  what the error is of, for the axis.
-    """
-
-    tried: tuple[tuple[float, float], ...]
-    plans: tuple[Plan, ...]
-    taken: Plan
-    what: str = "error of the outputs"
-
-
-@dataclass(frozen=True)
-class Report:
-    """The whole report.
-
-    verdict      sentences, the first two of which say it all.
-    assumptions  what had to be assumed; said first.
-    layers       in depth order.
-    limits       thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
-    facts        (what, value) of the run: files, pictures, versions.
-    """
-
-    title: str
-    verdict: tuple[str, ...]
-    next_steps: tuple[Step, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    layers: tuple[Layer, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    tradeoff: Tradeoff | None = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-    facts: Sequence[tuple[str, str]] = ()
+BAR = 56  # width of a table's bar
+DECADES = 5  # how much of the error the bar shows, below the largest
 
 
 def render(report: Report) -> str:
-    """The HTML file's text. Raises MissingExtra where jinja2 is not installed."""
-    raise NotImplementedError
+    """The HTML file's text, in pure Unicode (no lone surrogates). Raises MissingExtra where jinja2 is not installed."""
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError:
+        raise MissingExtra(
+            "an HTML report needs jinja2, which is not installed; pip install 'sgsdump[report]'"
+        ) from None
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"shown": shown, "number": number}
+    style, script = _part("page.css"), _part("page.js")
+    top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
+    return environment.from_string(_part("page.html")).render(
+        report=report,
+        bars=[_bar(layer.rmse, top) for layer in report.layers],
+        counts=Counter(layer.verdict for layer in report.layers),
+        op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
+        reasons=_by_reason(report.left_out),
+        data=Markup(page_data.as_json(report)),
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _part(name: str) -> str:
+    return (files("sgsdump.reports.html") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _bar(value: float, top: float) -> float:
+    """The length of a bar for an error: logarithmic, full at the largest one."""
+    if not math.isfinite(value):
+        return float(BAR)
+    if value <= 0 or top <= 0:
+        return 0.0
+    return round(max(1 + math.log10(value / top) / DECADES, 0.02) * BAR, 1)
+
+
+def _by_reason(left_out: Sequence[LeftOut]) -> dict[tuple[str, str], list[LeftOut]]:
+    """A reason that many share is given once."""
+    groups: dict[tuple[str, str], list[LeftOut]] = {}
+    for one in left_out:
+        groups.setdefault((one.reason, one.side), []).append(one)
+    return groups
