@@ -173,7 +173,7 @@ def compare(
               function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
               of real values of one shape (None: the metric of ``METRICS`` of this name).
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
-    details   the rows get ``details`` (histograms, error per channel …) for a report, in a further pass over the values.
+    details   the rows get ``details`` (histograms, error per channel …) for a report, in a pass of their own.
     threads   how many tensors are compared at once; None is one per core.
     progress  shows how many pairs are done; see ``sgsdump.progress``.
 

@@ -96,8 +96,8 @@ class Measures:
 
 
 def _layout(pair: Pair, measured: Measured) -> str | None:
-    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which are
-    called NHWC whatever was written into them."""
+    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
+    are called NHWC whatever was written into them."""
     if measured.note.startswith("benchmark transposed "):
         return measured.note.split()[4]
     known = pair.sample.tensor.info.layout

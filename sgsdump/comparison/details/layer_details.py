@@ -133,9 +133,7 @@ def _counted(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> Binned:
     sides = [side for side in (x, y) if side.size]
     if not sides:
         return Binned.nothing(3)
-    exponent, first, last = place(
-        min(float(s.min()) for s in sides), max(float(s.max()) for s in sides), BINS
-    )
+    exponent, first, last = place(min(float(s.min()) for s in sides), max(float(s.max()) for s in sides), BINS)
     count = last - first + 1
     at = indices(y, exponent, first)
     rows = [np.bincount(indices(x, exponent, first), minlength=count), np.bincount(at, minlength=count)]

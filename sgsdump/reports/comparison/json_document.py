@@ -49,7 +49,11 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 def _row(row: Row) -> dict[str, Any]:
     """The row's fields; two of them have other names here, which readers of the file know. The sums are left out,
     ``runs`` where there is only one, and ``integers`` where a side has none."""
-    fields = {name: value for name, value in asdict(replace(row, sums=None, details=None)).items() if (name, value) not in ABSENT}
+    fields = {
+        name: value
+        for name, value in asdict(replace(row, sums=None, details=None)).items()
+        if (name, value) not in ABSENT
+    }
     return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}
 
 

@@ -1,5 +1,5 @@
-"""One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script that
-draws plain SVG, and the data as JSON.
+"""One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script
+that draws plain SVG, and the data as JSON.
 
 Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold. The page's own
 policy (a meta element) lets a browser run this script only, by its hash, and load nothing.

@@ -15,11 +15,11 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.reports.comparison.base import remark
 from sgsdump.reports.html.report import Layer, LeftOut, Report, Step
-from sgsdump.reports.html.shown import shown
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
 MOST_NAMED = 3
+LONGEST = 72
 
 
 def report_of(
@@ -74,27 +74,25 @@ def verdict(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tupl
         sentences.append(f"RMSE rises most at {places}.")
     odd = [row for row in comparison.rows if not row.finite and not row.equal]
     if odd:
-        sentences.append(f"NaN or Inf in {len(odd)} layers, the first is {_label(odd[0])}.")
+        sentences.append(f"NaN or Inf in {_count(len(odd), 'layer')}, the first is {_label(odd[0])}.")
     if comparison.suspects:
-        sentences.append(f"{len(comparison.suspects)} pairs share a name but are different tensors.")
+        sentences.append(f"{_count(len(comparison.suspects), 'pair')} of one name hold different tensors.")
     if comparison.failed:
-        sentences.append(f"{len(comparison.failed)} pairs could not be compared.")
+        sentences.append(f"{_count(len(comparison.failed), 'pair')} could not be compared.")
     return tuple(sentences)
 
 
 def steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
     """What a comparison alone advises: look where the error rises, then let the model's own figures decide."""
     if not comparison.past(thresholds):
-        return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),) if comparison.rows else ()
-    found = [Step("Select the layers marked with a triangle: there the error rises, all below them inherit it.")]
-    if any("conv" in row.op_type.lower() for row in comparison.jumps):
-        found.append(
-            Step(
-                "Let sgsdump find the convolutions that deserve INT16, by simulation, and write them to "
-                "[CONV_CONFIG] of input_config.ini.",
-                "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned",
-            )
+        return (
+            (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
+            if comparison.rows
+            else ()
         )
+    found = [Step("Select the layers marked with a triangle: there the error rises, all below them inherit it.")]
+    tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    found.append(Step(tune, "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"))
     return tuple(found)
 
 
@@ -191,7 +189,16 @@ def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
 
 
 def _label(row: Row) -> str:
-    return f"{shown(row.name)} ({row.op_type})" if row.op_type else shown(row.name)
+    return f"{_short(row.name)} ({row.op_type})" if row.op_type else _short(row.name)
+
+
+def _short(name: str) -> str:
+    """A sentence bears no name of 500 characters; its end tells more than its beginning."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 3]}…{name[1 - LONGEST * 2 // 3 :]}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _figures(row: Row) -> str:

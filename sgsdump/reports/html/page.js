@@ -20,6 +20,8 @@
   const svg = (tag, attributes, ...children) => fill(document.createElementNS(NS, tag), attributes, children);
   const say = (text) => { $("said").textContent = text; };
   const short = (text, most) => (text.length <= most ? text : most < 8 ? text.slice(0, most - 1) + "…" : text.slice(0, Math.ceil(most * 0.35)) + "…" + text.slice(text.length - Math.floor(most * 0.65) + 1));
+  // a name may break after what separates its parts
+  const written = (name) => el("bdi", {}, ...name.split(/(?<=[/._:])/).flatMap((part) => [part, el("wbr")]));
   const show = (v, digits = 4) => {
     if (Number.isNaN(v)) return "nan";
     if (!Number.isFinite(v)) return v > 0 ? "inf" : "-inf";
@@ -119,10 +121,10 @@
       if (Number.isFinite(v)) { path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`; open = true; } else open = false;
     }
     root.append(svg("path", { class: "line", d: path }));
-    const radius = clamp((width - 70) / (seen.length || 1) / 2.6, 1.8, 4.5);
+    const slot = (width - LEFT - RIGHT) / (seen.length || 1), radius = clamp(slot / 2.6, 2, 4.5);
     for (const [x, y, l, v] of points) {
       if (!Number.isFinite(v) && !(metric.key === "sqnr" && v === Infinity)) root.append(svg("path", { class: "odd", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }));
-      else root.append(svg("circle", { class: `dot ${l.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
+      else if (slot > 3.5 || l.verdict !== "pass") root.append(svg("circle", { class: `dot ${l.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
       if (l.rises) root.append(svg("path", { class: "rise", d: `M${x - 5} ${y - radius - 4}h10l-5 -9z` }));
     }
     if (state.selected >= state.from && state.selected < state.to) {
@@ -262,7 +264,7 @@
     const table = $("table"), body = table.tBodies[0], rows = [...body.rows];
     rows.forEach((row) => {
       const place = Number(row.dataset.place), label = row.querySelector(".name");
-      const button = el("button", { type: "button", class: "name", title: layers[place].name }, el("bdi", {}, layers[place].name));
+      const button = el("button", { type: "button", class: "name", title: layers[place].name }, written(short(layers[place].name, 66)));
       label.replaceWith(button);
       layers[place].row = row;
       layers[place].text = `${layers[place].name} ${layers[place].op || ""} ${layers[place].note || ""}`.toLowerCase();
@@ -354,7 +356,7 @@
     const d = l.details;
     const scale = l.scale ? l.scale.map((s) => show(number(s), 6)).join(", ") + (l.scales > l.scale.length ? ` … (${l.scales})` : "") : "";
     box.replaceChildren(
-      el("div", { class: "head" }, el("h2", { id: "selected-title" }, el("bdi", {}, l.name)), el("div", {}, go("←", "Layer before", l.place - 1), go("→", "Layer after", l.place + 1))),
+      el("div", { class: "head" }, el("h2", { id: "selected-title" }, written(l.name)), el("div", {}, go("←", "Layer before", l.place - 1), go("→", "Layer after", l.place + 1))),
       el("p", {}, l.op ? `${l.op}  ` : "", el("span", { class: l.verdict }, l.verdict), l.rises ? el("span", { class: "rise" }, "  ▲ the error rises here") : null),
       el("dl", { class: "facts" },
         fact("RMSE", exact(l.rmse)), fact("COS", exact(l.cos)), fact("MSE", exact(l.mse)), fact("SQNR", exact(l.sqnr, 2) + " dB"),
@@ -375,12 +377,12 @@
     const MOST = 4;
     const node = (place) => {
       const o = layers[place];
-      const button = el("button", { type: "button", class: `is-${o.verdict}`, title: o.name }, el("bdi", {}, short(o.name, 40)), el("small", {}, `${o.op ? o.op + "  " : ""}${show(o.rmse)}`));
+      const button = el("button", { type: "button", class: `is-${o.verdict}`, title: o.name }, written(short(o.name, 40)), el("small", {}, `${o.op ? o.op + "  " : ""}${show(o.rmse)}`));
       button.addEventListener("click", () => select(place));
       return button;
     };
     const column = (places, none) => el("div", {}, ...(places.length ? places.slice(0, MOST).map(node) : [el("span", { class: "none" }, none)]), places.length > MOST ? el("span", { class: "none" }, `and ${places.length - MOST} more`) : null);
-    const here = el("div", {}, el("div", { class: `here is-${l.verdict}` }, el("bdi", {}, short(l.name, 40)), el("small", {}, `${l.op ? l.op + "  " : ""}${show(l.rmse)}`)));
+    const here = el("div", {}, el("div", { class: `here is-${l.verdict}` }, written(short(l.name, 40)), el("small", {}, `${l.op ? l.op + "  " : ""}${show(l.rmse)}`)));
     const before = column(l.sources, "the net's input"), after = column(l.feeds, "nothing compared"), links = svg("svg", { "aria-hidden": "true" });
     const walk = el("div", { class: "walk", role: "group", "aria-label": "What feeds this layer, and what it feeds" }, links, before, here, after);
     box.append(el("h3", {}, "Feeds it   →   this layer   →   fed by it"), walk);
@@ -410,7 +412,7 @@
     box.append(two);
     histogram(chart(two, "Error, sample − benchmark"), d.errorEdges, [["error", d.errors]], { height: 150, zero: true, label: "Histogram of the error" });
     byValue(chart(two, "Mean |error| against value", null), l, d);
-    if (d.channels && d.channels.length) channels(chart(two, d.channelCount > d.channels.length ? `Error per channel, the worst ${d.channels.length} of ${d.channelCount}` : `Error per channel (RMSE), worst first`), d);
+    if (d.channels && d.channels.length) channels(chart(two, d.channelCount > d.channels.length ? `Error by channel, the worst ${d.channels.length} of ${d.channelCount}` : "Error by channel, worst first"), d);
     if (d.heat) heatMap(two, d);
   }
 
@@ -422,6 +424,7 @@
     c.root.append(svg("line", { class: "axis", x1: left, x2: c.width - right, y1: bottom, y2: bottom }));
     return { ...c, left, right, x, bottom };
   }
+  const percent = (v) => (Number.isFinite(v) ? `${Number((v * 100).toPrecision(2))} %` : show(v));
   const within = (event, c) => { const b = c.root.getBoundingClientRect(); return ((event.clientX - b.left) / b.width) * c.width; };
 
   function histogram(holder, edges, series, options) {
@@ -479,18 +482,18 @@
   }
 
   function channels(holder, d) {
-    const shownOnes = d.channels.slice(0, holder.clientWidth < 300 ? 16 : 32).map(([i, v]) => [i, number(v)]);
+    const shownOnes = d.channels.slice(0, holder.clientWidth < 300 ? 16 : 32).map((one) => one.map(number));
     const most = Math.max(...shownOnes.map(([, v]) => v).filter(Number.isFinite), 0) || 1;
-    const c = canvas(holder, 150, `Error per channel; the worst is channel ${shownOnes[0][0]} with ${show(shownOnes[0][1])}`), left = 40, top = 12, bottom = 118, slot = (c.width - left - 8) / shownOnes.length;
+    const c = canvas(holder, 150, `Part of the error in each channel; the worst is channel ${shownOnes[0][0]} with ${percent(shownOnes[0][1])}`), left = 40, top = 12, bottom = 118, slot = (c.width - left - 8) / shownOnes.length;
     const y = (v) => bottom - (Number.isFinite(v) ? v / most : 1) * (bottom - top);
-    for (const mark of ticks(0, most, 3)) c.root.append(svg("line", { class: "grid", x1: left, x2: c.width - 8, y1: y(mark), y2: y(mark) }), svg("text", { x: left - 5, y: y(mark) + 4, "text-anchor": "end" }, show(mark, 2)));
+    for (const mark of ticks(0, most, 3)) c.root.append(svg("line", { class: "grid", x1: left, x2: c.width - 8, y1: y(mark), y2: y(mark) }), svg("text", { x: left - 5, y: y(mark) + 4, "text-anchor": "end" }, percent(mark)));
     shownOnes.forEach(([i, v], rank) => {
       const x = left + rank * slot, wide = Math.min(slot * 0.8, 26);
       c.root.append(svg("rect", { class: "error", x, width: wide, y: y(v), height: Math.max(bottom - y(v), 0.5) }));
       if (slot >= 13) c.root.append(svg("text", slot >= 24 ? { x: x + wide / 2, y: bottom + 14, "text-anchor": "middle" } : { transform: `translate(${x + wide / 2 + 4} ${bottom + 6}) rotate(-90)`, "text-anchor": "end" }, String(i)));
     });
     c.root.append(svg("text", { x: left, y: 148 }, "channel"));
-    c.root.addEventListener("pointermove", (event) => { const one = shownOnes[Math.floor((within(event, c) - left) / slot)]; tip(event, one ? `channel ${one[0]}\nRMSE ${show(one[1])}` : ""); });
+    c.root.addEventListener("pointermove", (event) => { const one = shownOnes[Math.floor((within(event, c) - left) / slot)]; tip(event, one ? `channel ${one[0]}\n${percent(one[1])} of the layer's error\nRMSE ${show(one[2])}` : ""); });
     c.root.addEventListener("pointerleave", (event) => tip(event, ""));
   }
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from typing import Any
 
 import numpy as np
 
 from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
 from sgsdump.comparison.details.details import Details
-from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.html.envelope import lower_envelope
+from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.html.shown import plain, rounded, shown, whole
 
 FIGURES = ("mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200
 CHANNELS = 32
+FEWEST_BINS = 32
 MOST_TRIED = 3000
 MOST_SCALES = 4
 # What would end the script element, or a line of it in old readers of JSON.
@@ -65,18 +67,19 @@ def _layer(layer: Layer, places: dict[str, int], bins: int) -> dict[str, Any]:
         "worst": shown(layer.worst_picture),
         "details": _details(layer.details, bins) if layer.details is not None else None,
     }
-    return {name: value for name, value in fields.items() if value not in (None, "", [], False)}
+    return {name: value for name, value in fields.items() if not (value is None or value is False or value in ("", []))}
 
 
-def _details(details: Details, limit: int) -> dict[str, Any]:
-    values = _within(of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value])), limit)
+def _details(details: Details, most: int) -> dict[str, Any]:
+    # few values in many bins would be a comb
+    limit = min(most, max(FEWEST_BINS, int(2 * math.sqrt(details.benchmark.sum()))))
+    values = _within(
+        of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value])), limit
+    )
     errors = _within(of_edges(details.error_edges, details.errors[None]), limit // 2)
     sample, benchmark, error = values.rows
     with np.errstate(all="ignore"):
         mean_error = np.where(benchmark > 0, error / np.maximum(benchmark, 1), np.nan)
-        channel_errors = details.channels[:, 0] / details.channels[:, 1]
-        channel_errors[details.channels[:, 0] == 0] = 0.0
-    order = np.argsort(-np.where(np.isnan(channel_errors), np.inf, channel_errors), kind="stable")[:CHANNELS]
     fields: dict[str, Any] = {
         "edges": list(values.edges),
         "sample": [whole(count) for count in sample],
@@ -86,12 +89,21 @@ def _details(details: Details, limit: int) -> dict[str, Any]:
         "errorEdges": list(errors.edges),
         "errors": [whole(count) for count in errors.rows[0]],
         "byValue": [0 if np.isnan(value) else rounded(value, 3) for value in mean_error],
-        "channels": [[int(channel), rounded(channel_errors[channel])] for channel in order],
+        "channels": _channels(details.channels),
         "channelCount": len(details.channels),
     }
     if details.heat.size:
         fields |= _heat(details)
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _channels(sums: np.ndarray) -> list[list[Any]]:
+    """Number, share of the layer's error and RMSE of the channels that have most of the error."""
+    with np.errstate(all="ignore"):
+        shares = sums[:, 0] / (sums[np.isfinite(sums[:, 0]), 0].sum() or 1.0)
+        errors = np.where(sums[:, 0] == 0, 0.0, sums[:, 0] / sums[:, 1])
+    order = np.argsort(-np.where(np.isfinite(sums[:, 0]), sums[:, 0], np.inf), kind="stable")[:CHANNELS]
+    return [[int(at), rounded(shares[at], 3), rounded(errors[at])] for at in order]
 
 
 def _heat(details: Details) -> dict[str, Any]:

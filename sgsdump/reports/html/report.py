@@ -1,4 +1,4 @@
-"""What a report is made of: ``Report`` and its parts, plain frozen records. ``document.render`` makes the page of it."""
+"""What a report is made of: ``Report`` and its parts, frozen records. ``document.render`` makes the page."""
 
 from __future__ import annotations
 
