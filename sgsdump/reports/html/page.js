@@ -292,8 +292,7 @@
       });
       head.replaceChildren(button);
     }
-    for (const id of ["search", "op", "rises"]) $(id).addEventListener("input", filter);
-    for (const box of document.getElementsByName("verdict")) box.addEventListener("input", filter);
+    for (const kind of ["input", "change"]) document.querySelector(".filters").addEventListener(kind, filter);
     document.querySelector(".filters").hidden = false;
     sort();
   }
@@ -492,7 +491,6 @@
       c.root.append(svg("rect", { class: "error", x, width: wide, y: y(v), height: Math.max(bottom - y(v), 0.5) }));
       if (slot >= 13) c.root.append(svg("text", slot >= 24 ? { x: x + wide / 2, y: bottom + 14, "text-anchor": "middle" } : { transform: `translate(${x + wide / 2 + 4} ${bottom + 6}) rotate(-90)`, "text-anchor": "end" }, String(i)));
     });
-    c.root.append(svg("text", { x: left, y: 148 }, "channel"));
     c.root.addEventListener("pointermove", (event) => { const one = shownOnes[Math.floor((within(event, c) - left) / slot)]; tip(event, one ? `channel ${one[0]}\n${percent(one[1])} of the layer's error\nRMSE ${show(one[2])}` : ""); });
     c.root.addEventListener("pointerleave", (event) => tip(event, ""));
   }

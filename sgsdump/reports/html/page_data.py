@@ -23,6 +23,8 @@ FIGURES = ("mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200
 CHANNELS = 32
 FEWEST_BINS = 32
+FEWEST_TEETH = 16
+COMB = 0.1
 MOST_TRIED = 3000
 MOST_SCALES = 4
 # What would end the script element, or a line of it in old readers of JSON.
@@ -76,6 +78,8 @@ def _details(details: Details, most: int) -> dict[str, Any]:
     values = _within(
         of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value])), limit
     )
+    while _is_comb(values.rows):
+        values = values.coarser(values.exponent + 1)
     errors = _within(of_edges(details.error_edges, details.errors[None]), limit // 2)
     sample, benchmark, error = values.rows
     with np.errstate(all="ignore"):
@@ -124,6 +128,12 @@ def _within(binned: Binned, limit: int) -> Binned:
     if not binned.rows.shape[1]:
         return binned
     return binned.coarser(binned.exponent + shift_to(binned.first, binned.last, limit))
+
+
+def _is_comb(rows: np.ndarray) -> bool:
+    """Whether the sample's quantised values leave bins empty where the benchmark has many values."""
+    sample, benchmark, _ = rows
+    return len(sample) > FEWEST_TEETH and benchmark[sample == 0].sum() > COMB * benchmark.sum()
 
 
 def _tradeoff(tradeoff: Tradeoff) -> dict[str, Any]:

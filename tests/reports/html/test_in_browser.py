@@ -73,8 +73,10 @@ def find(page, css):
 
 
 def test_sort(opened):
-    page = opened(report(NAMES))
-    assert names(page)[0] == NAMES[-1]  # worst first
+    shown_report = report(NAMES)
+    page = opened(shown_report)
+    rows = {layer.name: layer.rmse for layer in shown_report.layers}
+    assert names(page) == sorted(NAMES, key=lambda name: -rows[name])  # worst first
     find(page, "th[data-key=place] button").click()
     assert names(page) == NAMES
     find(page, "th[data-key=place] button").click()
@@ -140,14 +142,18 @@ def test_drag_zooms_and_escape_shows_the_whole(opened):
     page = opened(report(NAMES))
     chart = find(page, "#depth-chart")
     assert dots(page) == 60
-    ActionChains(page).move_to_element_with_offset(chart, -100, 0).click_and_hold().move_by_offset(200, 0).release().perform()
+    ActionChains(page).move_to_element_with_offset(chart, -100, 0).click_and_hold().move_by_offset(
+        200, 0
+    ).release().perform()
     assert 4 <= dots(page) < 20
     chart.send_keys("\ue00c")
     assert dots(page) == 60
     find(page, "#zoom-in").click()
-    assert dots(page) == 30
+    assert dots(page) in (30, 31)
     strip = find(page, "#depth-strip")
-    ActionChains(page).move_to_element_with_offset(strip, -300, 0).click_and_hold().move_by_offset(100, 0).release().perform()
+    ActionChains(page).move_to_element_with_offset(strip, -300, 0).click_and_hold().move_by_offset(
+        100, 0
+    ).release().perform()
     assert dots(page) < 30
 
 
@@ -174,9 +180,12 @@ def test_details_are_drawn(opened):
     for what in ("Values", "Error, sample", "against value", "by channel", "Where it sits"):
         assert what in titles
     assert "NaN" not in find(page, "#selected").get_attribute("innerHTML")
-    assert page.execute_script(
-        "const c = document.querySelector('canvas'); return new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
-    ) > 10
+    assert (
+        page.execute_script(
+            "const c = document.querySelector('canvas'); return new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
+        )
+        > 10
+    )
 
 
 def test_hostile_names_are_text(opened):
@@ -226,7 +235,9 @@ def test_the_printed_page_shows_the_whole_table_on_white(opened):
     page = opened(report(NAMES), dark=True)
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.execute_script("const s = document.querySelector('#layers .scroll'); return s.scrollHeight <= s.clientHeight + 2")
+    assert page.execute_script(
+        "const s = document.querySelector('#layers .scroll'); return s.scrollHeight <= s.clientHeight + 2"
+    )
     assert not find(page, ".filters").is_displayed()
     assert find(page, "th[data-key=rmse] button").is_displayed()
 
