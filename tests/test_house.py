@@ -57,7 +57,6 @@ LIBRARIES_AT_HOME = {
     "yaml": ("files",),
     "torch": ("msit",),
     "jinja2": ("reports",),
-    "markupsafe": ("reports",),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
 # arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.

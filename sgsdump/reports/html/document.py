@@ -29,7 +29,6 @@ def render(report: Report) -> str:
     """The HTML file's text, in pure Unicode (no lone surrogates). Raises MissingExtra where jinja2 is not installed."""
     try:
         import jinja2
-        from markupsafe import Markup
     except ImportError:
         raise MissingExtra(
             "an HTML report needs jinja2, which is not installed; pip install 'sgsdump[report]'"
@@ -47,9 +46,9 @@ def render(report: Report) -> str:
         counts=Counter(layer.verdict for layer in report.layers),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
-        data=Markup(page_data.as_json(report)),
-        style=Markup(style),
-        script=Markup(script),
+        data=page_data.as_json(report),
+        style=style,
+        script=script,
         style_hash=_hash(style),
         script_hash=_hash(script),
     )

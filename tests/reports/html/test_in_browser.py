@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -59,9 +60,8 @@ def opened(browser, tmp_path):
 
 
 def names(page):
-    return page.execute_script(
-        "return [...document.querySelectorAll('#table tbody tr')].filter(r => !r.hidden).map(r => r.querySelector('.name').title)"
-    )
+    rows = "[...document.querySelectorAll('#table tbody tr')].filter(r => !r.hidden)"
+    return page.execute_script(f"return {rows}.map(r => r.querySelector('.name').title)")
 
 
 def selected(page):
@@ -180,12 +180,7 @@ def test_details_are_drawn(opened):
     for what in ("Values", "Error, sample", "against value", "by channel", "Where it sits"):
         assert what in titles
     assert "NaN" not in find(page, "#selected").get_attribute("innerHTML")
-    assert (
-        page.execute_script(
-            "const c = document.querySelector('canvas'); return new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
-        )
-        > 10
-    )
+    assert page.execute_script(PIXELS) > 10
 
 
 def test_hostile_names_are_text(opened):
@@ -228,7 +223,7 @@ def test_everything_to_operate_has_a_name_and_ids_are_unique(opened):
     ids = page.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     levels = page.execute_script("return [...document.querySelectorAll('h1,h2,h3')].map(e => Number(e.tagName[1]))")
-    assert levels[0] == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:]))
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
 
 
 def test_the_printed_page_shows_the_whole_table_on_white(opened):
@@ -244,16 +239,28 @@ def test_the_printed_page_shows_the_whole_table_on_white(opened):
 
 # The ratio of WCAG 2.1, 1.4.3: at least 4.5 to 1 for text.
 CONTRAST = """
-const light = (c) => c.slice(0, 3).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; })
-  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const part = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+const light = ([r, g, b]) => 0.2126 * part(r / 255) + 0.7152 * part(g / 255) + 0.0722 * part(b / 255);
 const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-const back = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0.5) return c; } return [255, 255, 255]; };
+const back = (e) => {
+  for (; e; e = e.parentElement) {
+    const colour = rgb(getComputedStyle(e).backgroundColor);
+    if (colour.length < 4 || colour[3] > 0.5) return colour;
+  }
+  return [255, 255, 255];
+};
 const bad = [];
 for (const e of document.querySelectorAll("body *")) {
-  if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.getClientRects().length || e.closest("script,style,option,:disabled")) continue;
-  const front = rgb(getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"]), a = light(front), b = light(back(e));
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  if (!text || !e.getClientRects().length || e.closest("script,style,option,:disabled")) continue;
+  const front = light(rgb(getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"]));
+  const behind = light(back(e));
+  const ratio = (Math.max(front, behind) + 0.05) / (Math.min(front, behind) + 0.05);
   if (ratio < 4.5) bad.push([e.tagName, e.textContent.slice(0, 30), ratio]);
 }
 return bad;
+"""
+PIXELS = """
+const canvas = document.querySelector("canvas");
+return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size;
 """
