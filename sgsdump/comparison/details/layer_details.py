@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -95,7 +96,9 @@ class _Sums:
                 for part, parts, size in zip(block[2:], self.heat.shape, self.planes.shape[2:])
             )
             np.add.at(self.heat, (rows[:, None], columns[None, :]), error.sum(axis=0))
-        x, y, difference, error = (each.reshape(-1) for each in (x, y, difference, error))
+        # in the order they lie in memory, where that is one order
+        order: Literal["K", "C"] = "K" if x.strides == y.strides == difference.strides == error.strides else "C"
+        x, y, difference, error = (each.ravel(order) for each in (x, y, difference, error))
         if not np.isfinite(difference.sum()):
             finite = np.isfinite(difference)
             known = np.isfinite(y)

@@ -393,6 +393,8 @@
       const [p, q, r, s] = [x1 - frame.left, y1 - frame.top, x2 - frame.left, y2 - frame.top], m = (p + r) / 2;
       links.append(svg("path", { class: "link", d: flat ? `M${p} ${q}C${m} ${q} ${m} ${s} ${r} ${s}` : `M${p} ${q}L${r} ${s}` }));
     };
+    // a page that is printed is as much narrower as the box is
+    fill(links, { viewBox: `0 0 ${frame.width || 1} ${frame.height || 1}`, preserveAspectRatio: "none" }, []);
     if (mid.width) {
       for (const button of before.querySelectorAll("button")) if (flat || button === [...before.querySelectorAll("button")].pop()) link(button, here.firstChild);
       for (const button of after.querySelectorAll("button")) if (flat || button === after.querySelector("button")) link(here.firstChild, button);
