@@ -9,5 +9,8 @@ setup(
     packages=[*find_packages(include=["sgsdump", "sgsdump.*"]), "sgsdump.cfg"],
     package_dir={"sgsdump.cfg": "cfg"},
     include_package_data=False,  # only what the next line names, whatever MANIFEST.in takes into the sdist
-    package_data={"sgsdump": ["py.typed", "samples/*", "capture/hook/*.py"], "sgsdump.cfg": ["*.txt", "*.ini"]},
+    package_data={
+        "sgsdump": ["py.typed", "samples/*", "capture/hook/*.py", "reports/html/page.*"],
+        "sgsdump.cfg": ["*.txt", "*.ini"],
+    },
 )

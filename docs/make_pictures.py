@@ -1,4 +1,7 @@
-"""Make the README's pictures again: the demo's overview and the trade-off of its tuned plans, in docs/pictures.
+"""Make the README's pictures again, in docs/pictures: the demo's overview, its tuned plans' trade-off, its report.
+
+The report is photographed by Chromium (Debian's chromium and chromium-driver, and selenium); without them its picture
+stays as it is.
 
 python docs/make_pictures.py [FOLDER]
 """
@@ -6,6 +9,7 @@ python docs/make_pictures.py [FOLDER]
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +20,8 @@ from sgsdump.cli import main
 
 PICTURES = Path(__file__).parent / "pictures"
 TUNE = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 60s --quant-level L1"
+REPORT = "report fixed.bin float.bin --ranges log/tensor_min_max.txt"
+WINDOW = (1280, 1720)
 COLOURS = 256
 
 
@@ -30,9 +36,11 @@ def make(folder: Path) -> list[Path]:
             run("demo")
             os.chdir("sgsdump_demo")
             run(TUNE)
+            run(REPORT)
             return [
                 small("Histograms/overview.png", folder / "overview.png"),
                 small("tuned/pareto.png", folder / "tradeoff.png"),
+                *photographed(Path("report.html"), folder / "report.png"),
             ]
         finally:
             os.chdir(before)
@@ -41,6 +49,29 @@ def make(folder: Path) -> list[Path]:
 def run(command: str) -> None:
     if main(command.split()):
         raise SystemExit(f"sgsdump {command} failed")
+
+
+def photographed(page: Path, target: Path) -> list[Path]:
+    """The page in a window, as a picture; nothing without a browser."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        print(f"{target}: not made again, as there is no chromium")
+        return []
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(option)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        size = dict(zip(("width", "height"), WINDOW), deviceScaleFactor=1, mobile=False)
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        driver.get(page.resolve().as_uri())
+        driver.save_screenshot("report.png")
+    finally:
+        driver.quit()
+    return [small("report.png", target)]
 
 
 def small(source: str, target: Path) -> Path:

@@ -59,6 +59,7 @@ LIBRARIES_AT_HOME = {
     "tvm": ("executors",),
     "yaml": ("files",),
     "torch": ("msit", "torchair", "capture"),
+    "jinja2": ("reports",),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
 # arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.

@@ -14,6 +14,7 @@ COMMANDS = Registry(
         "calibrate": "sgsdump.commands.calibrate",
         "simulate": "sgsdump.commands.simulate",
         "compare": "sgsdump.commands.compare",
+        "report": "sgsdump.commands.report",
         "histogram": "sgsdump.commands.histogram",
         "convert": "sgsdump.commands.convert",
         "show": "sgsdump.commands.show",

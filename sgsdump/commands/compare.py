@@ -49,6 +49,7 @@ from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
@@ -154,6 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -184,7 +186,7 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     from sgsdump.reports.comparison import REPORTS
 
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map]
-    check_outputs([args.csv, args.json, args.write_name_map], [tree_of(path) for path in read if path])
+    check_outputs([args.csv, args.json, args.html, args.write_name_map], [tree_of(path) for path in read if path])
     if args.golden is not None:
         return compare_golden(args)
     if args.input_tag is not None:
@@ -205,6 +207,7 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
         metrics={name: own.get(name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),
         compatible=args.compatible,
+        details=args.html is not None,
     )
     if args.runs:
         comparison, notes = _compared_runs(args, compared)
@@ -226,6 +229,8 @@ def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
     for name, path in (("csv", args.csv), ("json", args.json)):
         if path:
             replace_text(path, REPORTS[name](comparison, shown))
+    if args.html:
+        replace_text(args.html, _page(args, comparison, shown, sample, benchmark))
     name_map = ""
     if args.write_name_map and sample and benchmark:
         name_map = _write_names(args.write_name_map, comparison, sample, benchmark)
@@ -292,6 +297,27 @@ def _extra(names: list[str]) -> list[str]:
 
     asked = list(METRICS) if "all" in names else names
     return [name for name in dict.fromkeys(asked) if name not in ALWAYS]
+
+
+def _page(
+    args: argparse.Namespace, comparison: Comparison, shown: Thresholds, sample: Dump | None, benchmark: Dump | None
+) -> str:
+    """The comparison as HTML."""
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    return render(
+        report_of(
+            comparison,
+            shown,
+            title=f"{args.sample.name} against {args.benchmark.name}",
+            ranges=read_ranges(args.tensor_min_max) if args.tensor_min_max else None,
+            sample=sample,
+            benchmark=benchmark,
+            facts=[("sample", str(args.sample)), ("benchmark", str(args.benchmark))],
+        )
+    )
 
 
 def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> str:

@@ -9,7 +9,7 @@ from sgsdump.files.terminal_text import for_terminal
 
 NOT_WITH_GOLDEN = (
     *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
-    *"metrics metric limit exclude compatible runs".split(),
+    *"metrics metric limit exclude compatible runs html".split(),
 )
 
 

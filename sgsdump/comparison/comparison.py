@@ -158,6 +158,7 @@ def compare(
     metrics: Asked = (),
     settings: Settings | None = None,
     compatible: str | None = None,
+    details: bool = False,
     threads: int | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
@@ -172,6 +173,7 @@ def compare(
               function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
               of real values of one shape (None: the metric of ``METRICS`` of this name).
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
+    details   the rows get ``details`` (histograms, error per channel …) for a report, in a pass of their own.
     threads   how many tensors are compared at once; None is one per core.
     progress  shows how many pairs are done; see ``sgsdump.progress``.
 
@@ -196,7 +198,7 @@ def compare(
     _check_name_map(name_map)
     own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
     inputs = inputs or own_inputs
-    measures = Measures.of(metrics, settings, compatible, crop=not own_inputs)
+    measures = Measures.of(metrics, settings, compatible, crop=not own_inputs, details=details)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
         if match_by_value:

@@ -18,6 +18,8 @@ from typing import TypeVar
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import risen_again
+from sgsdump.comparison.details.details import Details
+from sgsdump.comparison.details.layer_details import merged
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.metrics.base import Sums, mean
 from sgsdump.comparison.metrics.cos import cos
@@ -89,9 +91,15 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
         equal=all(row.equal for row in rows),
         sums=sums,
         integers=merged_integers([row.integers for row in rows]),
+        details=_details(runs),
         runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
         **{name: getattr(sums, name) for name in _COUNTS},
     )
+
+
+def _details(runs: Mapping[str, Row]) -> Details | None:
+    known = {run: row.details for run, row in runs.items() if row.details is not None}
+    return merged(list(known.values()), list(known)) if known else None
 
 
 def _further(name: str, values: Sequence[float], sums: Sums) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.details.layer_details import details_of
 from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
 from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
 from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
@@ -29,6 +30,7 @@ from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatisti
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.float16_limit import saturated
+from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.real_view import Values
 
 
@@ -39,6 +41,7 @@ class Measures:
     further   further metrics by name, with their settings; own are the user's functions.
     vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
+    details   the rows get ``details`` too, in a pass of their own.
     """
 
     further: Mapping[str, Metric]
@@ -47,14 +50,17 @@ class Measures:
     vendor_statistics: VendorStatistics | None = None
     crop: bool = True
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
+    details: bool = False
 
     @classmethod
-    def of(cls, metrics: Asked, settings: Settings | None, compatible: str | None, crop: bool) -> Measures:
+    def of(
+        cls, metrics: Asked, settings: Settings | None, compatible: str | None, crop: bool, details: bool = False
+    ) -> Measures:
         """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
         vendor = VENDOR_METRICS[compatible] if compatible else None
         of_statistics = VENDOR_STATISTICS[compatible] if compatible and compatible in VENDOR_STATISTICS else None
         further, own = sorted_out(metrics)
-        return cls(further, settings, vendor, of_statistics, crop, own)
+        return cls(further, settings, vendor, of_statistics, crop, own, details)
 
     def result(self, pair: Pair) -> Row | Failed:
         """The row of a pair, or why it cannot be compared."""
@@ -69,6 +75,8 @@ class Measures:
         row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
         row = _with_integers(replace(row, equal=bool(equality)), pair, measured)
         row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
+        if self.details:
+            row = replace(row, details=details_of(measured.sample, measured.benchmark, _layout(pair, measured)))
         own = measured_by(self.own, measured.sample, measured.benchmark)
         return replace(row, extra={**row.extra, **own}) if own else row
 
@@ -85,6 +93,15 @@ class Measures:
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         kinds |= {Differences: None} if both_quantised(pair) else {}
         return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
+
+
+def _layout(pair: Pair, measured: Measured) -> str | None:
+    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
+    are called NHWC whatever was written into them."""
+    if measured.note.startswith("benchmark transposed "):
+        return measured.note.split()[4]
+    known = pair.sample.tensor.info.layout
+    return known if known != NHWC else None
 
 
 def _flat_note(pair: Pair, a: Values, b: Values) -> str:

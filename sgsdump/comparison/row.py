@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.details.details import Details
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
@@ -81,6 +82,7 @@ class Row:
     sums         what mse, cos and rmse are made of.
     integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
+    details      histograms and the like, where they were asked for (``details/``); else None.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Row:
     sums: Sums | None = field(default=None, repr=False)
     integers: StoredIntegers | None = None
     runs: OverRuns | None = None
+    details: Details | None = field(default=None, repr=False, compare=False)
 
     @property
     def finite(self) -> bool:

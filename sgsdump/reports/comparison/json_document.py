@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from sgsdump.comparison.comparison import Comparison
@@ -17,7 +17,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 
-ABSENT = (("runs", None), ("integers", None))
+ABSENT = (("runs", None), ("integers", None), ("sums", None), ("details", None))
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -49,7 +49,11 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 def _row(row: Row) -> dict[str, Any]:
     """The row's fields; two of them have other names here, which readers of the file know. The sums are left out,
     ``runs`` where there is only one, and ``integers`` where a side has none."""
-    fields = {name: value for name, value in asdict(row).items() if name != "sums" and (name, value) not in ABSENT}
+    fields = {
+        name: value
+        for name, value in asdict(replace(row, sums=None, details=None)).items()
+        if (name, value) not in ABSENT
+    }
     return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}
 
 

@@ -1,0 +1,95 @@
+"""Write the comparison of two dumps as one HTML file to look at, mail, or keep beside a build.
+
+The file needs nothing else and fetches nothing: a verdict, the error over the depth of the net, a table of every layer
+to sort and search, and of the selected layer its histograms, the error per channel and where in the picture it sits.
+The sample is the run under test (the fixed model), the benchmark the reference (the float model). With the calibrated
+ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
+``sgsdump compare --html FILE`` writes the same file beside the table and can fail a build.
+
+examples:
+  sgsdump report fixed.bin float.bin
+  sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o conv1.html
+  sgsdump report fixed/ float/ --runs -o pictures.html
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_run, opened
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.dumps.dump import Dump
+
+HELP = "write the comparison of two dumps as an HTML file to look at"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sample", type=Path, help="the dump under test")
+    parser.add_argument("benchmark", type=Path, help="the dump to hold it against")
+    parser.add_argument(
+        "--ranges", type=Path, metavar="FILE", help="calibrated ranges, such as log/tensor_min_max.txt of calibrate"
+    )
+    parser.add_argument(
+        "--runs", action="store_true", help="both are folders of dumps, one for each picture: compare those of one name"
+    )
+    add_run(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="the file (%(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.errors import ValuesError
+    from sgsdump.files.atomic_write import check_outputs, replacing
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    read = [path for path in (args.sample, args.benchmark, args.ranges) if path]
+    check_outputs([args.output], [tree_of(path) for path in read])
+    ranges = read_ranges(args.ranges) if args.ranges else {}
+    comparison, sample, benchmark, pictures = _compared(args)
+    if not comparison.rows and not comparison.failed:
+        raise ValuesError(f"no layer in common: {args.sample}, {args.benchmark}; are they dumps of one model?")
+    facts = [("sample", str(args.sample)), ("benchmark", str(args.benchmark))]
+    facts += [("ranges", str(args.ranges))] if args.ranges else []
+    facts += [("pictures", str(pictures))] if pictures else []
+    report = report_of(
+        comparison,
+        title=f"{args.sample.name} against {args.benchmark.name}",
+        ranges=ranges,
+        sample=sample,
+        benchmark=benchmark,
+        facts=facts,
+    )
+    with replacing(args.output) as file:
+        file.write(render(report).encode())
+    for sentence in report.verdict:
+        print(for_terminal(sentence))
+    print(for_terminal(f"Report: {args.output}"))
+    return 0
+
+
+def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
+    """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.merge import merge
+    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.progress import each
+
+    if not args.runs:
+        sample, benchmark = opened(args, args.sample, args.benchmark)
+        return compare(sample, benchmark, details=True, progress=TERMINAL), sample, benchmark, 0
+    pairs = paired_runs(args.sample, args.benchmark).pairs
+    dumps = {name: opened(args, *paths) for name, paths in pairs.items()}
+    runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
+    merged = merge({name: compare(*both, details=True) for name, both in runs})
+    sample, benchmark = next(iter(dumps.values()))
+    return merged, sample, benchmark, len(pairs)

@@ -1,0 +1,1 @@
+"""What a report shows of one selected layer, made in one pass over a pair of tensors and mergeable over pictures."""

@@ -1,0 +1,80 @@
+"""One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script
+that draws plain SVG, and the data as JSON.
+
+Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold. The page's own
+policy (a meta element) lets a browser run this script only, by its hash, and load nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+
+from sgsdump.errors import MissingExtra
+from sgsdump.reports.html import page_data
+from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
+from sgsdump.reports.html.shown import number, shown
+
+__all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
+
+BAR = 56  # width of a table's bar
+DECADES = 5  # how much of the error the bar shows, below the largest
+
+
+def render(report: Report) -> str:
+    """The HTML file's text, in pure Unicode (no lone surrogates). Raises MissingExtra where jinja2 is not installed."""
+    try:
+        import jinja2
+    except ImportError:
+        raise MissingExtra(
+            "an HTML report needs jinja2, which is not installed; pip install 'sgsdump[report]'"
+        ) from None
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"shown": shown, "number": number}
+    style, script = _part("page.css"), _part("page.js")
+    top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
+    return environment.from_string(_part("page.html")).render(
+        report=report,
+        bars=[_bar(layer.rmse, top) for layer in report.layers],
+        counts=Counter(layer.verdict for layer in report.layers),
+        op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
+        reasons=_by_reason(report.left_out),
+        data=page_data.as_json(report),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _part(name: str) -> str:
+    return (files("sgsdump.reports.html") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _bar(value: float, top: float) -> float:
+    """The length of a bar for an error: logarithmic, full at the largest one."""
+    if not math.isfinite(value):
+        return float(BAR)
+    if value <= 0 or top <= 0:
+        return 0.0
+    return round(max(1 + math.log10(value / top) / DECADES, 0.02) * BAR, 1)
+
+
+def _by_reason(left_out: Sequence[LeftOut]) -> dict[tuple[str, str], list[LeftOut]]:
+    """A reason that many share is given once."""
+    groups: dict[tuple[str, str], list[LeftOut]] = {}
+    for one in left_out:
+        groups.setdefault((one.reason, one.side), []).append(one)
+    return groups
