@@ -81,13 +81,13 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.merge import merge
-    from sgsdump.dumps.runs import paired_runs
+    from sgsdump.dumps.paired_dumps import paired_dumps
     from sgsdump.progress import each
 
     if not args.runs:
         sample, benchmark = opened(args, args.sample, args.benchmark)
         return compare(sample, benchmark, details=True, progress=TERMINAL), sample, benchmark, 0
-    pairs = paired_runs(args.sample, args.benchmark).pairs
+    pairs = paired_dumps(args.sample, args.benchmark).pairs
     dumps = {name: opened(args, *paths) for name, paths in pairs.items()}
     runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
     merged = merge({name: compare(*both, details=True) for name, both in runs})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgsdump.comparison import value_probes
+from sgsdump.comparison.misnaming import value_probes
 from sgsdump.comparison.misnaming.value_probes import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.real_view import Values

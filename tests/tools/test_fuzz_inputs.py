@@ -41,7 +41,8 @@ def test_commands_given_damaged_files_and_odd_words_end_in_one_line(seeds, tmp_p
 
 
 def test_every_command_has_a_line_to_make_odd():
-    assert {line.split()[0] for line in arguments.LINES} == set(COMMANDS)
+    # Odd words behind exec would be programs to start.
+    assert {line.split()[0] for line in arguments.LINES} == set(COMMANDS) - {"exec"}
 
 
 @pytest.mark.parametrize(

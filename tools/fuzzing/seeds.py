@@ -59,6 +59,18 @@ _GRAPH_OP = {
     "output_desc": [{"attr": _ORIGINS}],
 }
 _ARGUMENT = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.0, "Min": 0.0, "Mean": 0.5}
+_RUNS: dict[str, Any] = {
+    "sgsdump_runs": 1,
+    "complete": True,
+    "notes": ["a note"],
+    "runs": [
+        {
+            **{"place": "", "step": 0, "rank": 0, "graph": "net/0", "notes": []},
+            "outputs": [{"name": "y", "equal": False, "max_abs": 3e-8, "relative": 1e-7}],
+            "tensors": [["a", "Conv", "float32", [1, 8]]],
+        }
+    ],
+}
 _MSPROBE = {
     "task": "tensor",
     "level": "mix",
@@ -235,6 +247,7 @@ def _made() -> Iterator[Seed]:
     yield Seed("ascend_dir", "dump", {**folder, "mapping.csv": b"4711,Relu.net_relu.4.7.1700000000123456\n"})
     yield Seed("ascend_dir", "above", {f"20231115/0/net/1/0/{name}": data for name, data in folder.items()})
     yield Seed("atb_tree", "dump_path", _tree())
+    yield Seed("replays", "runs", {"runs.json": json.dumps(_RUNS).encode()})
     values = {"dump_tensor_data/conv.npy": _npy(np.zeros((2, 3), np.float32)), "stack.json": b"{}"}
     yield Seed("msprobe_dir", "step0", {"dump.json": json.dumps(_MSPROBE).encode(), **values})
 
