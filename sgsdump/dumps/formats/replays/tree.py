@@ -83,7 +83,7 @@ def _described(entry: Entry, path: Path) -> Dump:
     for number, (name, op_type, dtype, shape) in enumerate(entry.tensors):
         info = TensorInfo(name, shape, KNOWN.get(dtype, np.dtype(np.uint8)), op_type=op_type)
         records.append(Record("out", 0, number, op_type, Tensor(info, _no_values)))
-    return Dump(records, "", None, path)
+    return Dump(records, "replays", None, path)
 
 
 def _no_values() -> np.ndarray:
