@@ -178,7 +178,8 @@ def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarr
 def _lowest_bits(emit: Emitter, weights: str, bits: int) -> tuple[str, str]:
     """The lowest signed ``bits`` of constant weights, and what is left; onnxruntime does it once, at loading."""
     size = np.float32(1 << bits)
-    halves = emit.add("Add", [emit.add("Mul", [weights, emit.constant(np.float32(1 / size))]), emit.constant(np.float32(0.5))])
+    over = emit.add("Mul", [weights, emit.constant(np.float32(1 / size))])
+    halves = emit.add("Add", [over, emit.constant(np.float32(0.5))])
     rest = emit.add("Floor", [halves])
     return emit.add("Sub", [weights, emit.add("Mul", [rest, emit.constant(size)])]), rest
 
