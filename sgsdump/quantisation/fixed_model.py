@@ -21,8 +21,9 @@ from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.writer import write_integers
 from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.quant_plan import INT16, Choice, QuantPlan, plan
+from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges, with_softmax
+from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 

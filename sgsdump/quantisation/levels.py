@@ -23,12 +23,14 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
-from sgsdump.quantisation.quant_plan import UINT8, Analysis, Choice, analyse, decide
+from sgsdump.quantisation.quant_plan import Choice, decide
 from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, plain_ranges
 from sgsdump.quantisation.ranges.observers import Statistics, Wanted
 from sgsdump.quantisation.ranges.weight_fit import fit_weight
+from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.output_trials import (
     THRESHOLD,
     RangeFit,

@@ -18,9 +18,10 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.text_file import quoted, read_bytes
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.quant_plan import Analysis, analyse, output_axis
 from sgsdump.quantisation.sdk_log import with_model_names
+from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.registry import hint
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig

@@ -23,35 +23,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.fusion import Operator, is_convolution, is_depthwise, operators
-from sgsdump.quantisation.groups import joined
+from sgsdump.quantisation.domains import Analysis, analyse, moves_values
+from sgsdump.quantisation.fusion import Operator, is_depthwise
+from sgsdump.quantisation.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
+from sgsdump.quantisation.weight_scales import weight_quant, weight_range
 from sgsdump.registry import hint
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
-MOVERS = (
-    *("MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"),
-    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
-)
-# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
-UPSAMPLERS = ("Resize", "Upsample")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
-GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool")
-UINT8 = np.dtype(np.uint8)
-INT8 = np.dtype(np.int8)
-INT16 = np.dtype(np.int16)
 SOFTMAX_INPUT_MIN = -10.0
-# Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
-WIDEST_RATIO = 1024
-# Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
-TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -79,50 +64,6 @@ class QuantPlan:
     operators: tuple[Operator, ...]
     tensors: dict[str, Quant]
     weights: dict[str, Quant]
-
-
-@dataclass(frozen=True, eq=False)
-class Analysis:
-    """The part of a plan that depends on the graph alone: analysed once, decided on many times.
-
-    domain        tensor name -> its domain's representative.
-    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
-    pictures      graph inputs that are pictures (always UINT8).
-    forced        tensors that are INT16 whoever reads them.
-    """
-
-    graph: Graph
-    operators: tuple[Operator, ...]
-    domain: Mapping[str, str]
-    first_inputs: Mapping[str, tuple[NodeProto, ...]]
-    pictures: frozenset[str]
-    forced: frozenset[str] = frozenset()
-
-    @property
-    def stored(self) -> list[str]:
-        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
-        return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
-
-    @property
-    def picture_domains(self) -> set[str]:
-        return {self.domain[name] for name in self.pictures}
-
-    @property
-    def forced_domains(self) -> set[str]:
-        """Of tensors that are INT16 whoever reads them, but for what shares a picture's domain."""
-        return {self.domain[name] for name in self.forced} - self.picture_domains
-
-
-def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
-    """Operators and domains of a float model whose nodes are in topological order."""
-    graph = Graph(proto)
-    ops = tuple(operators(graph, fuse))
-    first_inputs: dict[str, tuple[NodeProto, ...]] = {}
-    for node in graph.nodes:
-        if is_convolution(graph, node):
-            first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
-    forced = _always_int16(ops)
-    return Analysis(graph, ops, _domains(ops, forced), first_inputs, frozenset(pictures), forced)
 
 
 def plan(
@@ -157,96 +98,6 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         for node in nodes
     }
     return QuantPlan(analysis.operators, tensors, weights)
-
-
-def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
-    """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
-
-    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. With groups
-    there is a scale for each: the SDK's converter makes them as many convolutions.
-    """
-    limit = np.iinfo(dtype).max
-    calibrated = calibrated.at(dtype) if calibrated is not None else None
-    axis = output_axis(graph, node)
-    channels = graph.constants[node.input[1]].dims[axis]
-    groups = 1 if is_depthwise(graph, node) or axis else attribute(node, "group", 1)
-    if calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1):
-        top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max))
-    elif calibrated is not None and not per_channel and (groups == 1 or calibrated.min.size == groups):
-        top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max)).reshape(groups, -1).max(axis=1)
-    else:
-        weight = np.abs(graph.value(node.input[1]).astype(np.float64))
-        other = tuple(i for i in range(weight.ndim) if i != axis)
-        top = weight.max(axis=other) if per_channel or groups > 1 else weight.max().reshape(1)
-    if groups > 1 and not per_channel:
-        top = np.repeat(top.reshape(groups, -1).max(axis=1), channels // groups)
-    scale = top.astype(np.float32).astype(np.float64) / limit
-    scale = np.where(scale >= TINIEST_SCALE, scale, 1.0)
-    if scale.size > 1 and top.any() and scale.max() > WIDEST_RATIO * scale[top > 0].min():
-        scale = scale.max().reshape(1)
-    if scale.size == 1:
-        return Quant(dtype, float(scale[0]), 0, exact=True)
-    return Quant(dtype, scale, 0, axis, exact=True)
-
-
-def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
-    """The calibrated range of a convolution's weights; of groups, those of the convolutions the SDK makes of them, one
-    value per output channel."""
-    name = node.output[0]
-    if f"{name}_conv#0_filter#0" not in ranges or attribute(node, "group", 1) == 1:
-        return ranges.get(node.input[1])
-    return joined(ranges, f"{name}_conv#{{0}}_filter#{{0}}", attribute(node, "group"), 1)
-
-
-def output_axis(graph: Graph, node: NodeProto) -> int:
-    """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
-    if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
-        return 0
-    return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
-
-
-class _Domains(dict):
-    """Union-find over tensor names; ``self[name]`` is the domain's representative."""
-
-    def __missing__(self, name: str) -> str:
-        return name
-
-    def join(self, names: list[str]) -> None:
-        roots = {self[name] for name in names}
-        root = self[names[0]]
-        for name in [*self, *names]:
-            if self[name] in roots:
-                self[name] = root
-
-
-def _always_int16(ops: Iterable[Operator]) -> frozenset[str]:
-    """What a sigmoid puts out, and what global pools read and put out."""
-    names: set[str] = set()
-    for op in ops:
-        if op.last.op_type == "Sigmoid":
-            names.update(op.outputs[:1])
-        elif op.head.op_type in GLOBAL_POOLS:
-            names.update([*op.inputs[:1], *op.outputs[:1]])
-    return frozenset(names)
-
-
-def _domains(ops: Iterable[Operator], forced: frozenset[str]) -> _Domains:
-    """A mover of a tensor that is always INT16 begins a domain of its own: its values are requantised where they go on
-    to a convolution (the SDK's converter inserts a MUL there)."""
-    domain = _Domains()
-    for op in ops:
-        if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
-            domain.join([*op.outputs, *op.inputs])
-        elif moves_values(op) and (op.inputs[0] not in forced or op.head.op_type in GLOBAL_POOLS):
-            # Second outputs are indices or masks, but a Split's are further pieces.
-            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
-    return domain
-
-
-def moves_values(op: Operator) -> bool:
-    """Whether an operator other than Concat only moves its first input's values."""
-    nearest = op.head.op_type in UPSAMPLERS and attribute(op.head, "mode", b"nearest") == b"nearest"
-    return (op.head.op_type in MOVERS or nearest) and len(op.nodes) == 1 and op.inputs[:1] == tuple(op.head.input[:1])
 
 
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
@@ -299,26 +150,6 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
 
 def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
     return int16_quant(*bounds) if wide else uint8_quant(*bounds)
-
-
-def uint8_quant(lo: float, hi: float) -> Quant:
-    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
-    lo, hi = min(_single(lo), 0.0), max(_single(hi), 0.0)
-    scale = (hi - lo) / 255
-    if scale < TINIEST_SCALE:
-        return Quant(UINT8, 1.0, 0, exact=True)
-    return Quant(UINT8, scale, round(-lo / scale), exact=True)
-
-
-def int16_quant(lo: float, hi: float) -> Quant:
-    """Symmetric: scale = max(|lo|, |hi|) / 32767."""
-    scale = max(abs(_single(lo)), abs(_single(hi))) / 32767
-    return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
-
-
-def _single(value: float) -> float:
-    """A range's end as the SDK reads it: float32. What is computed from it is double."""
-    return float(np.float32(value))
 
 
 def _apply_fixed_scales(

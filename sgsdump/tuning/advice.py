@@ -7,7 +7,8 @@ disagree the reason says so. Convolutions whose inputs share one domain are rais
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from sgsdump.comparison.distribution import LEVELS, WIDE
 from sgsdump.comparison.metrics.base import Sums
@@ -15,6 +16,7 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.data_frame import data_frame
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs
 from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 
@@ -190,3 +192,21 @@ def _rank(entry: Advice) -> tuple:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %" if share >= 0 else "nothing"
+
+
+def to_pandas(advice: Iterable[Advice]) -> Any:
+    """A pandas DataFrame with one line per convolution: the verdict, the reason, its range and, where it was measured,
+    its sensitivity.
+
+    Raises MissingExtra when pandas is not installed.
+    """
+    measured = [field.name for field in fields(Measured)]
+    columns = [*(field.name for field in fields(Convolution)), "verdict", "reason", "range_low", "range_high", "levels"]
+    return data_frame([_line_of(entry, measured) for entry in advice], [*columns, *measured])
+
+
+def _line_of(entry: Advice, measured: Iterable[str]) -> dict[str, Any]:
+    low, high = entry.signs.limits or (None, None)
+    facts = {"verdict": entry.verdict, "reason": entry.reason, "levels": entry.signs.levels}
+    numbers = {name: getattr(entry.measured, name, None) for name in measured}
+    return asdict(entry.convolution) | facts | {"range_low": low, "range_high": high} | numbers

@@ -25,8 +25,9 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
-from sgsdump.quantisation.quant_plan import INT16, QuantPlan
+from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range

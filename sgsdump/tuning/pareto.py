@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgsdump.dumps.data_frame import data_frame
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.tuning.plan_scores import PlanScores
@@ -70,6 +71,11 @@ class Pareto:
     unsearched: tuple[str, ...] = ()
     verified: Verified | None = None
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
+        columns, lines = plan_lines(self)
+        return data_frame(lines, columns)
+
 
 def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool."""
@@ -119,6 +125,27 @@ def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with
         complete=search.complete,
         unsearched=search.unsearched,
     )
+
+
+_FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "way", "metric")
+
+
+def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
+    """The columns and a line for each plan; ``tensor_arrays`` holds names separated by blanks and commas."""
+    each = [("error", "errors", name) for name in result.taken.errors]
+    each += [(what, what, name) for what in ("cos", "rmse") for name in result.outputs]
+    columns = [*_FACTS, *(f"{head}:{name}" for head, _, name in each), "int16_convs", "tensor_arrays", "taken"]
+    lines = [
+        [
+            *(getattr(row, name) for name in _FACTS),
+            *(getattr(row, what)[name] for _, what, name in each),
+            len(row.raised),
+            ", ".join(row.tensors),
+            "yes" if row is result.taken else "",
+        ]
+        for row in result.rows
+    ]
+    return columns, lines
 
 
 def worsened(result: Pareto) -> dict[str, tuple[float, float]]:

@@ -20,9 +20,9 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays

@@ -20,8 +20,8 @@ from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.safe_names import normalised
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fusion import is_convolution, sdk_name
-from sgsdump.quantisation.quant_plan import Analysis
 from sgsdump.tensors.value_range import Range
 
 RMSE_OVER = 0.5

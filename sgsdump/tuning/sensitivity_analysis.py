@@ -21,10 +21,10 @@ from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
+from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
-from sgsdump.quantisation.quant_plan import Analysis
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig

@@ -10,20 +10,23 @@ from small_nets import conv, model, node, weights
 from sgsdump.errors import InputError, ModelError
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import open_model
+from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.fusion import Operator, operators
 from sgsdump.quantisation.quant_import import Imported, import_params
-from sgsdump.quantisation.quant_plan import INT8, INT16, Analysis, plan, weight_quant
+from sgsdump.quantisation.quant_plan import plan
 from sgsdump.quantisation.ranges import range_fit
 from sgsdump.quantisation.ranges.observers import Collector, Statistics, Wanted
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal, _percentiles, proposals, squared_error
 from sgsdump.quantisation.ranges.value_histogram import SIDE, SMALLEST, count_values
+from sgsdump.quantisation.scales import INT8, INT16
 from sgsdump.quantisation.trials import output_trials
 from sgsdump.quantisation.trials.output_trials import Work, _proposals, fit_ranges, sensitivities
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.qdq_writer import Picture, quantise
 from sgsdump.quantisation.trials.switchable_graph import limits
+from sgsdump.quantisation.weight_scales import weight_quant
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.tensor import Quant

@@ -19,11 +19,11 @@ from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import levels
+from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
-from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.output_trials import Trials

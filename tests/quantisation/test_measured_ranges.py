@@ -7,8 +7,8 @@ from small_nets import conv, model, node, weights
 from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.quant_import import _channels
-from sgsdump.quantisation.quant_plan import analyse
 from sgsdump.quantisation.ranges import measured_ranges
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from small_nets import residual_net
 
-from sgsdump.quantisation.quant_plan import analyse
+from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal
 from sgsdump.quantisation.trials import output_trials
 from sgsdump.quantisation.trials.output_trials import THRESHOLD, Work, _error, fit_ranges, sensitivities

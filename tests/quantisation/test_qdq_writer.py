@@ -8,7 +8,8 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.quant_plan import Choice, plan, uint8_quant
+from sgsdump.quantisation.quant_plan import Choice, plan
+from sgsdump.quantisation.scales import uint8_quant
 from sgsdump.quantisation.trials.qdq_writer import Picture, fake_weight, quantise, store_weight
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range

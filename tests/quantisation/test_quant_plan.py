@@ -9,8 +9,11 @@ from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.fixed_model import clipped_ranges
-from sgsdump.quantisation.quant_plan import Choice, analyse, int16_quant, output_axis, plan, uint8_quant
+from sgsdump.quantisation.quant_plan import Choice, plan
+from sgsdump.quantisation.scales import int16_quant, uint8_quant
+from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.tensors.value_range import Range
 
 

@@ -5,7 +5,6 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from sgsdump.quantisation.quant_plan import uint8_quant
 from sgsdump.quantisation.ranges.range_fit import (
     DEEPEST,
     ENTROPY,
@@ -20,6 +19,7 @@ from sgsdump.quantisation.ranges.range_fit import (
     squared_error,
 )
 from sgsdump.quantisation.ranges.value_histogram import count_values
+from sgsdump.quantisation.scales import uint8_quant
 
 
 def by_onnxruntime(values, low, high):

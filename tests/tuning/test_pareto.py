@@ -90,7 +90,7 @@ def test_the_plan_to_take_has_a_row_of_its_own_unless_a_rate_has_it(smallest, la
 def test_multiplications_of_a_convolution(op, weight, attributes, source, macs):
     from small_nets import model, node
 
-    from sgsdump.quantisation.quant_plan import analyse
+    from sgsdump.quantisation.domains import analyse
 
     net = model([node(op, ["x", "w"], "y", **attributes)], {"w": np.ones(weight, np.float32)}, {"x": source}, ["y"])
     assert macs_of(SimpleNamespace(analysis=analyse(net.proto))) == {"y": macs}

@@ -12,7 +12,7 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.row import row_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
-from sgsdump.quantisation.quant_plan import analyse
+from sgsdump.quantisation.domains import analyse
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Signs, convolutions, ranges_of_model, read_signs

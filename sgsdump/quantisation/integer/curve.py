@@ -35,7 +35,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, half_up, shift, step
-from sgsdump.quantisation.quant_plan import INT16, int16_quant
+from sgsdump.quantisation.scales import INT16, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 

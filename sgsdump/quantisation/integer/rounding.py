@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.value_range import Range
 
 U8_MAX = 255
 S16_MAX = 32767
@@ -63,3 +64,9 @@ def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
         scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(weight.ndim)])
     top = np.iinfo(quant.dtype).max
     return np.clip(half_away(weight.astype(np.float64) / scale), -top, top).astype(quant.dtype)
+
+
+def reach(quant: Quant) -> Range:
+    """All that a stored tensor can hold."""
+    low, high = limits(quant)
+    return Range.of((low - quant.zero_point) * step(quant), (high - quant.zero_point) * step(quant))

@@ -1,49 +1,27 @@
 """Write a quant plan as the hardware computes it: an ONNX graph of standard operators whose numbers are its integers.
 
-Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
-the float32 its integers mean. Inside a fused chain the first operator is brought to INT16 over its own range, and so is
-every further one but the last. A picture input takes the raw bytes of the picture, as the SDK's fixed model does.
-
-What has no integer rule is done another way and listed in ``Written.approximate``: a function of one tensor other than
-Sigmoid and TanH is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs
-and a requantised output.
+Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator (see ``walk``); a graph
+output ``X`` is the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed
+model does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sgsdump.models.graph import Graph, attribute, drop_unused_constants, needs
+from sgsdump.models.graph import Graph, drop_unused_constants
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights, write_facts
-from sgsdump.quantisation.fusion import Operator, is_convolution
-from sgsdump.quantisation.groups import joined
-from sgsdump.quantisation.integer.convolution import convolve
-from sgsdump.quantisation.integer.curve import CURVES, REACH
-from sgsdump.quantisation.integer.dumped import dumped
-from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
-from sgsdump.quantisation.integer.kernel import Kernel, kernel_of
-from sgsdump.quantisation.integer.moving import move
-from sgsdump.quantisation.integer.pooling import average_pool, global_average_pool, max_pool
-from sgsdump.quantisation.integer.requantisation import requantisation
-from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, limits, step, store_weight
-from sgsdump.quantisation.integer.rules import PARAMETRIC, RULES, Call, constant_of
-from sgsdump.quantisation.integer.scaling import requantise
-from sgsdump.quantisation.integer.table import FUNCTIONS, function_of, ideal, look_up
+from sgsdump.quantisation.fixed_facts import Origin, write_facts
+from sgsdump.quantisation.integer.emitter import Emitter
+from sgsdump.quantisation.integer.walk import STORED, Walk
 from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.quant_plan import INT16, UINT8, QuantPlan, int16_quant, moves_values
-from sgsdump.tensors.tensor import Quant
+from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.tensors.value_range import Range
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
-STORED = "{}#stored"
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +50,7 @@ def write_integers(
     """
     from onnx import ModelProto
 
-    walk = _Walk(Graph(proto), plan, ranges, channels, Emitter(opset_of(proto)))
+    walk = Walk(Graph(proto), plan, ranges, channels, Emitter(opset_of(proto)))
     for name in walk.graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
@@ -89,282 +67,6 @@ def write_integers(
     drop_unused_constants(result)
     write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
     return Written(result, walk.approximate)
-
-
-@dataclass(eq=False)
-class _Walk:
-    """The way through the operators, in order. ``values``: every stored tensor as it stands in the graph;
-    ``reals``: tensors that are there as float32 under their own names."""
-
-    graph: Graph
-    plan: QuantPlan
-    ranges: Mapping[str, Range]
-    channels: Mapping[str, Range]
-    emit: Emitter
-    values: dict[str, Integers] = field(default_factory=dict)
-    reals: set[str] = field(default_factory=set)
-    approximate: dict[str, str] = field(default_factory=dict)
-    weights: dict[str, StoredWeights] = field(default_factory=dict)
-    convolutions: dict[str, str] = field(default_factory=dict)
-    biases: dict[str, str] = field(default_factory=dict)
-    named: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def input(self, name: str, picture: Picture | None) -> None:
-        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded.
-
-        q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps: the SDK's colour matrix works in
-        1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal, 256 + offset in the last three
-        places. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034 and 255); it is the
-        identity in all others.
-        """
-        quant, emit = self.plan.tensors[name], self.emit
-        emit.scope = name
-        if picture is None:
-            self.reals.add(name)
-            self.values[name] = emit.store(self._nearest(name, quant), quant, STORED.format(name))
-            return
-        mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
-        gain = np.round(1024 / (std * quant.scale)) / 1024
-        offset = np.round(quant.zero_point - mean / (std * quant.scale))
-        source = emit.cast(name, DOUBLE)
-        if (gain != 1).any() or (offset != 0).any():
-            source = emit.add("Mul", [source, emit.constant(gain.reshape(1, -1, 1, 1))])
-            source = emit.add("Add", [source, emit.constant(offset.reshape(1, -1, 1, 1))])
-        self.values[name] = emit.store(Unrounded(source), quant, STORED.format(name))
-
-    def operator(self, operator: Operator) -> None:
-        self.emit.scope = operator.outputs[0] if operator.outputs else ""
-        if not set(operator.outputs) & set(self.plan.tensors):
-            for node in operator.nodes:
-                self._plain(node)
-        elif moves_values(operator) or operator.head.op_type == "Concat":
-            self._move(operator)
-        else:
-            self._chain(operator)
-
-    def _move(self, operator: Operator) -> None:
-        """Inputs of another scale are requantised first: the MUL by 1.0 that the SDK's converter inserts."""
-        node, quant = operator.head, self.plan.tensors[operator.outputs[0]]
-        names = node.input if node.op_type == "Concat" else node.input[:1]
-        if any(name not in self.values for name in names):
-            self._keep(self._in_float(node, quant, operator.outputs[0]), quant, operator.outputs[0])
-            return
-        values = [self._rescaled(self.values[name], quant) for name in names]
-        stored = {name for name in operator.outputs if name in self.plan.tensors}
-        if node.op_type in ("MaxPool", "GlobalMaxPool"):
-            pooled = max_pool(self.emit, values[0], node)
-            self._keep(pooled, quant, operator.outputs[0])
-            return
-        move(self.emit, node, values, [STORED.format(name) if name in stored else "" for name in node.output])
-        for name in stored:
-            assert quant.dtype is not None, "a plan knows every type"
-            self.values[name] = Integers(STORED.format(name), quant.dtype, quant)
-
-    def _chain(self, operator: Operator) -> None:
-        nodes, limits = _without_limits(self.graph, operator, self.plan.tensors[operator.outputs[0]])
-        value: Integers | None = None
-        for node, following in pairwise(nodes):
-            quant = self._own_range(node.output[0], REACH if following.op_type in CURVES else 0.0)
-            outcome = self._compute(node, value, quant, node.output[0])
-            # What a pool puts out keeps the scale of its input.
-            value = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
-        name = operator.outputs[0]
-        quant = self.plan.tensors[name]
-        whole = quant.dtype == UINT8 and (limits is None or limits == (0, np.inf))
-        outcome = self._compute(nodes[-1], value, quant, name, STORED.format(name) if whole else "")
-        if isinstance(outcome, Unrounded) and limits is not None:
-            outcome = replace(outcome, lowest=limits[0], highest=limits[1])
-        self._keep(outcome, quant, name)
-
-    def _compute(
-        self, node: NodeProto, before: Integers | None, quant: Quant, name: str, stored: str = ""
-    ) -> Integers | Unrounded:
-        """One node by its rule, or by the nearest thing to one. ``stored``: see ``convolve``."""
-        weighted = node.output[0] in self.plan.weights and node.input[0] in self.values
-        if weighted and (convolved := self._convolution(node, quant, stored)) is not None:
-            return convolved
-        operands = self._operands(node, before)
-        if operands is None:
-            return self._in_float(node, quant, name)
-        if node.op_type in RULES:
-            bounds = self.ranges.get(name) or _reach(quant)
-            constant = constant_of(self.graph, node)
-            values = None if constant is None else self.graph.value(constant)
-            return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
-        if node.op_type in CURVES:
-            curve, source = CURVES[node.op_type], operands[0].quant
-            bounds = self.ranges.get(name) or _reach(quant)
-            return look_up(
-                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
-            )
-        if node.op_type == "MaxPool":
-            return max_pool(self.emit, operands[0], node)
-        if node.op_type == "GlobalAveragePool":
-            return global_average_pool(self.emit, operands[0])
-        if node.op_type == "AveragePool":
-            # What goes on as UINT8 is brought there first.
-            value = operands[0] if quant.dtype == INT16 else self._rescaled(operands[0], quant)
-            if (pooled := average_pool(self.emit, value, node)) is not None:
-                return pooled
-        if node.op_type in FUNCTIONS and len(self.graph.variables(node)) == 1:
-            self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
-            function = ideal(function_of(node, self.graph), operands[0].quant, quant)
-            return look_up(self.emit, operands[0], quant, function, STORED.format(name))
-        return self._in_float(node, quant, name)
-
-    def _convolution(self, node: NodeProto, quant: Quant, output: str) -> Integers | Unrounded | None:
-        """None for a fully connected operator whose matrix is not a plain one."""
-        value, name = self.values[node.input[0]], node.output[0]
-        scale = self.plan.weights[name]
-        stored = store_weight(self.graph.value(node.input[1]), scale)
-        kernel = kernel_of(node, f"{node.input[1]}#{scale.dtype}", stored)
-        if kernel is None or any(bias not in self.graph.constants for bias in node.input[2:3] if bias):
-            return None
-        if len(self.graph.consumers[node.input[1]]) > 1:
-            kernel = replace(kernel, name=f"{kernel.name}:{name}")
-        sums = kernel.sums()
-        groups = 1 if kernel.depthwise else kernel.group
-        bounds = self.channels.get(name) or joined(self.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
-        bounds = bounds or self.ranges.get(name) or _reach(quant)
-        numbers = requantisation(sums, self._bias(node, sums.size), bounds, value.quant, scale, quant, groups)
-        self._keep_weights(node, kernel, scale)
-        rows = self.emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#rows")
-        self.biases[rows] = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
-        self.named[name] = (kernel.name, rows)
-        outcome = convolve(self.emit, value, kernel, numbers, rows, output)
-        return Integers(outcome, UINT8, quant) if isinstance(outcome, str) else outcome
-
-    def _bias(self, node: NodeProto, count: int) -> np.ndarray:
-        if len(node.input) < 3 or not node.input[2]:
-            return np.zeros(count)
-        factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
-        bias = self.graph.value(node.input[2]).astype(np.float64).reshape(-1) * factor
-        return np.broadcast_to(bias, (count,))
-
-    def _keep_weights(self, node: NodeProto, kernel: Kernel, quant: Quant) -> None:
-        assert quant.dtype is not None, "a plan knows every type"
-        self.emit.constant(kernel.values, kernel.name)
-        steps = np.asarray(quant.scale, np.float64).tolist()
-        scale = tuple(steps) if isinstance(steps, list) else steps
-        self.weights[kernel.name] = StoredWeights(node.input[1], quant.dtype, scale, quant.axis)
-        self.convolutions[node.output[0]] = kernel.name
-
-    def _operands(self, node: NodeProto, before: Integers | None) -> list[Integers] | None:
-        """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
-        constant = constant_of(self.graph, node)
-        names = [name for name in node.input if name and name != constant]
-        if node.op_type in PARAMETRIC or node.op_type not in RULES:
-            names = names[:1]
-        operands = []
-        for name in names:
-            if before is not None and name not in self.values and name not in self.graph.constants:
-                operands.append(before)
-            elif name in self.values:
-                operands.append(self.values[name])
-            elif name in self.graph.constants and self.graph.value(name).dtype.kind == "f":
-                operands.append(self._constant(name))
-            else:
-                return None
-        return operands
-
-    def _constant(self, name: str) -> Integers:
-        values = self.graph.value(name).astype(np.float64)
-        bounds = self.ranges.get(name) or Range.of(float(values.min()), float(values.max()))
-        quant = int16_quant(bounds.low, bounds.high)
-        stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
-        return Integers(self.emit.constant(stored), DOUBLE, quant)
-
-    def _rescaled(self, value: Integers, quant: Quant) -> Integers:
-        """The values at another scale, between operators that only take their own."""
-        if value.quant == quant:
-            return value
-        assert quant.dtype is not None, "a plan knows every type"
-        return self.emit.store(requantise(self.emit, value, quant), quant, self.emit.fresh("requantised"))
-
-    def _keep(self, outcome: Integers | Unrounded, quant: Quant, name: str) -> None:
-        stored = STORED.format(name)
-        if isinstance(outcome, Unrounded):
-            self.values[name] = self.emit.store(outcome, quant, stored)
-        elif outcome.name == stored:
-            self.values[name] = outcome
-        elif outcome.quant == quant:
-            self.values[name] = self.emit.stored_as(outcome.name, quant, stored)
-        else:
-            self.values[name] = self.emit.store(requantise(self.emit, outcome, quant), quant, stored)
-
-    def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
-        """What the node computes of the real values, in steps of its output."""
-        self.approximate[name] = f"{node.op_type}: computed in float32"
-        computed = self.emit.fresh("float")
-        self._plain(node, {node.output[0]: computed})
-        return self._nearest(computed, quant)
-
-    def _nearest(self, source: str, quant: Quant) -> Unrounded:
-        wide = self.emit.cast(source, DOUBLE)
-        return Unrounded(self.emit.add("Div", [wide, self.emit.constant(np.float64(step(quant)))]), quant.zero_point)
-
-    def _plain(self, node: NodeProto, renamed: Mapping[str, str] | None = None) -> None:
-        """The node as it is, on real values."""
-        for name in sorted(needs(node)):
-            self._real(name)
-        own = type(node)()
-        own.CopyFrom(node)
-        for index, name in enumerate(own.output):
-            own.output[index] = (renamed or {}).get(name, name)
-            self.reals.add(name)
-        self.emit.nodes.append(own)
-
-    def _real(self, name: str) -> None:
-        if name in self.values and name not in self.reals:
-            self.emit.real(self.values[name], name)
-            self.reals.add(name)
-
-    def outputs(self, keep_integer: frozenset[str]) -> None:
-        for name in self.graph.outputs:
-            if name not in keep_integer:
-                self._real(name)
-
-    def _own_range(self, name: str, least: float) -> Quant:
-        """The scale between two operators of a chain: INT16 over the tensor's own range, up to ``least`` anyway."""
-        bounds = self.ranges[name].at(INT16)
-        return int16_quant(bounds.low, max(bounds.high, least))
-
-    def facts(self, pictures: Mapping[str, Picture], origin: Origin | None, constants: set[str]) -> FixedFacts:
-        tensors = {
-            name: StoredTensor(
-                quant.dtype, float(quant.scale), quant.zero_point, STORED.format(name), None, name in pictures
-            )
-            for name, quant in self.plan.tensors.items()
-            if name in self.values and quant.dtype is not None
-        }
-        operators = tuple(dumped(self.graph, operator, self.named, constants) for operator in self.plan.operators)
-        return FixedFacts(tensors, self.weights, self.convolutions, operators, origin, self.biases)
-
-
-def _reach(quant: Quant) -> Range:
-    """All that a stored tensor can hold."""
-    low, high = limits(quant)
-    return Range.of((low - quant.zero_point) * step(quant), (high - quant.zero_point) * step(quant))
-
-
-def _without_limits(
-    graph: Graph, operator: Operator, quant: Quant
-) -> tuple[list[NodeProto], tuple[float, float] | None]:
-    """The nodes of a chain that compute, and the limits that a ReLU directly behind a convolution sets instead."""
-    nodes = list(operator.nodes)
-    if len(nodes) != 2 or not is_convolution(graph, nodes[0]):
-        return nodes, None
-    if nodes[1].op_type == "Relu":
-        return nodes[:1], (quant.zero_point, np.inf)
-    if nodes[1].op_type != "Clip":
-        return nodes, None
-    ends = []
-    for name, otherwise in zip((*nodes[1].input[1:3], "", "")[:2], (-np.inf, np.inf), strict=True):
-        if name and name not in graph.constants:
-            return nodes, None
-        ends.append(float(graph.value(name).reshape(-1)[0]) if name else otherwise)
-    low, high = (end / step(quant) + quant.zero_point for end in ends)
-    return nodes[:1], (float(np.ceil(low - 0.5)), float(np.floor(high + 0.5)))
 
 
 def _integer_outputs(proto: ModelProto, names: frozenset[str] | set[str], plan: QuantPlan) -> None:

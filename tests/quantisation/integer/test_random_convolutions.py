@@ -17,9 +17,10 @@ from onnx_part import STORED, part_outputs
 from small_nets import helper, model, node
 
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.integer import accumulator, convolution, requantisation, rounding, writer
-from sgsdump.quantisation.quant_plan import INT16
+from sgsdump.quantisation.integer import rounding
+from sgsdump.quantisation.integer.convolution import accumulator, convolve, requantisation, weighted
 from sgsdump.quantisation.ranges.side_ranges import SideRanges
+from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
@@ -389,22 +390,24 @@ def test_k_beyond_16():
 
 
 NUDGED = [
-    (convolution, "FLOAT_TIES", 1.0),
-    (convolution, "DOUBLE_TIES", 1.0),
-    (convolution, "FLOOR_BITS", 40),
+    (convolve, "FLOAT_TIES", 1.0),
+    (convolve, "DOUBLE_TIES", 1.0),
+    (convolve, "FLOOR_BITS", 40),
     (requantisation, "BIAS_BITS", 12),
     (requantisation, "BIAS_BITS", 14),
     (requantisation, "half_away", np.round),
     (requantisation, "half_up", np.floor),
     (requantisation, "shift", lambda largest: int(np.frexp(32767 / largest)[1])),
     (rounding, "S16_MAX", 16384),
-    (writer, "store_weight", lambda w, quant: np.trunc(w / np.max(quant.scale)).astype(quant.dtype)),
+    (weighted, "store_weight", lambda w, quant: np.trunc(w / np.max(quant.scale)).astype(quant.dtype)),
     (accumulator, "EXACT", 2.0**60),
     (accumulator, "BYTE", 128.0),
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "other"), NUDGED, ids=[f"{m.__name__[30:]}.{n}" for m, n, _ in NUDGED])
+@pytest.mark.parametrize(
+    ("module", "name", "other"), NUDGED, ids=[f"{m.__name__.rsplit('.', 1)[1]}.{n}" for m, n, _ in NUDGED]
+)
 def test_a_rule_that_is_a_little_another_is_noticed(module, name, other, monkeypatch):
     """The tests above fail when one number or one rounding of the rule changes."""
     monkeypatch.setattr(module, name, other)

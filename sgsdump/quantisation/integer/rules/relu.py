@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.rounding import half_up, shift, step
 from sgsdump.quantisation.integer.scaling import centred, requantise
-from sgsdump.quantisation.quant_plan import INT16, int16_quant
+from sgsdump.quantisation.scales import INT16, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.integer.add import add
-from sgsdump.quantisation.integer.constant import add_to, multiply_by
 from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded
-from sgsdump.quantisation.integer.multiply import multiply
-from sgsdump.quantisation.integer.relu import relu
-from sgsdump.quantisation.integer.softmax import softmax
+from sgsdump.quantisation.integer.rules.add import add
+from sgsdump.quantisation.integer.rules.constant import add_to, multiply_by
+from sgsdump.quantisation.integer.rules.multiply import multiply
+from sgsdump.quantisation.integer.rules.relu import relu
+from sgsdump.quantisation.integer.rules.softmax import softmax
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgsdump.quantisation.integer.convolution.kernel import Kernel
 from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Emitter, Integers
-from sgsdump.quantisation.integer.kernel import Kernel
 from sgsdump.quantisation.integer.rounding import limits
 
 EXACT = float(2**24)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.quantisation.integer.requantisation import Requantisation
+from sgsdump.quantisation.integer.convolution.requantisation import Requantisation
 
 NEIGHBOURS = 24
 MOST_BITS = 40

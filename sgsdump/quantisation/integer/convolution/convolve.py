@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.quantisation.integer.accumulator import Accumulator, accumulate
+from sgsdump.quantisation.integer.convolution.accumulator import Accumulator, accumulate
+from sgsdump.quantisation.integer.convolution.kernel import Kernel
+from sgsdump.quantisation.integer.convolution.quotient import divisors
+from sgsdump.quantisation.integer.convolution.requantisation import Requantisation
 from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Emitter, Integers, Unrounded
-from sgsdump.quantisation.integer.kernel import Kernel
-from sgsdump.quantisation.integer.quotient import divisors
-from sgsdump.quantisation.integer.requantisation import Requantisation
 
 FLOOR_BITS = 16
 # Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing

@@ -1,0 +1,36 @@
+"""Scale and zero point of a tensor that holds a range of values: UINT8 or INT16.
+
+The rules are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sgsdump.tensors.tensor import Quant
+
+UINT8 = np.dtype(np.uint8)
+INT8 = np.dtype(np.int8)
+INT16 = np.dtype(np.int16)
+# Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
+TINIEST_SCALE = float(np.finfo(np.float32).tiny)
+
+
+def uint8_quant(lo: float, hi: float) -> Quant:
+    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
+    lo, hi = min(_single(lo), 0.0), max(_single(hi), 0.0)
+    scale = (hi - lo) / 255
+    if scale < TINIEST_SCALE:
+        return Quant(UINT8, 1.0, 0, exact=True)
+    return Quant(UINT8, scale, round(-lo / scale), exact=True)
+
+
+def int16_quant(lo: float, hi: float) -> Quant:
+    """Symmetric: scale = max(|lo|, |hi|) / 32767."""
+    scale = max(abs(_single(lo)), abs(_single(hi))) / 32767
+    return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
+
+
+def _single(value: float) -> float:
+    """A range's end as the SDK reads it: float32. What is computed from it is double."""
+    return float(np.float32(value))
