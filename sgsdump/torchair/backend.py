@@ -6,9 +6,11 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sgsdump.errors import ConfigError
+from sgsdump.torchair.blacklist import Places, left_out
 from sgsdump.torchair.choice import chosen
 from sgsdump.torchair.listing import wanted, write_listing
 from sgsdump.torchair.live_plan import LivePlan
@@ -19,12 +21,10 @@ from sgsdump.torchair.options import CompilerConfig
 from sgsdump.torchair.plan import Plan
 
 if TYPE_CHECKING:
-    from sgsdump.torchair.dumped import Written
     from sgsdump.torchair.graph_run import Observer
     from sgsdump.torchair.tree import Step
 
 MODE = "max-autotune"
-_Choice = tuple[frozenset[str], frozenset[str] | None]
 _numbers = itertools.count(1)
 _graphs: Counter[str] = Counter()
 
@@ -46,6 +46,8 @@ def get_npu_backend(
     live = LivePlan(options)
     if not live.plan.control.enabled and options.given.get("dump_config_path"):
         logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file names nothing")
+    if options.enable_dump or wanted():
+        _let_recurrent_networks_compile()
 
     def npu_backend(captured: Any, examples: Sequence[Any]) -> Callable[..., Any]:
         if not (options.enable_dump or wanted()):
@@ -55,10 +57,32 @@ def get_npu_backend(
     return npu_backend
 
 
+def _let_recurrent_networks_compile() -> None:
+    """Else torch's compiler passes over every function that calls an LSTM, a GRU or an RNN, and there is no graph."""
+    if find_spec("torch") is None:
+        return
+    import torch._dynamo.config as compiler
+
+    if hasattr(compiler, "allow_rnn"):  # torch 2.6
+        compiler.allow_rnn = True
+
+
+class _Choice(NamedTuple):
+    """nodes  that are dumped or watched; listed: after which watched ones are dumped again, None for all.
+    left_out  of nodes, places by node.
+    """
+
+    nodes: frozenset[str]
+    listed: frozenset[str] | None
+    left_out: Mapping[str, Places]
+
+
 class _Graph:
     """One captured graph: called in place of it, once for each step."""
 
     def __init__(self, captured: Any, examples: Sequence[Any], live: LivePlan):
+        from sgsdump.torchair.dumped import Earlier
+
         self._module = lowered(captured, examples)
         self._operators = operators_of(self._module, captured)
         self._by_node = {operator.node: operator for operator in self._operators}
@@ -69,8 +93,8 @@ class _Graph:
         self._name = owner if _graphs[owner] == 1 else f"{owner}_{_graphs[owner]}"
         self._names = (self._name, owner)
         self._steps, self._dumped = itertools.count(), itertools.count()
-        self._weights: Written = {}
-        self._choices: tuple[Plan, Any] | None = None
+        self._earlier = Earlier()
+        self._choices: tuple[Plan, _Choice] | None = None
         if wanted():
             write_listing(self._name, self._number, self._operators)
 
@@ -82,7 +106,7 @@ class _Graph:
         choice = self._choice(plan)
         if step:
             self._live.names.tell()  # by now every graph of a step is known
-        if not choice[0]:
+        if not choice.nodes:
             return self._module(*inputs)
         index = step if control.steps.ranges else next(self._dumped)
         try:
@@ -97,9 +121,9 @@ class _Graph:
         from sgsdump.torchair.graph_run import run_observed
         from sgsdump.torchair.watched import Watched
 
-        observer: Observer = Dumped(plan, folder, choice[0], self._weights)
+        observer: Observer = Dumped(plan, folder, choice.nodes, choice.left_out, self._earlier)
         if plan.control.scene == "watcher":
-            observer = Watched(plan, folder, *choice)
+            observer = Watched(plan, folder, choice.nodes, choice.listed)
         complete = False
         try:
             result = run_observed(self._module, self._by_node, observer, inputs)
@@ -109,17 +133,17 @@ class _Graph:
             folder.finish(complete)
 
     def _choice(self, plan: Plan) -> _Choice:
-        """The nodes that are dumped or watched, and those after which watched ones are dumped; None for all."""
         if self._choices is None or self._choices[0] is not plan:
             self._choices = plan, self._chosen(plan)
-        return self._choices[1]  # type: ignore[no-any-return]
+        return self._choices[1]
 
     def _chosen(self, plan: Plan) -> _Choice:
-        control, names = plan.control, self._live.names
-        if control.scene != "watcher":
-            return chosen(self._operators, control, self._names, names), None
-        watched = names.find(self._operators, control.watched, "watcher_nodes")
-        return watched, names.find(self._operators, control.names, "layer") if control.names else None
+        control, names, operators = plan.control, self._live.names, self._operators
+        if control.scene == "watcher":
+            watched = names.find(operators, control.watched, "watcher_nodes")
+            return _Choice(watched, names.find(operators, control.names, "layer") if control.names else None, {})
+        nodes = chosen(operators, control, plan.ranges, self._names, names)
+        return _Choice(nodes, None, left_out(operators, plan.entries, self._names, names))
 
 
 def _device(inputs: Sequence[Any]) -> int:

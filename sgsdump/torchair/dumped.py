@@ -4,8 +4,7 @@ chosen, or of those whose output overflows."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,48 @@ from sgsdump.dumps.formats.ascend.operator_file import Payload, has_type, write_
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_rows import Row, table
 from sgsdump.tensors.statistics import Statistics
+from sgsdump.torchair.blacklist import Places
 from sgsdump.torchair.log import logger
 from sgsdump.torchair.operators import Operator
 from sgsdump.torchair.plan import Plan
 from sgsdump.torchair.tree import Step
-from sgsdump.torchair.values import dtype_name, facts, overflows, payload, statistics, tensors_in
+from sgsdump.torchair.values import (
+    KnownStatistics,
+    dtype_name,
+    facts,
+    overflows,
+    payload,
+    state,
+    statistics,
+    tensors_in,
+)
 
 STREAM = 0
-Written = dict[str, tuple[tuple[int, int], Path]]
+State = tuple[int, int]
+Written = dict[tuple[str, tuple[str, ...]], tuple[State, Path]]
+
+
+class Earlier:
+    """What earlier steps of a graph left. ``weights``: where each was written last, with these statistics or as it is,
+    and what it was then: an unchanged one is linked there."""
+
+    def __init__(self) -> None:
+        self.weights: Written = {}
+        self.statistics = KnownStatistics()
 
 
 class Dumped:
     """``before`` and ``after`` are called around each operator of a run.
 
-    weights  where each weight was written last, and what it was then: an unchanged one is linked there.
+    left_out  inputs and outputs of nodes that are not dumped.
     """
 
-    def __init__(self, plan: Plan, step: Step, nodes: frozenset[str], weights: Written):
+    def __init__(self, plan: Plan, step: Step, nodes: frozenset[str], left_out: Mapping[str, Places], earlier: Earlier):
         self._plan = plan
         self._step = step
         self._nodes = nodes
-        self._weights = weights
+        self._left_out = left_out
+        self._earlier = earlier
         self._on_overflow = plan.control.scene == "overflow"
         mode = "all" if self._on_overflow else plan.control.mode
         self._inputs, self._outputs = mode != "output", mode != "input"
@@ -43,7 +63,8 @@ class Dumped:
         """Its inputs, copied where it may write into them."""
         if not self._inputs or operator.node not in self._nodes:
             return ()
-        return [one.detach().clone() if operator.writes else one for one in tensors_in(arguments)]
+        kept = self._kept(operator, "input", tensors_in(arguments))
+        return [self._earlier.statistics.copy_of(one) if operator.writes and one is not None else one for one in kept]
 
     def after(self, operator: Operator, inputs: Sequence[Any], result: Any) -> None:
         if operator.node not in self._nodes:
@@ -51,7 +72,16 @@ class Dumped:
         outputs = tensors_in(result)
         if self._on_overflow and (operator.is_data or not any(map(overflows, outputs))):
             return
-        write(self._plan, self._step, operator, inputs, outputs if self._outputs else (), self._weights)
+        kept = self._kept(operator, "output", outputs) if self._outputs else ()
+        known = self._earlier
+        write(self._plan, self._step, operator, inputs, kept, known.weights, summary=known.statistics.of)
+
+    def _kept(self, operator: Operator, side: str, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The tensors of one side, None in the place of those that are left out."""
+        places = self._left_out.get(operator.node)
+        if not places:
+            return tensors
+        return [None if (side, place) in places else one for place, one in enumerate(tensors)]
 
 
 def write(
@@ -62,19 +92,30 @@ def write(
     outputs: Sequence[Any],
     weights: Written | None = None,
     watched: Operator | None = None,
+    summary: Callable[[Any], Statistics | None] = statistics,
 ) -> None:
-    """The file of one operator, and its lines in the index. With ``watched`` the outputs are this one's, taken after
-    the operator ran. What goes wrong is told and costs the file, not the program."""
-    if not (inputs or outputs) or not step.tree.room(plan.control.min_free):
+    """The file of one operator, and its lines in the index. An input or output that is None is left out.
+
+    With ``watched`` the outputs are this one's, taken after the operator ran. ``summary`` gives a tensor's statistics.
+    What goes wrong is told and costs the file, not the program.
+    """
+    if all(one is None for one in (*inputs, *outputs)) or not step.tree.room(plan.control.min_free):
         return
-    of, time = watched or operator, step.tree.clock()
+    of, time, stats = watched or operator, step.tree.clock(), plan.control.content == "stats"
     name = f"{operator.name}_To_{watched.name}" if watched else operator.name
-    path = step.folder / file_name(operator.op_type, name, operator.number, STREAM, time)
+    file = file_name(operator.op_type, name, operator.number, STREAM, time)
+    path = step.folder / (f"{file}{ENDING}" if stats else file)
     try:
-        if plan.control.content == "stats":
-            path, known = _statistics_file(plan, path, inputs, outputs)
-        else:
-            path, known = _tensor_file(path, of.name, inputs, outputs, time, weights if of.weight else None), []
+        rows = _rows(inputs, outputs, summary) if stats else []
+        now = state(outputs[0]) if of.weight and weights is not None else None
+        key = of.name, plan.statistics if stats else ()
+        if now is None or weights is None or not _linked(path, now, weights.get(key)):
+            if stats:
+                path = write_whole(path, [table(rows, plan.statistics).encode()])
+            else:
+                path = write_operator(path, of.name, list(map(_known, inputs)), list(map(_known, outputs)), time)
+            if now is not None and weights is not None:
+                weights[key] = now, path
     except OSError as error:
         step.tree.stop(f"cannot write {path}: {error.strerror or error}")
         return
@@ -84,7 +125,7 @@ def write(
         step.note(text)
         return
     sides = [("in", slot, one) for slot, one in enumerate(inputs)] + [("out", i, one) for i, one in enumerate(outputs)]
-    for place, (side, slot, one) in enumerate(sides):
+    for place, (side, slot, one) in enumerate(side for side in sides if side[2] is not None):
         step.tensor(
             {
                 "id": str(operator.number),
@@ -98,51 +139,40 @@ def write(
                 "file": path.name,
                 "dtype": dtype_name(one),
                 "shape": [int(size) for size in one.shape],
-                "stats": _for_index(known[place]) if known else None,
+                "stats": _for_index(rows[place].statistics) if rows else None,
             }
         )
 
 
-def _tensor_file(
-    path: Path, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any], time: int, weights: Written | None
-) -> Path:
-    state = _state(outputs[0]) if weights is not None and outputs else None
-    if weights is not None and op_name in weights and weights[op_name][0] == state:
-        with suppress(OSError):
-            os.link(weights[op_name][1], path)
-            return path
-    written = write_operator(path, op_name, list(map(_known, inputs)), list(map(_known, outputs)), time)
-    if weights is not None and state is not None:
-        weights[op_name] = state, written
-    return written
+def _linked(path: Path, now: State, before: tuple[State, Path] | None) -> bool:
+    """Whether a weight's file became a link to the one of an earlier step, as the weight is what it was then."""
+    if before is None or before[0] != now:
+        return False
+    try:
+        os.link(before[1], path)
+    except OSError:
+        return False
+    return True
 
 
-def _known(tensor: Any) -> Payload:
+def _known(tensor: Any) -> Payload | None:
+    if tensor is None:
+        return None
     taken = payload(tensor)
     if not has_type(taken.dtype):
         logger.info("elements of type %s are written as their bytes", taken.dtype)
     return taken
 
 
-def _statistics_file(
-    plan: Plan, path: Path, inputs: Sequence[Any], outputs: Sequence[Any]
-) -> tuple[Path, list[Statistics | None]]:
+def _rows(inputs: Sequence[Any], outputs: Sequence[Any], summary: Callable[[Any], Statistics | None]) -> list[Row]:
     rows = []
     for io, tensors in (("Input", inputs), ("Output", outputs)):
         for slot, one in enumerate(tensors):
-            told = facts(one)
-            size = one.numel() * one.element_size()
-            rows.append(Row(io, slot, size, told.dtype, told.shape, statistics(one)))
-    text = table(rows, plan.statistics)
-    return write_whole(Path(f"{path}{ENDING}"), [text.encode()]), [row.statistics for row in rows]
-
-
-def _state(tensor: Any) -> tuple[int, int] | None:
-    """What changes whenever the tensor's values may have changed; None where torch does not count."""
-    try:
-        return tensor.data_ptr(), tensor._version
-    except RuntimeError:
-        return None
+            if one is not None:
+                told = facts(one)
+                size = one.numel() * one.element_size()
+                rows.append(Row(io, slot, size, told.dtype, told.shape, summary(one)))
+    return rows
 
 
 def _for_index(known: Statistics | None) -> dict[str, Any] | None:

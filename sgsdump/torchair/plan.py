@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sgsdump.capture.configs import acl_json
+from sgsdump.capture.configs.acl_json import Entry
 from sgsdump.capture.configs.acl_use import control_of
 from sgsdump.capture.control import DumpControl
 from sgsdump.capture.steps import read_steps
 from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT
 from sgsdump.errors import ConfigError
+from sgsdump.torchair.blacklist import idle_items
 from sgsdump.torchair.options import DumpOptions
 
 
 @dataclass(frozen=True)
 class Plan:
-    """statistics  those of a CSV, by the names of ``dump_stats``."""
+    """statistics  those of a CSV, by the names of ``dump_stats``.
+    ranges      graphs by name, each with the first and the last operator of a range that is dumped.
+    entries     of the file's dump_list, whose blacklists say what is left out.
+    """
 
     control: DumpControl
     path: Path
     statistics: tuple[str, ...] = DEFAULT
+    ranges: tuple[tuple[str, str, str], ...] = ()
+    entries: tuple[Entry, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -39,10 +47,27 @@ def plan_of(options: DumpOptions) -> Plan:
         raise ConfigError(
             f"dump_config.dump_mode {given['dump_mode']}: {file} is a watcher's, which dumps outputs only"
         )
-    control = replace(control, enabled=options.enable_dump and (control.enabled or "dump_layer" in given))
+    enabled = options.enable_dump and (control.enabled or "dump_layer" in given)
+    whole = tuple((one.model_name, one.layer) for one in acl.entries if one.layer or not one.op_name_ranges)
+    control = replace(control, enabled=enabled, models=whole if control.models else ())
     control = replace(control, **_changes(given))
     where = Path(given["dump_path"]) if "dump_path" in given else Path(acl.path)
-    return Plan(control, _checked_folder(where, "dump_path"), acl.statistics or DEFAULT, notes)
+    ranges = () if acl.single_operators or "dump_layer" in given else tuple(_ranges(acl.entries))
+    plan = Plan(control, _checked_folder(where, "dump_path"), acl.statistics or DEFAULT, ranges, acl.entries, notes)
+    return _without_choices(plan) if control.scene else replace(plan, notes=(*notes, *idle_items(plan.entries)))
+
+
+def _ranges(entries: Iterable[Entry]) -> Iterator[tuple[str, str, str]]:
+    for entry in entries:
+        for first, last in entry.op_name_ranges:
+            yield entry.model_name, first, last
+
+
+def _without_choices(plan: Plan) -> Plan:
+    """Overflow and the watcher choose by themselves."""
+    named = any(one.op_name_ranges or one.op_type_blacklist or one.op_name_blacklist for one in plan.entries)
+    note = f"blacklists and opname_range have no effect on the scene {plan.control.scene}"
+    return replace(plan, ranges=(), entries=(), notes=(*plan.notes, note) if named else plan.notes)
 
 
 def _changes(given: Any) -> dict[str, Any]:

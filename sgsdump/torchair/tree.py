@@ -70,14 +70,15 @@ class Tree:
 
 
 class Step:
-    """The folder of one step of one graph, and its index."""
+    """The folder of one step of one graph, and its index, each line of which is written at once. Raises OSError when it
+    cannot be begun."""
 
     def __init__(self, tree: Tree, folder: Path, graph: str, number: int, device: int):
         self.tree = tree
         self.folder = folder
         self._facts = {"step": number, "graph": graph, "device": device}
-        self._index = folder / INDEX
-        self.line({"event": "begin", **self._facts})
+        self._index = open(folder / INDEX, "ab", buffering=0)  # noqa: SIM115 - open over the step
+        self._index.write(_line({"event": "begin", **self._facts}))
 
     def tensor(self, facts: Mapping[str, Any]) -> None:
         self.tree.used = True
@@ -87,13 +88,20 @@ class Step:
         self.line({"event": "note", "text": text})
 
     def line(self, facts: Mapping[str, Any]) -> None:
-        with open(self._index, "a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+        try:
+            self._index.write(_line(facts))
+        except OSError as error:
+            self.tree.stop(f"cannot write {self._index.name}: {error.strerror or error}")
 
     def finish(self, complete: bool) -> None:
         """``complete`` is False where the program raised an error in the step, or the disk was full."""
         if complete and not self.tree.stopped:
             self.line({"complete": True})
+        self._index.close()
+
+
+def _line(facts: Mapping[str, Any]) -> bytes:
+    return json.dumps(facts).encode() + b"\n"
 
 
 def _ranks() -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from sgsdump.dumps.formats.ascend.operator_file import Payload
 from sgsdump.tensors.statistics import Statistics, summarise
@@ -43,6 +44,38 @@ def statistics(tensor: torch.Tensor) -> Statistics | None:
     except TypeError:
         array = plain.to(torch.float32).numpy()
     return summarise(array)
+
+
+class KnownStatistics:
+    """``statistics`` of tensors, computed once as long as one does not change: what an operator gives, others take,
+    and weights stay."""
+
+    def __init__(self) -> None:
+        self._known: Any = WeakIdKeyDictionary()
+
+    def of(self, tensor: torch.Tensor) -> Statistics | None:
+        now = state(tensor)
+        before, known = self._known.get(tensor, (None, None))
+        if now is None or before != now:
+            known = statistics(tensor)
+            self._known[tensor] = now, known
+        return known  # type: ignore[no-any-return]
+
+    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy, of which is known what is known of the tensor."""
+        copy = tensor.detach().clone()
+        before, known = self._known.get(tensor, (None, None))
+        if before is not None and before == state(tensor):
+            self._known[copy] = state(copy), known
+        return copy
+
+
+def state(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """What changes whenever the tensor's values may have changed; None where torch does not count."""
+    try:
+        return tensor.data_ptr(), tensor._version
+    except RuntimeError:
+        return None
 
 
 def overflows(tensor: torch.Tensor) -> bool:

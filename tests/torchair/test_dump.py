@@ -137,6 +137,29 @@ def test_statistics_have_the_device_s_columns(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("Add.*") if path.suffix != ".csv"]
 
 
+class InPlace(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x + 1
+        before = y.sum()
+        y.view(-1)[0].mul_(100)
+        return y.mean() + before, y
+
+
+def test_statistics_of_a_tensor_that_changed_are_new_and_of_one_that_did_not_the_same(tmp_path: Path) -> None:
+    run = compiled(InPlace(), tmp_path, dump_data="stats")
+    x = torch.tensor([1.0, 2.0])
+    run(x)
+    x.mul_(2)
+    run(x)
+    for step, (start, low, high) in enumerate([(1, 3, 200), (2, 5, 300)]):
+        dump = opened(tmp_path, step)
+        found = {name: (known.min, known.max) for name in dump if (known := dump[name].statistics)}
+        assert found["x:output:0"] == (start, 2 * start)
+        assert found["sum_1:input:0"] == found["add:output:0"] == (start + 1, 2 * start + 1)
+        assert found["mul_:input:0"] == (start + 1, start + 1) and found["mul_:output:0"] == (high, high)
+        assert found["mean:input:0"] == (low, high)
+
+
 class Types(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         kinds = (torch.bfloat16, torch.float16, torch.float64, torch.int8, torch.int64, torch.bool, torch.complex64)
@@ -175,6 +198,29 @@ def test_training_goes_on_as_without_a_dump(tmp_path: Path) -> None:
     for mine, theirs in zip([*model.parameters(), *model.buffers()], [*eager.parameters(), *eager.buffers()]):
         assert torch.equal(mine, theirs)
     assert steps_of(tmp_path) == [0]
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.inner, self.head = kind(4, 3, batch_first=True), torch.nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.relu(self.inner(x)[0])[:, -1])
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_networks_are_dumped_and_trained_too(tmp_path: Path, kind: str) -> None:
+    model = Recurrent(getattr(torch.nn, kind))
+    eager, run = copy.deepcopy(model), compiled(model, tmp_path)
+    x = torch.linspace(-1, 1, 40).reshape(2, 5, 4)
+    assert torch.equal(run(x), eager(x))
+    run(x).sum().backward()
+    eager(x).sum().backward()
+    assert torch.equal(model.inner.weight_ih_l0.grad, eager.inner.weight_ih_l0.grad)
+    dump = opened(tmp_path)
+    assert torch.equal(values(dump, f"{kind.lower()}:output:0"), eager.inner(x)[0])
+    assert torch.equal(values(dump, "inner.weight_ih_l0:output:0"), model.inner.weight_ih_l0)
 
 
 class Branches(torch.nn.Module):
@@ -217,9 +263,10 @@ def test_sizes_that_change(tmp_path: Path) -> None:
     assert opened(tmp_path, 1)["add:output:0"].info.shape == (5, 2)
 
 
-def test_weights_that_stay_are_stored_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", ["tensor", "stats"])
+def test_weights_that_stay_are_stored_once(tmp_path: Path, data: str) -> None:
     model = ConvNet().eval()
-    run = compiled(model, tmp_path, dump_layer="linear")
+    run = compiled(model, tmp_path, dump_layer="linear", dump_data=data)
     with torch.no_grad():
         for number, x in enumerate(PICTURES):
             if number == 2:
@@ -228,8 +275,12 @@ def test_weights_that_stay_are_stored_once(tmp_path: Path) -> None:
     files = sorted(tmp_path.rglob("Data.head_weight.*"), key=lambda path: int(path.parent.name))
     assert [path.stat().st_nlink for path in files] == [2, 2, 1]
     assert files[0].stat().st_ino == files[1].stat().st_ino
-    first, last = (opened(tmp_path, step)["head.weight:output:0"].stored() for step in (0, 2))
-    assert np.array_equal(first * 2, last)
+    name = "head.weight:output:0" if data == "tensor" else "head_weight:output:0"  # a CSV has its file's name alone
+    first, again, last = (opened(tmp_path, step)[name] for step in range(3))
+    if data == "tensor":
+        assert np.array_equal(first.stored() * 2, last.stored())
+    else:
+        assert first.statistics == again.statistics and last.statistics.max == pytest.approx(first.statistics.max * 2)
 
 
 def test_two_runs_are_compared_step_by_step(tmp_path: Path) -> None:

@@ -136,6 +136,24 @@ def test_a_watcher_dumps_outputs_only(tmp_path: Path) -> None:
         plan_of(config(enable_dump=True, dump_config_path=file, dump_mode="all").dump_config)
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"dump_debug": "on", "dump_list": [{"model_name": "Net", "opname_range": [{"begin": "a", "end": "b"}]}]},
+        {
+            "dump_scene": "watcher",
+            "dump_list": [{"watcher_nodes": ["c"], "opname_blacklist": [{"name": "c", "pos": ["output0"]}]}],
+        },
+    ],
+)
+def test_scenes_choose_by_themselves_and_say_so_of_lists(tmp_path: Path, section: dict[str, Any]) -> None:
+    plan = plan_of(
+        config(enable_dump=True, dump_config_path=json_file(tmp_path, dump_level="op", **section)).dump_config
+    )
+    assert not plan.ranges and not plan.entries
+    assert plan.notes[-1].startswith("blacklists and opname_range have no effect on the scene ")
+
+
 def test_overflow_and_single_operators_at_once_are_refused(tmp_path: Path) -> None:
     file = json_file(tmp_path, dump_debug="on", dump_op_switch="on", dump_list=[])
     with pytest.raises(ConfigError, match="dump_debug"):

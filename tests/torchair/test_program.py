@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from torchair.programs import runs_of
 
 from sgsdump import open_dump
 from sgsdump.cli import main
-from sgsdump.dumps.formats.ascend.file_names import parse
 from sgsdump.dumps.formats.ascend.run_index import CUT_OFF
 
 ROOT = Path(__file__).parents[2]
@@ -121,35 +119,6 @@ dumped.write_operator = broken
     last = open_dump(tmp_path / "out", step=1)
     assert last.notes == (CUT_OFF,) and "linear:output:0" in last and "linear_1:output:0" not in last
     assert last["linear:output:0"].stored().size
-
-
-@pytest.mark.parametrize("moment", [2, 7, 19, 40])
-def test_a_program_that_is_killed_leaves_whole_tensors(tmp_path: Path, moment: int) -> None:
-    """Killed within the dump of an operator, at its ``moment``-th file."""
-    lines = (
-        LINES
-        + f"""
-import signal
-from pathlib import Path
-replace, count = Path.replace, [0]
-def watched(self, target):
-    count[0] += 1
-    if count[0] == {moment}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = watched
-"""
-    )
-    status, _, _ = run(program(tmp_path, lines=lines), tmp_path / "out")
-    assert status == -signal.SIGKILL
-    found = runs_of(tmp_path / "out")
-    for one in found:
-        dump = open_dump(tmp_path / "out" / one.place)
-        assert all(tensor.stored() is not None for tensor in dump.values())
-        assert (CUT_OFF in dump.notes) == (one is max(found, key=lambda run: run.order))
-        assert not [note for note in dump.notes if note != CUT_OFF]
-    whole = {path.stat().st_ino for path in (tmp_path / "out").rglob("*.*") if parse(path.name)}
-    assert len(whole) == moment - 1  # unchanged weights of later steps are links to the first step's
 
 
 def test_forked_processes_have_folders_of_their_own(tmp_path: Path) -> None:
