@@ -37,42 +37,13 @@ WAYS = {
 PROGRAM = """
 import json, sys, time
 import torch
-from torch import nn
 
-class Bottleneck(nn.Module):
-    def __init__(self, inputs, inner, stride):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(inputs, inner, 1, bias=False), nn.BatchNorm2d(inner)
-        self.conv2, self.bn2 = nn.Conv2d(inner, inner, 3, stride, 1, bias=False), nn.BatchNorm2d(inner)
-        self.conv3, self.bn3 = nn.Conv2d(inner, inner * 4, 1, bias=False), nn.BatchNorm2d(inner * 4)
-        self.relu = nn.ReLU(inplace=True)
-        self.down = nn.Identity()
-        if inputs != inner * 4:
-            self.down = nn.Sequential(nn.Conv2d(inputs, inner * 4, 1, stride, bias=False), nn.BatchNorm2d(inner * 4))
-
-    def forward(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.relu(self.bn2(self.conv2(y)))
-        return self.relu(self.bn3(self.conv3(y)) + self.down(x))
-
-class Net(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        norm = nn.BatchNorm2d(width)
-        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), norm, nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-        blocks, channels = [], width
-        for stage, (count, stride) in enumerate(((3, 1), (4, 2), (6, 2), (3, 2))):
-            for block in range(count):
-                blocks.append(Bottleneck(channels, width << stage, stride if block == 0 else 1))
-                channels = (width << stage) * 4
-        self.blocks, self.pool, self.fc = nn.Sequential(*blocks), nn.AdaptiveAvgPool2d(1), nn.Linear(channels, 1000)
-
-    def forward(self, x):
-        return self.fc(torch.flatten(self.pool(self.blocks(self.stem(x))), 1))
+sys.path.insert(0, sys.argv[4])
+from resnet_torch import Net
 
 batch, forwards, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 torch.manual_seed(0)
-net, x, seconds = Net(64).eval(), torch.randn(batch, 3, 224, 224), []
+net, x, seconds = Net().eval(), torch.randn(batch, 3, 224, 224), []
 with torch.no_grad():
     for _ in range(forwards + 1):
         start = time.perf_counter()
@@ -86,7 +57,7 @@ with open(out, "w") as file:
 def run(way: str, folder: Path, batch: int, forwards: int) -> tuple[list[float], Path]:
     """Seconds of each forward, the first one too, and the dump."""
     out = folder / "seconds.json"
-    argv = [sys.executable, str(folder / "program.py"), str(batch), str(forwards), str(out)]
+    argv = [sys.executable, str(folder / "program.py"), str(batch), str(forwards), str(out), str(Path(__file__).parent)]
     control, root = WAYS[way], folder / "dump"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()

@@ -7,12 +7,13 @@ different meaning: the operator names of the one are beginnings of types, those 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from sgsdump.capture.configs import acl_json, acl_use, msit_json
+from sgsdump.capture.configs.acl_json import AclDump
 from sgsdump.capture.control import Content, DumpControl, Links, Mode, When
 from sgsdump.capture.names import read_devices, read_ids, read_names, read_truth
 from sgsdump.capture.steps import read_ranges, read_steps
@@ -102,14 +103,21 @@ def debug_dump(asked: Asked) -> DumpControl:
 def with_config(control: DumpControl, asked: Asked, path: Path) -> tuple[DumpControl, tuple[str, ...]]:
     """``control`` and what a configuration file says, msit's or acl.json, and a sentence for all that has no effect.
 
-    msit's file replaces the options of its own names; of acl.json the options that were given win. Raises ConfigError.
+    msit's file replaces the options of its own names; of acl.json the options that were given win. Raises ConfigError,
+    for the scenes overflow and watcher too, which are those of a compiled graph.
     """
     if is_msit(path):
         given = {"-ids": asked.ids, "-er": asked.ranges, "-child": asked.child, "-device": asked.device}
         idle = [name for name, value in given.items() if value]
         notes = [f"{path} takes the place of {', '.join(idle)}"] if idle else []
         return msit_json.read(path, control), tuple(notes)
-    told, idle_notes = acl_use.control_of(acl_json.read(path))
+    acl = acl_json.read(path)
+    told, idle_notes = acl_use.control_of(acl)
+    if told.scene:
+        what = "dump_scene watcher" if told.scene == "watcher" else "dump_debug on"
+        raise ConfigError(
+            f"{path}: {what} looks at the graph of a compiled program; give it to sgsdump.torchair, or leave it out"
+        )
     overrides = {
         "mode": asked.dump_mode or asked.part,
         "steps": asked.dump_step or asked.ranges,
@@ -119,9 +127,29 @@ def with_config(control: DumpControl, asked: Asked, path: Path) -> tuple[DumpCon
     }
     kept = {name: getattr(control, name) for name, given in overrides.items() if given}
     notes = [f"the options given here win over {path}"] if kept else []
-    fixed = ("enabled", "mode", "steps", "names", "models", "content", "scene", "watched")
+    fixed = ("enabled", "mode", "steps", "names", "models", "content")
     merged = replace(control, **{name: getattr(told, name) for name in fixed})
-    return replace(merged, **kept), (*idle_notes, *notes)
+    return replace(merged, **kept), (*idle_notes, *_of_graphs_alone(acl), *notes)
+
+
+def _of_graphs_alone(acl: AclDump) -> Iterator[str]:
+    """A sentence for each setting that only ``sgsdump.torchair`` goes by."""
+    if any(entry.op_type_blacklist or entry.op_name_blacklist or entry.op_name_ranges for entry in acl.entries):
+        yield "blacklists and opname_range are of compiled graphs (sgsdump.torchair) and have no effect here"
+    if acl.statistics:
+        yield "dump_stats has no effect here: the statistics are msit's, max, min, mean and l2norm"
+
+
+def folder_of(path: Path | None) -> Path | None:
+    """Where the dump_path of acl.json says that the dump goes; None for a file without one. Raises ConfigError."""
+    if path is None or is_msit(path):
+        return None
+    folder = acl_json.read(path).path
+    if folder and not Path(folder).is_dir():
+        raise ConfigError(
+            f"{path}: dump_path {quoted(folder)} is on another machine; say with -o where the dump goes here"
+        )
+    return Path(folder) if folder else None
 
 
 def is_msit(path: Path) -> bool:

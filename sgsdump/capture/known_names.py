@@ -1,7 +1,7 @@
 """Operators that were asked for and do not run: told with the nearest of those that do.
 
 Which operators a program runs is known when it ended; and before it starts, where the same command was dumped into the
-same folder before.
+same folder before. Of a type that neither torch nor onnxruntime has it is said beforehand too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.capture.control import DumpControl, from_json
+from sgsdump.capture.operator_types import types_before
 from sgsdump.capture.process_index import Process, lines_of, processes_of
+from sgsdump.capture.replay.captured import captured_models, opened
+from sgsdump.capture.replay.selection import selection
 from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.files.bounded_read import read_start
 
@@ -65,11 +68,22 @@ def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> N
     if not (control.ids or control.names or control.prefixes or control.patterns or control.models):
         return
     tree = _last(output, list(command), control)
-    if tree is None:
-        return
-    lacking = list(unmatched(control, _known_in(tree)))
+    known = None if tree is None else _known_in(tree)
+    lacking = [] if known is None else list(unmatched(control, known))
     if lacking:
         raise ConfigError(f"{lacking[0]}, as {tree} of this command shows; to run it all the same name another -o")
+
+
+def told_types(prefixes: Sequence[str], program: str) -> Iterator[str]:
+    """A sentence, before the program runs, for each beginning of a type that it alone may have."""
+    types = types_before(program) if prefixes else frozenset()
+    for prefix in prefixes:
+        if types and not any(_begins(kind, prefix) for kind in types):
+            near = _near(prefix, sorted(map(_short, types)))
+            yield (
+                f"no operator type of torch or onnxruntime begins with {prefix!r}{near}; it is looked for among the "
+                f"program's own modules and operators"
+            )
 
 
 def _last(output: Path, command: list[str], control: DumpControl) -> Path | None:
@@ -91,14 +105,25 @@ def _tells_all(index: Any, earlier: DumpControl, command: list[str]) -> bool:
     return whole and earlier.children and not chosen
 
 
-def _known_in(tree: Path) -> Known:
+def _known_in(tree: Path) -> Known | None:
+    """None where the operators of a model are not to be had any more."""
     names: dict[str, None] = {}
     types: dict[str, None] = {}
     ids: dict[str, None] = {}
-    for process in processes_of(tree):
+    processes = processes_of(tree)
+    for process in processes:
         for line in islice(lines_of(process.folder), _MOST_LINES):
             if "op" in line and "id" in line:
                 names[str(line["op"])] = types[str(line.get("type"))] = ids[str(line["id"])] = None
+    for model in captured_models(tree, processes):
+        try:
+            graph = opened(model).proto.graph
+        except SgsdumpError:
+            return None
+        all_of_it = selection(DumpControl(), graph, model.name)
+        names |= dict.fromkeys(all_of_it.names)
+        types |= dict.fromkeys(all_of_it.types)
+        ids |= dict.fromkeys(map(str, range(len(graph.node))))
     return Known(tuple(names), tuple(types), tuple(_with_parents(ids)))
 
 

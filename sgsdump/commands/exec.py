@@ -11,7 +11,7 @@ examples:
   sgsdump exec --check-config acl.json
 
 Where PYTHONPATH does not reach the program (python -I, env -i), or it uses neither library, nothing can be dumped: that
-is said, and the exit status is 2 where the program's own is 0.
+is said, and the exit status is 2 where the program's own is 0; so it is where an operator that was asked for never ran.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HELP = "dump a program that runs: torch and onnxruntime"
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
 LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
 DEFAULT_SEED = 2024
-NOTHING_DUMPED = 2
+NOT_AS_ASKED = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="*", metavar="-- PROGRAM ARGS", help="the program as it is started")
     parser.add_argument("--exec", dest="command_line", metavar="CMD", help="the same in one text, without redirection")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path(), metavar="DIR", help="where msit_dump_{time} goes (here)"
+        "-o", "--output", type=Path, metavar="DIR", help="where msit_dump_{time} goes (acl.json's dump_path, or here)"
     )
     parser.add_argument(
         "-opname",
@@ -155,7 +155,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     """
     from sgsdump.capture import front_door
     from sgsdump.capture.configs.live import LiveConfig
-    from sgsdump.capture.known_names import check_names
+    from sgsdump.capture.known_names import check_names, told_types
     from sgsdump.capture.program import check_command, check_disk, run_program, split_command
     from sgsdump.capture.replay.replay import replay
     from sgsdump.capture.trees.msit_tree import new_tree, write_beside
@@ -179,9 +179,12 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     for note in front_door.with_config(door(asked), asked, config)[1] if config else ():
         say("warning", note)
     first = control()
-    check_names(first, args.output, argv)
+    output = args.output or front_door.folder_of(config) or Path()
+    check_names(first, output, argv)
+    for note in told_types(first.prefixes, argv[0]):
+        say("warning", note)
     live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
-    root = new_tree(args.output)
+    root = new_tree(output)
     try:
         check_disk(root, first)
         captured = run_program(argv, first, root, live=live)
@@ -201,12 +204,13 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
         say("warning", note)
     for note in replayed.differences:
         say("info" if replayed.agrees else "warning", note)
-    for note in unmatched(control, known_of(replayed.processes)):
-        say("warning", note)
+    lacking = list(unmatched(control, known_of(replayed.processes)))
+    for note in lacking:
+        say("error", note)
     if not captured.caught:
         say("error", "nothing was dumped")
         shutil.rmtree(root, ignore_errors=True)
-        return captured.status or NOTHING_DUMPED
+        return captured.status or NOT_AS_ASKED
     steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
     tensors = sum(process.tensors for process in captured.processes) + replayed.tensors
     processes = len([process for process in captured.processes if process.caught])
@@ -215,7 +219,7 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
         "info",
         f"{root}: {tensors} tensors of {processes} process{'' if processes == 1 else 'es'}, {_steps(steps)}{state}",
     )
-    return captured.status
+    return captured.status or (NOT_AS_ASKED if lacking else 0)
 
 
 def _steps(steps: Sequence[int]) -> str:

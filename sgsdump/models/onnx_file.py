@@ -31,6 +31,13 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _read(path: Path) -> Model:
     """The model without its external data, its functions put in place. Raises ModelError."""
+    proto, external = read_proto(path)
+    return Model(inline_functions(proto), path, path.parent if external else None)
+
+
+def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
+    """The model as it stands in the file, checked, without its external data; and whether it has such. Raises
+    ModelError."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -56,8 +63,7 @@ def _read(path: Path) -> Model:
     _check_texts(proto, path)
     _check_names(proto.graph, path)
     _check_inputs(proto, path)
-    folder = path.parent if _check_external(proto.graph, path) else None
-    return Model(inline_functions(proto), path, folder)
+    return proto, _check_external(proto.graph, path)
 
 
 def _check_texts(proto: onnx.ModelProto, path: Path) -> None:

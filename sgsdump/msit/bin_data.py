@@ -23,18 +23,6 @@ from sgsdump.tensors.dtypes import KNOWN, carried, name_of, packed
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 
-__all__ = [
-    "atb_json_to_onnx",
-    "convert_bin_data_to_npy",
-    "convert_bin_data_to_pt",
-    "get_bin_data_from_dir",
-    "read_atb_data",
-    "read_bin_data",
-    "read_dump_data",
-    "save_npy_data",
-    "save_torch_data",
-]
-
 _BIN, _NPY, _TORCH = ".bin", ".npy", (".pt", ".pth")
 _JSON, _ONNX = ".json", ".onnx"
 # torch's own names of the types that numpy has not.

@@ -84,8 +84,30 @@ def test_names_that_no_operator_has_are_known_to_the_command(tmp_path):
     )
     words = ("--dump-layer", "relu1 conv9", "--", sys.executable, "infer.py", net(tmp_path / "net.onnx"))
     done = sgsdump("exec", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2
     assert "no operator 'conv9' ran; near it are conv" in done.stderr and "'relu1'" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dump-layer", "relu1 conv9"], "no operator 'conv9' ran; near it are conv"),
+        (["-opname", "cnv"], "no operator ran whose type begins with 'cnv'; near it are Conv"),
+        (["-ids", "2", "3"], "no operator has the id 3"),
+        (["--operation-regex", "^soft"], "no operator ran whose name matches '^soft'"),
+    ],
+)
+def test_after_a_whole_dump_an_unknown_operator_of_a_model_is_refused_before_the_start(tmp_path, options, message):
+    source = "import numpy, onnxruntime, sys\nprint('started')\n"
+    source += "onnxruntime.InferenceSession(sys.argv[1]).run(None, {'x': numpy.ones((1, 3, 4, 4), 'f')})\n"
+    (tmp_path / "infer.py").write_text(source)
+    command = ("--", sys.executable, "infer.py", net(tmp_path / "net.onnx"))
+    assert sgsdump("exec", *command, cwd=tmp_path).returncode == 0
+    done = sgsdump("exec", *options, *command, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert message in done.stderr.splitlines()[-1] and "as msit_dump_" in done.stderr
+    known = ("--dump-layer", "relu1", "-ids", "1", "-opname", "relu")
+    assert sgsdump("exec", *known, *command, cwd=tmp_path).returncode == 0
 
 
 def test_only_the_steps_asked_for_are_captured(tmp_path):

@@ -1,10 +1,11 @@
 """``sgsdump exec`` as a user runs it, from a folder that is not the program's."""
 
 import json
+import os
 import sys
 
 import pytest
-from capture.programs import MAIN, program, sgsdump, trees
+from capture.programs import MAIN, ROOT, program, sgsdump, trees
 
 from sgsdump import open_dump
 
@@ -118,7 +119,7 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert done.returncode == 2
     assert "no operator ran whose type begins with 'sotfmax'; near it are softmax" in done.stderr
     done = sgsdump("exec", "--dump-layer", "rleu softmax", "--", "python", infer, cwd=tmp_path)
-    assert done.returncode == 0 and "no operator 'rleu' ran; near it are relu" in done.stderr
+    assert done.returncode == 2 and "error: no operator 'rleu' ran; near it are relu" in done.stderr
     assert len(trees(tmp_path)) == 1
 
 
@@ -143,6 +144,31 @@ def test_an_unknown_operator_of_a_program_that_was_dumped_before(tmp_path, infer
     done = sgsdump("exec", "-o", "other", *options, *command, cwd=tmp_path)
     assert done.stdout == "started\nresult 42\n"
     assert sgsdump("exec", "-ids", "0", "1_0", *command, cwd=tmp_path).returncode == 0
+
+
+TORCH_FILES = {
+    "torchgen/packaged/ATen/native/native_functions.yaml": "- func: softmax.int(Tensor self, int dim) -> Tensor\n",
+    "torch/nn/modules/__init__.py": "from .activation import (\n    Softmax2d,\n)\n",
+}
+
+
+@pytest.mark.parametrize("names", ["sotfmax", "SOFT,aten.softm,QLinearAdd,fusedconv"])
+def test_a_type_that_no_library_has_is_told_before_the_program_starts(tmp_path, infer, names):
+    """torch's own files tell its types; the types of ONNX and of onnxruntime's own operators are known too."""
+    for file, text in TORCH_FILES.items():
+        path = tmp_path / "packages" / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    infer.write_text("sys = __import__('sys')\nprint('started', file=sys.stderr, flush=True)\n" + infer.read_text())
+    path = f"{ROOT}{os.pathsep}{tmp_path / 'packages'}"
+    done = sgsdump("exec", "-opname", names, "--", "python", infer, cwd=tmp_path, PYTHONPATH=path)
+    first, second, *_ = done.stderr.splitlines()
+    if names != "sotfmax":
+        assert first == "started" and "begins with 'fusedconv'" in done.stderr and done.returncode == 2
+        return
+    assert first.startswith("sgsdump: warning: no operator type of torch or onnxruntime begins with 'sotfmax'; near it")
+    assert "softmax, Softmax2d" in first or "Softmax, Softmax2d" in first
+    assert (second, done.returncode) == ("started", 2)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +233,43 @@ def test_acl_json_says_what_is_dumped(tmp_path, infer):
     assert done.returncode == 0, done.stderr
     (record,) = open_dump(trees(tmp_path)[0]).records
     assert (record.name, record.io) == ("0_Linear/1_relu/output.0", "out")
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"dump_debug": "on"}, "acl.json: dump_debug on looks at the graph of a compiled program; give it to"),
+        (
+            {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["relu"]}]},
+            "acl.json: dump_scene watcher looks at",
+        ),
+        ({"dump_op_switch": "on", "dump_path": "10.0.0.7:/x"}, "'10.0.0.7:/x' is on another machine; say with -o"),
+    ],
+)
+def test_what_only_a_compiled_graph_or_another_machine_has_is_refused(tmp_path, infer, section, message):
+    (tmp_path / "acl.json").write_text(json.dumps({"dump": {"dump_path": ".", **section}}))
+    done = sgsdump("exec", "-config", "acl.json", "--", "python", infer, cwd=tmp_path)
+    assert (done.stdout, done.returncode, len(done.stderr.splitlines())) == ("", 2, 1)
+    assert message in done.stderr and not trees(tmp_path)
+
+
+def test_acl_json_says_where_the_dump_goes_and_what_of_it_is_of_graphs_alone(tmp_path, infer):
+    (tmp_path / "there").mkdir()
+    entry = {"model_name": "Net", "opname_range": [{"begin": "relu", "end": "relu"}]}
+    section = {
+        "dump_path": "there",
+        "dump_level": "op",
+        "dump_data": "stats",
+        "dump_stats": ["Max"],
+        "dump_list": [entry],
+    }
+    (tmp_path / "acl.json").write_text(json.dumps({"dump": section}))
+    done = sgsdump("exec", "-config", "acl.json", "--", "python", infer, cwd=tmp_path)
+    assert done.returncode == 0 and len(trees(tmp_path / "there")) == 1 and not trees(tmp_path)
+    assert "opname_range are of compiled graphs (sgsdump.torchair) and have no effect here" in done.stderr
+    assert "dump_stats has no effect here" in done.stderr
+    sgsdump("exec", "-config", "acl.json", "-o", "other", "--", "python", infer, cwd=tmp_path)
+    assert len(trees(tmp_path / "other")) == len(trees(tmp_path / "there")) == 1
 
 
 def test_checking_a_configuration_for_the_real_hardware(tmp_path):

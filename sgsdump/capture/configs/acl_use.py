@@ -54,6 +54,4 @@ def _without_effect(acl: AclDump) -> list[str]:
         notes.append("dump_level kernel has no effect: below an operator there is no kernel of the card's")
     if acl.kernel_data:
         notes.append("dump_kernel_data has no effect: there is no kernel of the card's that prints")
-    if any(entry.op_type_blacklist or entry.op_name_blacklist or entry.op_name_ranges for entry in acl.entries):
-        notes.append("optype_blacklist, opname_blacklist and opname_range are checked, but not applied")
     return notes

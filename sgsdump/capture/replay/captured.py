@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from sgsdump.capture.process_index import Line, Process, lines_of
-from sgsdump.errors import ConfigError, InputError
+from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.files.folder import leads_out_of
+from sgsdump.models.model import Model, open_model
 from sgsdump.tensors.dtypes import dtype_named, packed_size, unpacked
 
 
@@ -78,6 +79,13 @@ class CapturedModel:
 def captured_models(root: Path, processes: Iterable[Process]) -> list[CapturedModel]:
     """The models that ran, process by process, in the order of their first runs."""
     return [model for process in processes for model in _of_process(root, process)]
+
+
+def opened(captured: CapturedModel) -> Model:
+    """Raises ModelError where it was not kept or cannot be read."""
+    if captured.file is None:
+        raise ModelError(f"its model {captured.path or ''} was not kept: {captured.why or 'it is gone'}")
+    return open_model(captured.file)
 
 
 def _of_process(root: Path, process: Process) -> list[CapturedModel]:

@@ -22,7 +22,7 @@ import numpy as np
 from sgsdump.capture.control import DumpControl
 from sgsdump.capture.process_index import Process
 from sgsdump.capture.replay.agreement import Agreement, agreement
-from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models
+from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models, opened
 from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
 from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, text_of
@@ -30,7 +30,7 @@ from sgsdump.dumps.formats.replays.tree import FOLDER
 from sgsdump.dumps.run import Run
 from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.models.model import Model, open_model, weight_names
+from sgsdump.models.model import Model, weight_names
 from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:
@@ -118,8 +118,6 @@ class _Work:
         self._full = False
         self._unequal: defaultdict[str, list[Agreement]] = defaultdict(list)
         self._why: dict[str, str] = {}
-        if control.scene:
-            self.notes.append(f"{control.scene} has no effect on onnxruntime: all operators asked for are dumped")
 
     def run_all(self, captured: CapturedModel) -> Iterator[None]:
         """All runs of a model, yielding after each."""
@@ -127,7 +125,7 @@ class _Work:
 
         where = f"{captured.name} of process {captured.pid}"
         try:
-            model = _opened(captured)
+            model = opened(captured)
             chosen = selection(self._control, model.proto.graph, captured.name)
             runner = SegmentRunner(model, keep_sessions=len(captured.runs) > 1, keep_going=True)
         except SgsdumpError as error:
@@ -246,12 +244,6 @@ class _Work:
     def _lose(self, why: str) -> None:
         self.lost = True
         self.notes.append(why)
-
-
-def _opened(captured: CapturedModel) -> Model:
-    if captured.file is None:
-        raise ModelError(f"its model {captured.path or ''} was not kept: {captured.why or 'it is gone'}")
-    return open_model(captured.file)
 
 
 def _held_against(

@@ -81,17 +81,19 @@ def records_of(
     """The records of a file: inputs, then outputs. ``name`` begins its tensors' names; ``notes`` gets the file's.
 
     who  says which operators an overflow status accuses, as the end of a note.
+
+    An input or output without type, shape and bytes was not dumped: it has no record; the others keep their numbers.
     """
     notes += [f"{dump.path.name}: {note}" for note in dump.notes]
     inputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "input"]
     others = [slot for slot in dump.slots if not slot.of_graph]
     outputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "output"]
     first = 1 + max((slot.number for slot in inputs), default=-1)
-    for slot in inputs:
+    for slot in (slot for slot in inputs if not slot.is_empty):
         yield Record("in", slot.number, op_index, dump.op_type, _tensor(dump, slot, name, "", notes))
     for place, slot in enumerate(others, first):
         yield Record("in", place, op_index, dump.op_type, _tensor(dump, slot, name, "", notes), constant=True)
-    for slot in outputs:
+    for slot in (slot for slot in outputs if not slot.is_empty):
         tensor = _tensor(dump, slot, name, dump.op_type, notes)
         if overflow.is_status(tensor):
             notes.append(_overflow(tensor, who))

@@ -44,11 +44,14 @@ def has_type(dtype: str) -> bool:
     return dtype in _NUMBERS
 
 
-def write_operator(path: Path, op_name: str, inputs: Sequence[Payload], outputs: Sequence[Payload], time: int) -> Path:
+def write_operator(
+    path: Path, op_name: str, inputs: Sequence[Payload | None], outputs: Sequence[Payload | None], time: int
+) -> Path:
     """Write a dump file beside its place and rename it, so that it is there whole or not at all.
 
-    path  in a folder that is there, named by ``file_names.file_name``.
-    time  in microseconds since 1970.
+    path    in a folder that is there, named by ``file_names.file_name``.
+    inputs  by their numbers; None leaves one out and keeps its number. So with ``outputs``.
+    time    in microseconds since 1970.
 
     Returns where it is: another name in the same folder where that of ``path`` is too long. Raises OSError.
     """
@@ -58,7 +61,7 @@ def write_operator(path: Path, op_name: str, inputs: Sequence[Payload], outputs:
     for payload in outputs:
         _describe(dump.output.add(), payload)
     header = dump.SerializeToString()
-    return write_whole(path, [LENGTH.pack(len(header)), header, *(one.data for one in (*inputs, *outputs))])
+    return write_whole(path, [LENGTH.pack(len(header)), header, *(one.data for one in (*inputs, *outputs) if one)])
 
 
 def write_whole(path: Path, parts: Sequence[bytes | memoryview]) -> Path:
@@ -76,7 +79,9 @@ def write_whole(path: Path, parts: Sequence[bytes | memoryview]) -> Path:
     return path
 
 
-def _describe(message: Any, payload: Payload) -> None:
+def _describe(message: Any, payload: Payload | None) -> None:
+    if payload is None:
+        return
     shape = payload.shape or (1,)
     if payload.dtype in _NUMBERS:
         message.data_type = _NUMBERS[payload.dtype]

@@ -16,6 +16,7 @@ from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MOST_RANK, MOST_ELEMENTS = 32, 2**48
+UNDEFINED = "undefined"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Slot:
     origin: Origin | None = None
     of_graph: bool = True
     offset: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it stands for an input or output that was not dumped: no type, no shape, no bytes."""
+        return not self.size and self.shape is None and self.type_name == UNDEFINED
 
 
 def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:

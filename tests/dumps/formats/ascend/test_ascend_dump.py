@@ -346,7 +346,10 @@ def test_any_messages_payloads_are_found(
         return
     dump = opened(tmp_path, data)
     found = ours(dump)
-    written = {f"input.{i}": item for i, item in enumerate(inputs)} | {f"output.{i}": o for i, o in enumerate(outputs)}
+    items = [("input", i, item) for i, item in enumerate(inputs)] + [("output", i, o) for i, o in enumerate(outputs)]
+    written = {
+        f"{side}.{i}": item for side, i, item in items if item.input_type or item.data or item.type or item.sizes
+    }
     assert len(found) == len(written) + len(spaces) == len(dump.records)
     assert any("behind the last tensor" in note for note in dump.notes) == bool(after)
     for slot, item in written.items():
