@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.graph import Graph
+    from sgsdump.quantisation.domains import analyse
     from sgsdump.quantisation.fixed_model import pictures_of
     from sgsdump.quantisation.float_model import deployed, open_float_model
-    from sgsdump.quantisation.quant_plan import analyse
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges

@@ -1,15 +1,21 @@
-"""Progress on the terminal: bars on standard error for work over a second, one-line messages between them."""
+"""The terminal: its window, and progress on it: bars on standard error for work over a second, one-line messages
+between them. Where standard error is no terminal there are no bars."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sgsdump.files.terminal_text import for_terminal
 from sgsdump.progress import Advance, Progress, unwatched
+
+if TYPE_CHECKING:
+    from sgsdump.reports.terminal.window import Window
 
 DELAY_SECONDS = 1.0
 
@@ -32,7 +38,10 @@ class Terminal:
             return
         from tqdm import tqdm
 
-        with tqdm(desc=what, total=total, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True) as shown:
+        # disable=None: only on a terminal
+        with tqdm(
+            desc=what, total=total, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True, disable=None
+        ) as shown:
 
             def advance(done: int, total: int | None = None) -> None:
                 if total is not None:
@@ -48,3 +57,14 @@ class Terminal:
 
 
 TERMINAL: Progress = Terminal()
+
+
+def window() -> Window | None:
+    """The window that standard output goes to, None for a pipe or a file. Colours by https://no-color.org."""
+    from sgsdump.reports.terminal.window import Window
+
+    if not sys.stdout.isatty():
+        return None
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    old_console = os.name == "nt" and "WT_SESSION" not in os.environ
+    return Window(shutil.get_terminal_size().columns, not plain and not old_console, sys.stdout.encoding or "utf-8")

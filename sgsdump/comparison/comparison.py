@@ -24,11 +24,12 @@ from sgsdump.comparison.own_inputs import has_own_inputs
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Failed, Row
-from sgsdump.comparison.tables import data_frame, html_table
+from sgsdump.comparison.tables import frame_of
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
+from sgsdump.notebook import as_html
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.registry import hint
 
@@ -130,16 +131,16 @@ class Comparison:
             parts.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
         return f"<Comparison: {', '.join(parts)}>"
 
-    def _repr_html_(self) -> str:
-        """The summary and the first rows as a table, for notebooks; every text from the dumps is escaped."""
-        return html_table(repr(self), self.rows)
+    def _repr_html_(self) -> str | None:
+        """The verdict, the error over depth and the worst rows, for a notebook."""
+        return as_html("comparison", self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas DataFrame with one line per row: names, counts, metrics, further metrics by name, and the remarks.
 
         Raises MissingExtra when pandas is not installed.
         """
-        return data_frame(self.rows)
+        return frame_of(self.rows)
 
     def _why_not_compared(self, name: str) -> str:
         apart = [(failed.pair.benchmark.name, failed.reason) for failed in self.failed]

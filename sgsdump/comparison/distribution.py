@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.safe_names import normalised
+from sgsdump.notebook import as_html
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
 from sgsdump.tensors.value_range import Range
 
@@ -95,6 +98,10 @@ class Distribution:
     def troubled(self) -> bool:
         """Worth a person's look."""
         return self.broken or self.clipped or self.wasteful
+
+    def _repr_html_(self) -> str | None:
+        """Its histogram within its range, for a notebook."""
+        return as_html("distribution", self)
 
 
 @dataclass(frozen=True)
@@ -180,3 +187,29 @@ def _outside(values: np.ndarray, stats: Statistics, limits: tuple[float, float])
     slack = _ROUNDING * max(1.0, abs(limits[0]), abs(limits[1]))
     low, high = limits[0] - slack, limits[1] + slack
     return count_outside(values, low, high) if stats.span[0] < low or stats.span[1] > high else 0
+
+
+def to_pandas(layers: Iterable[Distribution | Undrawn]) -> Any:
+    """A pandas DataFrame with one line per layer: its statistics, range and central interval, and what is wrong with
+    it; of a layer whose values cannot be had the name and the reason.
+
+    Raises MissingExtra when pandas is not installed.
+    """
+    return data_frame([_line_of(layer) for layer in layers], _COLUMNS)
+
+
+_COLUMNS = [
+    *("name", "op_type", "shape", "count", "nan", "inf", "min", "max", "mean", "central_low", "central_high"),
+    *("range_low", "range_high", "outside", "levels", "broken", "clipped", "wasteful", "reason"),
+]
+
+
+def _line_of(layer: Distribution | Undrawn) -> dict[str, Any]:
+    if isinstance(layer, Undrawn):
+        return {"name": layer.name, "reason": layer.reason}
+    stats, limits = layer.stats, layer.limits or (None, None)
+    facts = {name: getattr(layer, name) for name in ("name", "op_type", "shape", "outside", "levels")}
+    facts |= {name: getattr(layer, name) for name in ("broken", "clipped", "wasteful")}
+    facts |= {name: getattr(stats, name) for name in ("count", "nan", "inf", "min", "max", "mean")}
+    facts |= {"central_low": layer.central[0], "central_high": layer.central[1]}
+    return facts | {"range_low": limits[0], "range_high": limits[1], "reason": ""}

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from sgsdump.dumps import short_table
-from sgsdump.errors import ConfigError, MissingExtra, one_line
+from sgsdump.dumps.data_frame import data_frame
+from sgsdump.dumps.short_table import ShortTable, text
+from sgsdump.errors import ConfigError, one_line
+from sgsdump.notebook import as_html
 from sgsdump.registry import hint
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
@@ -132,16 +134,12 @@ class Dump(Mapping[str, Tensor]):
 
         Columns: name, io, constant, shape (a tuple or None), dtype, layout, op_index, slot, op.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtra("pandas is needed for to_pandas: pip install 'sgsdump[pandas]'") from None
         columns = ["name", "io", "constant", "shape", "dtype", "layout", "op_index", "slot", "op"]
         rows = [
             (r.name, r.io, r.constant, r.tensor.shape, name_of(r.tensor.dtype), r.tensor.layout, r.op_index, r.slot, op)
             for r, op in ((record, record.tensor.info.op_type or record.op_type) for record in self.records)
         ]
-        return pandas.DataFrame(rows, columns=columns)
+        return data_frame(rows, columns)
 
     def close(self) -> None:
         """Let go of the files. Asking a tensor of this dump for values then raises ValuesError; arrays made before
@@ -174,10 +172,11 @@ class Dump(Mapping[str, Tensor]):
         return len(self._by_name)
 
     def __repr__(self) -> str:
-        return short_table.text(f"<{self._title()}>", _COLUMNS, *self._rows())
+        return text(self._table())
 
-    def _repr_html_(self) -> str:
-        return short_table.as_html(self._title(), _COLUMNS, *self._rows())
+    def _repr_html_(self) -> str | None:
+        """The same table for a notebook."""
+        return as_html("table", self._table())
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
@@ -189,15 +188,15 @@ class Dump(Mapping[str, Tensor]):
         format = f" {self.format}," if self.format else ""
         return _printed(f"Dump{where}:{format} {_counted(len(self), 'tensor')}{f' ({counts})' if counts else ''}")
 
-    def _rows(self) -> tuple[list[tuple[str, ...]], int]:
-        """The first rows of the table, and how many more there are."""
+    def _table(self) -> ShortTable:
         first: dict[str, Record] = {}
         for record in self.records:
             if self._by_name[record.name] is record.tensor:
                 first.setdefault(record.name, record)
             if len(first) == ROWS_SHOWN:
                 break
-        return [_row(record) for record in first.values()], len(self) - len(first)
+        rows = [_row(record) for record in first.values()]
+        return ShortTable(self._title(), _COLUMNS, rows, len(self) - len(first))
 
 
 def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]:

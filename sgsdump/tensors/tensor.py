@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.notebook import as_html
 from sgsdump.tensors.device_layout import PLAIN, Origin, is_device, logical_origin, to_logical
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
 from sgsdump.tensors.sdk_padding import has_padded_channels
@@ -228,6 +229,10 @@ class Tensor:
     def __repr__(self) -> str:
         layout = f", layout={self.info.layout!r}" if self.info.layout else ""
         return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={name_of(self.info.dtype)}{layout})"
+
+    def _repr_html_(self) -> str | None:
+        """Its facts and how its values lie, for a notebook."""
+        return as_html("tensor", self)
 
 
 def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:

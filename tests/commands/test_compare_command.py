@@ -1,6 +1,7 @@
 """``sgsdump compare`` as a user runs it: output, files, exit status, one line for trouble."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -73,11 +74,14 @@ def test_files(dumps, tmp_path, capsys):
     assert "no folder" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
 
-def test_progress_of_long_work_goes_to_standard_error(dumps, capsys, monkeypatch):
+def test_progress_of_long_work_goes_to_standard_error_if_that_is_a_terminal(dumps, capsys, monkeypatch):
     main(["compare", dumps["near"], dumps["same"]])
     plain = capsys.readouterr()
     assert not plain.err
     monkeypatch.setattr("sgsdump.commands.terminal.DELAY_SECONDS", 0)
+    main(["compare", dumps["near"], dumps["same"]])
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     main(["compare", dumps["near"], dumps["same"]])
     captured = capsys.readouterr()
     assert "/2 [" in captured.err and captured.out == plain.out

@@ -104,6 +104,7 @@ def test_trees_are_compared_run_by_run(tree: Path, tmp_path: Path, capsys: pytes
     changed(other, 2, 1, 40)
     changed(other, 2, 0, 5)
     words = ["--max-rmse", 0.5, "--csv", tmp_path / "r.csv", "--json", tmp_path / "r.json"]
+    words += ["--junit", tmp_path / "r.xml", "--markdown", tmp_path / "r.md"]
     status, out, _ = said(capsys, "compare", tree, other, *words)
     titles = [line for line in out.splitlines() if line.startswith("== ")]
     assert titles == [f"== step {step}, rank {rank}" for step in (0, 2) for rank in (0, 1)]
@@ -113,7 +114,8 @@ def test_trees_are_compared_run_by_run(tree: Path, tmp_path: Path, capsys: pytes
     ]
     assert status == 1
     names = [f"r.step{step}-rank{rank}" for step in (0, 2) for rank in (0, 1)]
-    assert sorted(path.stem for path in tmp_path.glob("r.*.csv")) == names
+    for ending in ("csv", "json", "xml", "md"):
+        assert sorted(path.stem for path in tmp_path.glob(f"r.*.{ending}")) == names
     with open(tmp_path / "r.step2-rank0.csv", newline="") as file:
         row = next(csv.DictReader(file))
     assert row["name"] == "0_Add/output.0" and float(row["mse"]) == 0.25

@@ -94,7 +94,7 @@ def _pids(dask_cluster):
     from distributed import Client
 
     with Client(dask_cluster.scheduler_address, set_as_default=False) as client:
-        client.wait_for_workers(2)
+        client.wait_for_workers(2, timeout=120)
         return list(client.run(os.getpid).values())
 
 

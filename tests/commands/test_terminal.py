@@ -1,3 +1,4 @@
+import sys
 from functools import partial
 
 import pytest
@@ -13,7 +14,8 @@ def at_once(monkeypatch):
     monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0, miniters=0))
 
 
-def test_a_bar_is_drawn_on_standard_error_and_wiped_away(at_once, capsys):
+def test_a_bar_is_drawn_on_standard_error_and_wiped_away(at_once, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Terminal().bar("calibrate", "picture", 3) as advance:
         advance(1)
         advance(2)
@@ -23,13 +25,20 @@ def test_a_bar_is_drawn_on_standard_error_and_wiped_away(at_once, capsys):
     assert written.err.endswith("\r") and not written.err.split("\r")[-2].strip()
 
 
+def test_no_bars_where_standard_error_is_no_terminal(at_once, capsys):
+    with Terminal().bar("calibrate", "picture", 3) as advance:
+        advance(2)
+    assert capsys.readouterr() == ("", "")
+
+
 def test_short_work_draws_nothing(capsys):
     with Terminal().bar("calibrate", "picture", 3) as advance:
         advance(3)
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_total_may_come_late_and_be_too_low(at_once, capsys):
+def test_the_total_may_come_late_and_be_too_low(at_once, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Terminal().bar("tune", "run") as advance:
         advance(5, 4)
     assert "5/5 [" in capsys.readouterr().err

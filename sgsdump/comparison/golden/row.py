@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from sgsdump.dumps.data_frame import data_frame
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,15 @@ class GoldenComparison:
     def passes(self) -> bool:
         """True when every row passes."""
         return all(row.passes for row in self.rows)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas DataFrame with one line per row: its fields, ``max_passes``, ``mean_passes`` and the verdict.
+
+        Raises MissingExtra when pandas is not installed.
+        """
+        columns = [*(field.name for field in fields(GoldenRow)), "max_passes", "mean_passes", "verdict"]
+        frame: pandas.DataFrame = data_frame([[getattr(row, name) for name in columns] for row in self.rows], columns)
+        return frame
 
     def apart(self) -> Iterator[tuple[str, str]]:
         """Every file that is not on all sides, and where it is."""

@@ -50,6 +50,12 @@ def remark(row: Row) -> str:
     return "; ".join(remarks)
 
 
+def why(row: Row) -> str:
+    """The remark, and why a row's verdict is ``warn`` where its line in a table does not tell."""
+    told = row.extra or row.vendor
+    return "; ".join(filter(None, [remark(row), "" if told else row.dtype_note]))
+
+
 def left_out(row: Row) -> str:
     """How many values the extra metrics left out, "" for none."""
     names: dict[int, list[str]] = {}

@@ -1,6 +1,7 @@
 """The comparison as JSON: ``rows`` (numbers in full precision), ``failed``, ``only_in_sample``, ``only_in_benchmark``,
-the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``, ``warn`` or
-``fail``; what failed to be compared is not comparable.
+``excluded``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``,
+``warn`` or ``fail``; what failed to be compared is not comparable. ``schema.json`` beside this module is its JSON
+Schema; docs/formats/comparison.md tells more.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -17,12 +18,15 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 
+FORMAT, VERSION = "sgsdump comparison", 1
 ABSENT = (("runs", None), ("integers", None), ("sums", None), ("details", None))
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
     worst = comparison.worst
     document = {
+        "format": FORMAT,
+        "version": VERSION,
         "thresholds": asdict(thresholds),
         "verdict": {
             "worst": worst.name if worst else None,
@@ -42,6 +46,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         ],
         "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],
         "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
+        "excluded": comparison.excluded,
     }
     return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
 

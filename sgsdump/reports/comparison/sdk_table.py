@@ -4,8 +4,8 @@
 
     3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000046    COS:0.999898    RMSE:0.014310
 
-Names are the tensors' own with ``_`` for ``/``. A layer that has statistics only shows the largest relative
-error of these.
+Names are the tensors' own with ``_`` for ``/`` and control characters as escapes. A layer that has statistics only
+shows the largest relative error of these.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import further, plain_layer_name, remark
+from sgsdump.reports.shown import shown
 
 _WIDTHS = (40, 20, 16, 16)  # of the manual's columns, the space behind them included
 
@@ -31,7 +32,8 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
     for row in comparison.rows:
         values = dict(further(row))
         columns = (f"{name}:{values[name]}" if name in values else "" for name in names)
-        lines.append((plain_layer_name(row), f"OP_TYPE:{row.op_type}", *_numbers(row), *columns, remark(row)))
+        name, op_type, said = map(shown, (plain_layer_name(row), row.op_type, remark(row)))
+        lines.append((name, f"OP_TYPE:{op_type}", *_numbers(row), *columns, said))
     widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
     last = len(lines[0]) - 1 if lines else 0
     widths += [max(len(line[i]) for line in lines) + 2 for i in range(len(_WIDTHS), last)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
@@ -12,17 +12,22 @@ from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import remark
+from sgsdump.reports.layers.table import by_reason
+from sgsdump.reports.shown import shown
 
 MOST_JUMPS = 3
 MOST_EXCLUDED = 5
 WIDTH = 110
+NAMES = " " * 4  # before names that share a reason
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
-    return "".join(f"{line}\n" for line in _lines(comparison, thresholds))
+    """The lines, control characters as escapes; those of nothing but names (indented further) are wrapped."""
+    return "".join(f"{part}\n" for line in verdict_lines(comparison, thresholds) for part in _wrapped(shown(line)))
 
 
-def _lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
+def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
+    """The verdict as lines of any length, the further ones of a paragraph indented."""
     rows, apart = comparison.rows, _not_compared(comparison)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + apart} layers."
     if comparison.excluded:
@@ -87,26 +92,28 @@ def _not_compared(comparison: Comparison) -> int:
     return len({record.name for record in records} - {row.name for row in comparison.rows})
 
 
-def _by_reason(missing: list[tuple[str, str]]) -> Iterator[str]:
+def _by_reason(missing: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Every name under its reason; a reason that many share is printed once."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in missing:
-        groups.setdefault(reason, []).append(name)
-    for reason, names in groups.items():
+    for reason, names in by_reason(missing).items():
         if len(names) == 1:
             yield f"  {names[0]}: {reason}"
             continue
         yield f"  {reason} ({len(names)}):"
-        yield from textwrap.wrap(
-            ", ".join(names), WIDTH, initial_indent="    ", subsequent_indent="    ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+        yield f"{NAMES}{', '.join(names)}"
+
+
+def _wrapped(line: str) -> list[str]:
+    if not line.startswith(NAMES):
+        return [line]
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=NAMES, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def _list(title: str, rows: list[Row]) -> Iterator[str]:
     if rows:
         yield f"{title}: {len(rows)}"
-    yield from (f"  {_label(row)}: {remark(row)}" for row in rows)
+    yield from _by_reason((_label(row), remark(row)) for row in rows)
 
 
 def _label(row: Row) -> str:

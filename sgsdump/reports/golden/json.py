@@ -1,4 +1,5 @@
 """The comparison of two or three runs as JSON: ``settings``, ``rows`` with their verdicts, and the files apart.
+``schema.json`` beside this module is its JSON Schema.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads. What a
 comparison of two does not have is null.
@@ -19,6 +20,8 @@ _THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "
 def render(comparison: GoldenComparison) -> str:
     sample, benchmark, golden = comparison.titles
     document = {
+        "format": "sgsdump golden comparison",
+        "version": 1,
         "sample": sample,
         "benchmark": benchmark,
         "golden": golden,

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from sgsdump.errors import MissingExtra
+from sgsdump.reports.bars import share
 from sgsdump.reports.html import page_data
 from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
-from sgsdump.reports.html.shown import number, shown
+from sgsdump.reports.shown import number, shown
 
 __all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
 
 BAR = 56  # width of a table's bar
-DECADES = 5  # how much of the error the bar shows, below the largest
 
 
 def render(report: Report) -> str:
@@ -38,7 +38,7 @@ def render(report: Report) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"shown": shown, "number": number}
-    style, script = _part("page.css"), _part("page.js")
+    style, script = _part("palette.css") + _part("page.css"), _part("page.js")
     top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
     return environment.from_string(_part("page.html")).render(
         report=report,
@@ -64,12 +64,8 @@ def _hash(text: str) -> str:
 
 
 def _bar(value: float, top: float) -> float:
-    """The length of a bar for an error: logarithmic, full at the largest one."""
-    if not math.isfinite(value):
-        return float(BAR)
-    if value <= 0 or top <= 0:
-        return 0.0
-    return round(max(1 + math.log10(value / top) / DECADES, 0.02) * BAR, 1)
+    """The length of a bar for an error."""
+    return round(share(value, top) * BAR, 1)
 
 
 def _by_reason(left_out: Sequence[LeftOut]) -> dict[tuple[str, str], list[LeftOut]]:

@@ -13,7 +13,7 @@ from sgsdump.comparison.metrics.sqnr import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
-from sgsdump.reports.comparison.base import remark
+from sgsdump.reports.comparison.base import why
 from sgsdump.reports.html.report import Layer, LeftOut, Report, Step
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
@@ -131,7 +131,7 @@ def layers_of(
                 inherited=max((errors[name] for name in row.sources if name in errors), default=0.0),
                 rises=id(row) in jumps,
                 verdict=row.verdict(thresholds),
-                note="; ".join(filter(None, [remark(row), row.dtype_note if not row.extra and not row.vendor else ""])),
+                note=why(row),
                 sources=row.sources,
                 shape=shape,
                 dtype=row.sample_dtype if row.sample_dtype == row.benchmark_dtype else _dtypes(row),

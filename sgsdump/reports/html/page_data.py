@@ -17,7 +17,7 @@ from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
 from sgsdump.comparison.details.details import Details
 from sgsdump.reports.html.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
-from sgsdump.reports.html.shown import plain, rounded, shown, whole
+from sgsdump.reports.shown import plain, rounded, shown, whole
 
 FIGURES = ("mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200

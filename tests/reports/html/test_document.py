@@ -16,7 +16,7 @@ from sgsdump.errors import MissingExtra
 from sgsdump.reports.html.document import Report, render
 from sgsdump.reports.html.envelope import lower_envelope
 from sgsdump.reports.html.of_comparison import report_of, verdict
-from sgsdump.reports.html.shown import number, shown
+from sgsdump.reports.shown import number, shown
 from sgsdump.tensors.tensor import Tensor
 
 from .reports import HOSTILE, compared, hostile, report, tradeoff

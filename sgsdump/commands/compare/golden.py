@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from sgsdump.commands.options import described
-from sgsdump.files.terminal_text import for_terminal
 
 NOT_WITH_GOLDEN = (
     *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
@@ -15,12 +14,15 @@ NOT_WITH_GOLDEN = (
 
 def compare_golden(args: argparse.Namespace) -> int:
     """Compare, print and write. Raises ConfigError for an option that is for two dumps only."""
+    from sgsdump.commands.compare.files import write_tables
+    from sgsdump.commands.compare.printed import print_golden
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.golden import by_tensor
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.reports.golden import csv, json, log
+    from sgsdump.reports.golden import csv, json
+    from sgsdump.reports.layers.of_golden import table_of
 
     for name in NOT_WITH_GOLDEN:
         if getattr(args, name) not in (None, False, []):
@@ -38,8 +40,8 @@ def compare_golden(args: argparse.Namespace) -> int:
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
             replace_text(path, report.render(comparison))
-    print(for_terminal(log.render(comparison)), end="")
-    for path, dump in zip(paths, dumps):
-        for line in note_lines(path, dump.notes):
-            print(for_terminal(line))
+    table = table_of(comparison)
+    lines = write_tables(args, table)
+    notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
+    print_golden(args, comparison, table, [*lines, *notes])
     return 0 if comparison.passes else 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
+from sgsdump.commands.compare.files import of_run
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.terminal_text import for_terminal, shown
 
@@ -92,7 +93,7 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
         own = of_one_run(args)
         own.sample, own.benchmark = (tree / one.place for tree, one in zip(trees, (mine, run)))
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
-        own.csv, own.json = (path and path.with_stem(f"{path.stem}.{label}") for path in (args.csv, args.json))
+        of_run(own, label)
         results.append(_compared(own, run, compare))
         print()
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):

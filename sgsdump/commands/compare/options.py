@@ -1,0 +1,188 @@
+"""The options of ``sgsdump compare``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sgsdump.commands.options import add_run
+
+ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_dumps(parser)
+    _add_pairing(parser)
+    _add_metrics(parser)
+    _add_golden(parser)
+    _add_listing(parser)
+    _add_files(parser)
+
+
+def _add_dumps(parser: argparse.ArgumentParser) -> None:
+    """What is compared."""
+    parser.add_argument("sample", type=Path, help="the dump under test")
+    parser.add_argument(
+        "benchmark", type=Path, nargs="?", help="the dump to hold it against; none for the dump of a watcher"
+    )
+    add_run(parser)
+    parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
+    parser.add_argument(
+        "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
+    )
+    parser.add_argument(
+        "--parse-net",
+        type=Path,
+        metavar="FILE",
+        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+    parser.add_argument(
+        "--runs",
+        action="store_true",
+        help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
+        "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
+    )
+
+
+def _add_pairing(parser: argparse.ArgumentParser) -> None:
+    """Which tensor is held against which."""
+    parser.add_argument(
+        "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
+    )
+    parser.add_argument(
+        "--name-map",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="how to pair, recognised by content, to be given again for a further file: names as JSON, YAML or CSV "
+        '({"benchmark name": "sample name"}), both mapping files of MindIE-Torch, a GE graph as JSON, msprobe\'s '
+        "layer mapping, or lines PATTERN -> REPLACEMENT",
+    )
+    parser.add_argument(
+        "--name-rule",
+        action="append",
+        default=[],
+        metavar="PATTERN=REPLACEMENT",
+        help="a regular expression that makes benchmark names of sample names; several are applied in turn",
+    )
+    parser.add_argument(
+        "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
+    )
+
+
+def _add_metrics(parser: argparse.ArgumentParser) -> None:
+    """What is measured, and how far it may be off."""
+    parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
+    parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
+    parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
+    parser.add_argument(
+        "--metrics",
+        type=_names,
+        default=[],
+        metavar="NAMES",
+        help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
+        "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
+        "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
+        "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="FILE.py:FUNCTION",
+        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; several times for "
+        "several. --limit FUNCTION=X is the least it may be: higher is better",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_limits,
+        default=[],
+        metavar="NAME=X",
+        help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
+        "LAYER:NAME=X is for these layers only (* and ? stand for any), where it goes before the others",
+    )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="leave out the layers of this name (* and ? stand for any); may be given several times",
+    )
+    parser.add_argument(
+        "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
+    )
+
+
+def _add_golden(parser: argparse.ArgumentParser) -> None:
+    """The run that judges two others."""
+    parser.add_argument(
+        "--golden", type=Path, metavar="DUMP", help="the run that judges both, such as the float32 model's"
+    )
+    parser.add_argument(
+        "--input-tag", type=float, metavar="X", help="how many times the benchmark's error may be (default 10)"
+    )
+    parser.add_argument(
+        "--th1",
+        type=float,
+        default=1e-6,
+        metavar="X",
+        help="diff3 is relative where |golden| is above X; all_close's tolerances (default 1e-6)",
+    )
+
+
+def _add_listing(parser: argparse.ArgumentParser) -> None:
+    """What is listed of all layers, on the terminal, in a pipe and in Markdown."""
+    parser.add_argument(
+        "--sort",
+        choices=("depth", "worst"),
+        help="in the network's order, or the largest error first (default: depth, with --top worst)",
+    )
+    parser.add_argument("--top", type=_count, metavar="N", help="list only the N layers with the largest error")
+    parser.add_argument(
+        "--only-bad", action="store_true", help="list only layers past the thresholds (given or documented)"
+    )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """What the comparison is written to."""
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="the same as JUnit XML, a test case per layer")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="a summary as GitHub-flavoured Markdown")
+    parser.add_argument(
+        "--annotate",
+        type=Path,
+        nargs=2,
+        metavar=("MODEL.onnx", "OUT.onnx"),
+        help="write the model with each node's figures in its metadata, which viewers (Netron) show beside the node",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of layers, 1 or more")
+    return int(text)
+
+
+def _names(text: str) -> list[str]:
+    """What commas separate."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _limits(text: str) -> list[tuple[str, str, float]]:
+    """Layers ("" for all), names and numbers of ``NAME=X,LAYER:NAME=X``."""
+    limits = []
+    for part in _names(text):
+        what, sign, limit = part.rpartition("=")
+        layer, _, name = what.rpartition(":")
+        if not sign:
+            raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
+        if name in ALWAYS and not layer:
+            raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
+        try:
+            limits.append((layer, name, float(limit)))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{limit!r} in {part!r} is not a number") from None
+    return limits

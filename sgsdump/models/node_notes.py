@@ -1,0 +1,131 @@
+"""Texts beside the nodes of an ONNX model, in ``metadata_props``, which viewers show: Netron those of nodes and of the
+graph's outputs.
+
+The field came with version 10 of ONNX's IR. Nothing else of the model changes, its own IR version neither: readers that
+do not know the field pass over it.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.errors import ModelError, OutputError
+from sgsdump.files.atomic_write import check_outputs, make_folder, replacing
+from sgsdump.files.safe_names import normalised
+from sgsdump.models.external_data import graph_tensors
+from sgsdump.models.onnx_file import PROTOBUF_LIMIT, read_proto
+
+if TYPE_CHECKING:
+    import onnx
+
+PREFIX = "sgsdump."
+
+
+@dataclass(frozen=True)
+class Note:
+    """What to write beside the node that puts out a tensor.
+
+    names  the tensor's names, of which the first that the model has is meant.
+    texts  by key, which is prefixed ``sgsdump.``; without lone surrogates.
+    rank   of a node with several outputs: the highest one's texts are the node's.
+    """
+
+    names: tuple[str, ...]
+    texts: Mapping[str, str]
+    rank: float = 0.0
+
+
+def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, ...]:
+    """Write the model at ``source`` with these notes, and without those of an earlier time, to ``target``; returns the
+    notes whose tensor no node of the graph puts out. Weights in external files stay there, or go along into another
+    folder.
+
+    Raises ModelError where the source is no sound ONNX file or has none of the tensors, and OutputError.
+    """
+    proto, external = read_proto(source)
+    files = _external_files(proto) if external else []
+    check_outputs([target], [source, *(source.parent / file for file in files)])
+    placed = _placed(proto, notes)
+    if not placed:
+        raise ModelError(
+            f"no node of {source} puts out a compared tensor ({_first(proto.graph)}); is it the model of these dumps?"
+        )
+    _write_notes(proto, placed)
+    size = proto.ByteSize()
+    if size > PROTOBUF_LIMIT:
+        raise ModelError(
+            f"{source} would have {size} bytes with its notes, more than the 2 GiB of an ONNX file; save it with "
+            f"external data first"
+        )
+    for file in files:
+        _take_along(source.parent / file, target.parent / file)
+    with replacing(target) as out:
+        out.write(proto.SerializeToString())
+    known = {id(note) for note in placed.values()}
+    return tuple(note for note in notes if id(note) not in known)
+
+
+def _placed(proto: onnx.ModelProto, notes: Sequence[Note]) -> dict[str, Note]:
+    """The note of each tensor that a node puts out: by its name, else by the only one the SDK's tools take for it."""
+    outputs = dict.fromkeys(name for node in proto.graph.node for name in node.output if name)
+    alike: dict[str, list[str]] = {}
+    for name in outputs:
+        alike.setdefault(normalised(name), []).append(name)
+    placed: dict[str, Note] = {}
+    for note in notes:
+        candidates = [[name] for name in note.names if name in outputs]
+        candidates += [alike.get(normalised(name), []) for name in note.names]
+        tensor = next((names[0] for names in candidates if len(names) == 1), None)
+        if tensor is not None:
+            placed.setdefault(tensor, note)
+    return placed
+
+
+def _write_notes(proto: onnx.ModelProto, placed: Mapping[str, Note]) -> None:
+    graph = proto.graph
+    for node in graph.node:
+        known = [(placed[name], name) for name in node.output if name in placed]
+        note, name = max(known, key=lambda one: one[0].rank, default=(None, ""))
+        _replace(node, {**({"tensor": name} if len(node.output) > 1 else {}), **note.texts} if note else {})
+    for info in (*graph.value_info, *graph.output):
+        _replace(info, placed[info.name].texts if info.name in placed else {})
+
+
+def _replace(message: Any, texts: Mapping[str, str]) -> None:
+    """The notes of a node or a value in place of those it had."""
+    entries = message.metadata_props
+    for index in range(len(entries) - 1, -1, -1):
+        if entries[index].key.startswith(PREFIX):
+            del entries[index]
+    for key, value in texts.items():
+        entries.add(key=PREFIX + key, value=value)
+
+
+def _external_files(proto: onnx.ModelProto) -> list[str]:
+    """Where the weights are, relative to the model; ``read_proto`` saw to it that none leaves its folder."""
+    from onnx import TensorProto
+
+    external = (tensor for tensor in graph_tensors(proto.graph) if tensor.data_location == TensorProto.EXTERNAL)
+    places = (entry.value for tensor in external for entry in tensor.external_data if entry.key == "location")
+    return list(dict.fromkeys(places))
+
+
+def _take_along(source: Path, target: Path) -> None:
+    """Copy a file of weights to where the model written will look for it. Raises OutputError where there is another."""
+    if target.exists():
+        if target.samefile(source) or filecmp.cmp(source, target, shallow=False):
+            return
+        raise OutputError(f"cannot write {target}, the model's weights: another file is there; name another folder")
+    make_folder(target.parent)
+    with open(source, "rb") as weights, replacing(target) as out:
+        shutil.copyfileobj(weights, out, 1 << 20)
+
+
+def _first(graph: onnx.GraphProto) -> str:
+    names = [name for node in graph.node for name in node.output][:3]
+    return f"its nodes put out {', '.join(map(repr, names))} …"

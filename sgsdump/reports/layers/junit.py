@@ -1,0 +1,51 @@
+"""The layers as JUnit XML, which every CI server shows: a test case per layer.
+
+A layer past its limits is a ``failure`` whose text has the figures and the limits. A pair that could not be compared is
+an ``error``, as it is for the exit status; what stands in one dump only or was excluded is ``skipped``, with the
+reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab and the like read them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from xml.etree import ElementTree
+
+from sgsdump.reports.layers.table import Entry, LayerTable, in_a_line
+from sgsdump.reports.shown import shown
+
+CLASS = "sgsdump.compare"
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
+_OUTCOMES = {"failed": "error", "only in benchmark": "skipped", "only in sample": "skipped", "excluded": "skipped"}
+
+
+def render(table: LayerTable) -> str:
+    """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``."""
+    cases = [_case(entry) for entry in table.entries]
+    outcomes = Counter(case[0].tag for case in cases)
+    counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
+    counts["skipped"] = outcomes["skipped"]
+    facts = {"name": shown(table.title), **{name: str(count) for name, count in counts.items()}, "time": "0"}
+    suites = ElementTree.Element("testsuites", facts)
+    suite = ElementTree.SubElement(suites, "testsuite", facts)
+    suite.extend(cases)
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(shown, table.verdict))
+    ElementTree.indent(suites)
+    return f"{_DECLARATION}\n{ElementTree.tostring(suites, encoding='unicode')}\n"
+
+
+def _case(entry: Entry) -> ElementTree.Element:
+    """The test case, whose first child is the outcome (``system-out`` of a layer that passes)."""
+    place = "" if entry.op_index is None else f"{entry.op_index}."
+    group = f"{CLASS}.{shown(entry.op_type)}" if entry.op_type else CLASS
+    case = ElementTree.Element("testcase", {"classname": group, "name": place + shown(entry.name), "time": "0"})
+    figures = shown(in_a_line(entry.figures))
+    remark = shown(entry.remark)
+    if entry.status != "compared":
+        ElementTree.SubElement(case, _OUTCOMES[entry.status], {"message": remark})
+    elif entry.bad:
+        failure = ElementTree.SubElement(case, "failure", {"message": figures, "type": "past limits"})
+        limits = f"limits: {shown(entry.limits)}" if entry.limits else ""
+        failure.text = "\n".join(filter(None, [figures, limits, remark]))
+    else:
+        ElementTree.SubElement(case, "system-out").text = "\n".join(filter(None, [figures, remark]))
+    return case

@@ -1,0 +1,88 @@
+"""The layers as GitHub-flavoured Markdown, to hang below a pull request or into a job's summary.
+
+Names are code spans, in which nothing is markup and nobody is mentioned (GFM 6.3); a pipe in a table's cell is escaped
+even there (GFM 4.10). A report of more than ``MOST`` layers lists the worst ones and says so: what GitHub takes for a
+comment is 65,536 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from sgsdump.reports.cells import middle_cut
+from sgsdump.reports.layers.table import Entry, LayerTable, Listing, as_text, by_reason, title_of
+from sgsdump.reports.shown import shown
+
+MOST = 100
+LONGEST = 120  # of a name
+NAMED = 20  # names under one reason
+BAR = "\\|"  # a pipe in a cell
+_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+!~&$])")
+# What GitHub makes links, mentions and emoji of, even where it is escaped.
+_LINKS = re.compile(r"@\w|#\d|://|www\.|:\w+:|\b[0-9a-fA-F]{7,}\b")
+_MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "pass": "✅ pass"}
+
+
+def render(table: LayerTable, listing: Listing | None = None) -> str:
+    listing = listing or Listing()
+    listed = Listing(listing.sort, MOST if listing.top is None else listing.top, listing.only_bad)
+    entries = [table.compared[place] for place in listed.places(table.compared)]
+    lines = [f"## {text(table.title)}", "", *(f"{text(sentence)}  " for sentence in table.verdict), ""]
+    lines += _table(entries)
+    if len(entries) < len(table.compared):
+        lines += [f"{len(entries)} of {len(table.compared)} compared layers are listed.", ""]
+    lines += _left_out(table.left_out)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def text(words: str) -> str:
+    """Prose that shows its characters as they are: escaped, or as code where it would still become a link."""
+    words = shown(words)
+    return code(words) if _LINKS.search(words) else _PUNCTUATION.sub(r"\\\1", words)
+
+
+def code(words: str) -> str:
+    """A code span; its fence is longer than any run of backticks within."""
+    words = shown(words)
+    fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
+    # a blank at each end is taken off, but for a span of blanks
+    pad = " " if words.strip(" ") and {words[:1], words[-1:]} & {"`", " "} else ""
+    return f"{fence}{pad}{words}{pad}{fence}" if words else ""
+
+
+def _table(entries: Sequence[Entry]) -> Iterator[str]:
+    """The columns that are empty for every entry are left out."""
+    if not entries:
+        return
+    columns = [
+        ("verdict", "---", [_MARKS[entry.verdict] for entry in entries]),
+        ("#", "--:", ["" if entry.op_index is None else str(entry.op_index) for entry in entries]),
+        ("layer", "---", [code(middle_cut(entry.name, LONGEST)) for entry in entries]),
+        ("type", "---", [code(entry.op_type) for entry in entries]),
+    ]
+    for name in dict.fromkeys(name for entry in entries for name in entry.figures):
+        texts = [text(as_text(entry.figures[name])) if name in entry.figures else "" for entry in entries]
+        columns.append((text(title_of(name)), "--:", texts))
+    columns.append(("remark", "---", [text(entry.remark) for entry in entries]))
+    filled = [column for column in columns if any(column[2])]
+    yield _row(title for title, _, _ in filled)
+    yield _row(alignment for _, alignment, _ in filled)
+    yield from (_row(texts[place] for _, _, texts in filled) for place in range(len(entries)))
+    yield ""
+
+
+def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
+    if not entries:
+        return
+    yield f"<details><summary>Not compared: {len(entries)}</summary>"
+    yield ""
+    for reason, names in by_reason((entry.name, entry.remark) for entry in entries).items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield f"- {text(reason)}: {', '.join(code(middle_cut(name, LONGEST)) for name in names[:NAMED])}{more}"
+    yield ""
+    yield "</details>"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |"

@@ -1,0 +1,1 @@
+"""What people see on a terminal, as wide as its window; the commands print it."""

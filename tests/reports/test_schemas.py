@@ -1,0 +1,111 @@
+"""The JSON of comparisons is what its schema says, and no field is undocumented."""
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.merge import merge
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.comparison import REPORTS
+from sgsdump.reports.golden import json as golden_json
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Quant, Tensor
+
+from .hostile import comparison
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema (the extra test) is not installed")
+
+
+def schema(room):
+    return json.loads((files(f"sgsdump.reports.{room}") / "schema.json").read_text(encoding="utf-8"))
+
+
+def closed(node):
+    """The schema in which no field may stand that it does not name."""
+    if isinstance(node, list):
+        return [closed(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    node = {key: closed(value) for key, value in node.items()}
+    return node | {"additionalProperties": False} if "properties" in node else node
+
+
+def check(room, text):
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    document = json.loads(text, parse_constant=refuse)
+    for each in (schema(room), closed(schema(room))):
+        jsonschema.Draft202012Validator.check_schema(each)
+        jsonschema.Draft202012Validator(each).validate(document)
+    return document
+
+
+def dump(*tensors):
+    return Dump([Record("out", 0, index, "Conv", tensor) for index, tensor in enumerate(tensors)])
+
+
+def quantised():
+    values = [np.arange(8, dtype=np.int8) * step for step in (1, 2)]
+    quant = Quant(np.dtype(np.int8), 0.5, exact=True)
+    return [dump(Tensor.of("x", each, quant=quant)) for each in values]
+
+
+def statistics():
+    info = Tensor.of("x", np.ones(4)).info
+    return [dump(Tensor.of_statistics(info, Statistics(0.0, top))) for top in (2.5, 2.0)]
+
+
+def misnamed():
+    a, b = np.random.default_rng(0).normal(size=(2, 1, 50)).astype(np.float32)
+    return [dump(Tensor.of("x", a), Tensor.of("y", b)), dump(Tensor.of("x", b), Tensor.of("y", a))]
+
+
+def test_every_kind_of_comparison():
+    limits = Thresholds(0.99, None, float("inf"), (("mae", 0.5),), (("x", "rmse", 0.1),), ())
+    hostile = comparison(metrics=["mae", "mape"], compatible="msprobe", exclude=["plain"])
+    kinds = {
+        "hostile": hostile,
+        "runs": merge({"a": comparison(), "b": comparison()}),
+        "integers": compare(*quantised()),
+        "statistics": compare(*statistics()),
+        "misnamed": compare(*misnamed()),
+        "nothing": compare(dump(), dump()),
+    }
+    documents = {kind: check("comparison", REPORTS["json"](each, limits)) for kind, each in kinds.items()}
+    assert all((d["format"], d["version"]) == ("sgsdump comparison", 1) for d in documents.values())
+    assert documents["hostile"]["excluded"] == ["plain"] and documents["hostile"]["rows"][0]["left_out"] is not None
+    assert "runs" in documents["runs"]["rows"][0] and "integers" in documents["integers"]["rows"][0]
+    assert documents["statistics"]["rows"][0]["figures"] and documents["misnamed"]["rows"][0]["twin"]
+    assert {"nan", "inf"} <= {row["rmse"] for row in documents["hostile"]["rows"] if isinstance(row["rmse"], str)}
+
+
+def test_golden_comparisons():
+    x = [Tensor.of("x", np.float32([value, 1])) for value in (1, 2, np.nan)]
+    three = [dump(each, Tensor.of(f"y{index}", np.ones(2))) for index, each in enumerate(x)]
+    two = compare_golden(three[0], three[2])
+    for found in (compare_golden(*three), two):
+        document = check("golden", golden_json.render(found))
+        assert (document["format"], document["version"]) == ("sgsdump golden comparison", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (lambda d: d["rows"][0].update(rmse="Infinity"), True),
+        (lambda d: d["rows"][0].pop("cos"), True),
+        (lambda d: d.update(version=2), True),
+        (lambda d: d["rows"][0].update(verdict="good"), True),
+        (lambda d: d["rows"][0].update(new=1), False),
+    ],
+)
+def test_the_schema_refuses_what_is_none(change, refused):
+    """Further fields may come at any time; everything else is another version."""
+    document = json.loads(REPORTS["json"](comparison(), DOCUMENTED))
+    change(document)
+    assert jsonschema.Draft202012Validator(schema("comparison")).is_valid(document) is not refused
