@@ -109,6 +109,7 @@ class _Cluster:
         self._signs: dict[str, tuple[float, float]] = {}
         self._waited_for: set[str] = set()
         self._shared = ""
+        self._known_threads, self._counted = 0, -POLL_SECONDS
         client.subscribe_topic("all", self._heard)
 
     def submit(self, function: Callable, *arguments: Any) -> Any:
@@ -177,7 +178,11 @@ class _Cluster:
         return error
 
     def _threads(self) -> int:
-        return sum(worker["nthreads"] for worker in self._workers().values())
+        """Of all workers; asked anew every POLL_SECONDS, since asking takes as long as a small task."""
+        if time.monotonic() - self._counted >= POLL_SECONDS or self._lost.is_set():
+            self._known_threads = sum(worker["nthreads"] for worker in self._workers().values())
+            self._counted = time.monotonic()
+        return self._known_threads
 
     def _workers(self) -> dict[str, Any]:
         """What the scheduler knows of its workers, by address."""

@@ -1,0 +1,60 @@
+"""Run every benchmark and print one table of their rows: figure, floor, ratio, aim.
+
+    python benchmarks/table.py                    all of them, in full, on an idle machine
+    python benchmarks/table.py --short compare text    these two, in their short settings
+
+What a row measures stands in its benchmark's own text. A benchmark that fails is named at the end; exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rows import COLLECT, Row, show
+
+HERE = Path(__file__).parent
+
+
+def benchmarks() -> list[str]:
+    """Those that have a short setting; the others take files of the user's."""
+    own = Path(__file__).stem
+    return sorted(path.stem for path in HERE.glob("*.py") if path.stem != own and '"--short"' in path.read_text())
+
+
+def collected(name: str, short: bool) -> tuple[list[Row], bool]:
+    """The rows of one benchmark, and whether it ended well."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.jsonl"
+        command = [sys.executable, str(HERE / f"{name}.py"), *(["--short"] if short else [])]
+        done = subprocess.run(command, env={**os.environ, COLLECT: str(file)}, check=False)
+        rows = [Row(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+        return rows, done.returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(benchmarks())}")
+    args = parser.parse_args()
+    rows, failed = [], []
+    for name in args.names or benchmarks():
+        print(f"\n{name}", flush=True)
+        some, well = collected(name, args.short)
+        rows += some
+        failed += [] if well else [name]
+    print("\nAll rows")
+    if rows:
+        show(rows)
+    for name in failed:
+        print(f"failed: {name}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
