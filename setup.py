@@ -10,7 +10,14 @@ setup(
     package_dir={"sgsdump.cfg": "cfg"},
     include_package_data=False,  # only what the next line names, whatever MANIFEST.in takes into the sdist
     package_data={
-        "sgsdump": ["py.typed", "samples/*", "capture/hook/*.py", "reports/html/page.*"],
+        "sgsdump": [
+            "py.typed",
+            "samples/*",
+            "capture/hook/*.py",
+            "reports/html/page.*",
+            "reports/*/*.css",
+            "reports/*/schema.json",
+        ],
         "sgsdump.cfg": ["*.txt", "*.ini"],
     },
 )

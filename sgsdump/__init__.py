@@ -18,7 +18,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
-    progress registry errors
+    notebook progress registry errors
 
 ``samples`` holds the demo's network and digits.
 """
@@ -26,6 +26,8 @@ The map of the package, top down: a room imports rooms below it in this list, ne
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from sgsdump import notebook
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison, compare
@@ -71,6 +73,16 @@ __all__ = [
     "quant_params",
     "save_dump",
 ]
+
+# What shows a result in a notebook; the results' own rooms do not know reports.
+notebook.show_by(
+    {
+        "comparison": "sgsdump.reports.notebook.of_comparison:render",
+        "table": "sgsdump.reports.notebook.of_table:render",
+        "tensor": "sgsdump.reports.notebook.of_tensor:render",
+        "distribution": "sgsdump.reports.notebook.of_distribution:render",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

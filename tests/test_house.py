@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "sgsdump"
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
     *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "capture"),
     *("executors", "models"),
-    *("comparison", "dumps", "sidecars", "tensors", "files", "progress", "registry", "errors"),
+    *("comparison", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
 )
 # A folder of equal members behind a table, none of which knows another.
 FAMILIES = (
@@ -25,9 +25,6 @@ SHARED = {
     *(
         "commands/parser",
         "commands/options",
-        "commands/compare_golden",
-        "commands/run_by_run",
-        "commands/watcher_tree",
         "commands/terminal",
         "executors/runner",
         "executors/base",
