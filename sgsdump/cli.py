@@ -10,12 +10,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgsdump.commands.parser import build_parser
+from sgsdump.commands.parser import build_parser, called
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.stopping import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm
 from sgsdump.files.terminal_text import one_line_warnings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Where a package has another name than what is imported.
 PACKAGES = {
@@ -28,7 +31,8 @@ PACKAGES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = build_parser(called(words)).parse_args(words)
     return exit_status("sgsdump", lambda: args.run(args))
 
 
@@ -66,6 +70,7 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
 def _how_to_install(name: str) -> str:
     """The package by its own name; all that sgsdump needs where its checkout was never installed."""
     import shlex
+    from pathlib import Path
 
     root, pip = Path(__file__).parents[1], [sys.executable, "-m", "pip", "install"]
     if (root / "pyproject.toml").is_file() and not _is_installed(root):
@@ -77,6 +82,7 @@ def _how_to_install(name: str) -> str:
 def _is_installed(checkout: Path) -> bool:
     """Whether sgsdump is installed, were it as a link to its checkout; what a build left in there does not count."""
     from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
 
     try:
         return Path(str(distribution("sgsdump").locate_file(""))).resolve() != checkout.resolve()

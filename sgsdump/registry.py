@@ -5,7 +5,6 @@ The table is plain data, so listing it imports nothing heavy, and there is no re
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,6 +44,8 @@ LONGEST = 200
 
 def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
+    import difflib
+
     # difflib takes the product of both lengths
     name, short = name[:LONGEST], [n for n in known if len(n) <= LONGEST]
     near = difflib.get_close_matches(name, short, n=3, cutoff=0.6) or _alike(name, short)
@@ -55,6 +56,8 @@ def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
 
 def _alike(name: str, known: list[str]) -> list[str]:
     """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
+    import difflib
+
     plain = _plain(name)
     names = {_plain(n): n for n in reversed(known)}
     begun = [n for other, n in names.items() if len(plain) > 2 and other.startswith(plain)]

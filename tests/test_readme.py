@@ -181,8 +181,16 @@ def test_every_command_is_in_the_readme_and_shows_examples(capsys):
         assert "example" in capsys.readouterr().out
 
 
-def test_help_imports_nothing_heavy():
-    code = "import sys, sgsdump.cli as c; c.build_parser(); print([m for m in sys.modules if m in HEAVY])"
-    heavy = ("numpy", "onnx", "onnxruntime", "matplotlib", "PIL", "tqdm")
-    done = subprocess.run([sys.executable, "-c", code.replace("HEAVY", repr(heavy))], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+def imported_by(*args):
+    """What is imported once the command line of these arguments has been parsed."""
+    code = "import atexit, sys; from sgsdump.cli import main; atexit.register(lambda: print(*sys.modules)); main()"
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize("args", [(), *((name,) for name in COMMANDS)])
+def test_help_imports_nothing_heavy(args):
+    heavy = {"numpy", "onnx", "onnxruntime", "matplotlib", "PIL", "tqdm"}
+    assert heavy.isdisjoint(modules := imported_by(*args, "--help"))
+    commands = {f"sgsdump.commands.{name}" for name in COMMANDS}
+    assert commands & set(modules) == {f"sgsdump.commands.{name}" for name in args}

@@ -1,29 +1,29 @@
-"""The subcommands, one thin file each: a docstring (``--help`` shows it, with examples), HELP, add_arguments, run.
+"""The subcommands, one thin file each: a docstring (``--help`` shows it, with examples), add_arguments, run.
 
-A command module imports nothing heavy at its top, so that ``sgsdump --help`` answers at once.
+``sgsdump --help`` imports none of them: what it says of each stands here. A command module imports nothing heavy at its
+top, so that its own ``--help`` answers at once too.
 """
 
 from sgsdump.registry import Registry
 
-COMMANDS = Registry(
-    "command",
-    {
-        "dump": "sgsdump.commands.dump",
-        "exec": "sgsdump.commands.exec",
-        "pipeline": "sgsdump.commands.pipeline",
-        "calibrate": "sgsdump.commands.calibrate",
-        "simulate": "sgsdump.commands.simulate",
-        "compare": "sgsdump.commands.compare",
-        "report": "sgsdump.commands.report",
-        "histogram": "sgsdump.commands.histogram",
-        "convert": "sgsdump.commands.convert",
-        "show": "sgsdump.commands.show",
-        "split": "sgsdump.commands.split",
-        "merge": "sgsdump.commands.merge",
-        "advise": "sgsdump.commands.advise",
-        "repair": "sgsdump.commands.repair",
-        "tune": "sgsdump.commands.tune",
-        "demo": "sgsdump.commands.demo",
-        "cfg": "sgsdump.commands.cfg",
-    },
-)
+HELP = {
+    "dump": "every layer of a model into one dump",
+    "exec": "dump a program that runs: torch and onnxruntime",
+    "pipeline": "every tensor of an ONNX model as an executor computes it; golden comparison",
+    "calibrate": "pictures + float model -> fixed model and tensor ranges",
+    "simulate": "run one picture through a float or fixed model, dump its layers",
+    "compare": "compare two dumps layer by layer",
+    "report": "write the comparison of two dumps as an HTML file to look at",
+    "histogram": "draw every layer's values against its calibrated range",
+    "convert": "write a dump in another format",
+    "show": "list the tensors of a dump, or print one",
+    "split": "split a dump into one file per tensor, or per pattern",
+    "merge": "merge several dumps into one",
+    "advise": "which convolutions need INT16 inputs, and why",
+    "repair": "raise convolutions to INT16 until the outputs are good",
+    "tune": "find and verify the smallest set of INT16 convolutions",
+    "demo": "the whole loop on an embedded sample",
+    "cfg": "write a copy of a configuration file to start from",
+}
+
+COMMANDS = Registry("command", {name: f"sgsdump.commands.{name}" for name in HELP})

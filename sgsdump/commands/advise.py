@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sgsdump.tensors.value_range import Range
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
-HELP = "which convolutions need INT16 inputs, and why"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 

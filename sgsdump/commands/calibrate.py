@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.levels import Calibration
 
-HELP = "pictures + float model -> fixed model and tensor ranges"
 LEVELS = ["L1", "L2", "L3", "L4", "L5"]
 # What a level does where the bits are decided already: by a quant file.
 WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}

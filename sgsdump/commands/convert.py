@@ -35,7 +35,6 @@ from sgsdump.commands.options import add_run
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
 
-HELP = "write a dump in another format"
 NAMES = 3
 _HEAD_BYTES = 4096
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from sgsdump.models.model import Model
 
-HELP = "the whole loop on an embedded sample"
 SAMPLES = Path(__file__).parents[1] / "samples"
 INPUT, OUTPUT = "image", "prob"
 MEAN, STD = 127.0, 128.0
@@ -168,8 +167,9 @@ def _dump(command: str, name: str) -> None:
 
 def _type(command: str) -> None:
     """Run a command as a user would type it. Its errors end the demo."""
-    from sgsdump.commands.parser import build_parser
+    from sgsdump.commands.parser import build_parser, called
 
     print(f"\n$ sgsdump {command}")
-    args = build_parser().parse_args(command.split())
+    words = command.split()
+    args = build_parser(called(words)).parse_args(words)
     args.run(args)

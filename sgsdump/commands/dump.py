@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
 
-HELP = "every layer of a model into one dump"
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
 CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sgsdump.capture.program import Captured
     from sgsdump.capture.replay.replay import Replayed
 
-HELP = "dump a program that runs: torch and onnxruntime"
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
 LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
 DEFAULT_SEED = 2024

@@ -20,8 +20,6 @@ from pathlib import Path
 from sgsdump.commands.options import add_run
 from sgsdump.errors import ConfigError, ValuesError
 
-HELP = "draw every layer's values against its calibrated range"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, of any format")

@@ -23,8 +23,6 @@ from sgsdump.commands.options import add_run
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
 
-HELP = "merge several dumps into one"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dumps", type=Path, nargs="+", metavar="DUMP", help="dumps, or a folder of dumps")

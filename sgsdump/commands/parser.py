@@ -1,14 +1,14 @@
-"""The command line's parser: one subcommand for each member of ``COMMANDS``."""
+"""The command line's parser: one subcommand for each member of ``COMMANDS``; one that is not called is a name only."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NoReturn
 
 from sgsdump import __version__
-from sgsdump.commands import COMMANDS
+from sgsdump.commands import COMMANDS, HELP
 
 DESCRIPTION = "Find the layer that loses accuracy when a network is quantised."
 EXAMPLES = """\
@@ -67,20 +67,26 @@ class Parser(argparse.ArgumentParser):
         return any(option.startswith(name) for option in self._option_string_actions)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def called(args: Sequence[str]) -> list[str]:
+    """The command that these arguments call; none for ``--help``, ``--version``, or a command that is not known.
+
+    The parser's own options take no value, so the first word that names a command is the command.
+    """
+    return [word for word in args if word in COMMANDS][:1]
+
+
+def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
+    """With the options of ``commands``, whose modules are imported; of the others it knows the names alone."""
     parser = Parser(
         prog="sgsdump", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"sgsdump {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        command = COMMANDS[name]
-        sub = subparsers.add_parser(
-            name,
-            help=command.HELP,
-            description=command.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.add_arguments(sub)
-        sub.set_defaults(run=command.run)
+    for name, text in HELP.items():
+        sub = subparsers.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name in commands:
+            command = COMMANDS[name]
+            sub.description = command.__doc__
+            command.add_arguments(sub)
+            sub.set_defaults(run=command.run)
     return parser

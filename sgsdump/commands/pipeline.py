@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sgsdump.pipeline.pipeline import Pipeline
     from sgsdump.progress import Progress
 
-HELP = "every tensor of an ONNX model as an executor computes it; golden comparison"
 KINDS = {
     "full": "every tensor, or every STEP-th",
     "once": "one tensor",

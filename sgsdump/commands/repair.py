@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
-HELP = "raise convolutions to INT16 until the outputs are good"
 LEVELS = ("L1", "L2", "L3", "L4", "L5")
 # The levels without raising to INT16: that is what the rounds do.
 RANGES_OF = {"L4": "L2", "L5": "L3"}

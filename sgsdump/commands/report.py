@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump
 
-HELP = "write the comparison of two dumps as an HTML file to look at"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sample", type=Path, help="the dump under test")

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.run import Run
 
-HELP = "list the tensors of a dump, or print one"
-
-
 _OF_DUMPS = "name part operations step rank stored all against worst csv output".split()
 
 

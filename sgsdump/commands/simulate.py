@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.debug_config import DebugConfig
     from sgsdump.sidecars.input_config import InputConfig
 
-HELP = "run one picture through a float or fixed model, dump its layers"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, "float model (ONNX, .prototxt) or the fixed one of calibrate")

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from sgsdump.commands.options import add_run
 
-HELP = "split a dump into one file per tensor, or per pattern"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from sgsdump.tuning.target import Target
     from sgsdump.tuning.tuning_setup import PictureFeed, Setup
 
-HELP = "find and verify the smallest set of INT16 convolutions"
 # Bits are what the search decides, so of L4 and L5 the rest remains.
 RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
                      r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)")  # fmt: skip

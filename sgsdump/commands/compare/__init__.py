@@ -54,9 +54,7 @@ from sgsdump.commands.compare.options import add_arguments
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
 
-__all__ = ["HELP", "add_arguments", "run"]
-
-HELP = "compare two dumps layer by layer"
+__all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
