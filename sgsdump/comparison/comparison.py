@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.alignment import Alignment, Given, Unpaired, align
+from sgsdump.comparison.alignment import Alignment, Given, Pair, Unpaired, align
 from sgsdump.comparison.dataflow import with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 JUMP_SHARE = 0.1
+# Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
+MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ def compare(
     compatible: str | None = None,
     details: bool = False,
     threads: int | None = None,
+    measured_by: MeasuredBy | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
@@ -176,6 +179,7 @@ def compare(
     compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
     details   the rows get ``details`` (histograms, error per channel …) for a report, in a pass of their own.
     threads   how many tensors are compared at once; None is one per core.
+    measured_by  measures the pairs elsewhere, on other machines say; None is in threads of this process.
     progress  shows how many pairs are done; see ``sgsdump.progress``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
@@ -206,7 +210,11 @@ def compare(
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         alignment = align(sample, benchmark, inputs, given)
         alignment, excluded = _without(alignment, exclude)
-        stream: Iterable[Row | Failed] = pool.map(measures.result, alignment.pairs)
+        stream: Iterable[Row | Failed] = (
+            measured_by(measures, sample, benchmark, alignment.pairs)
+            if measured_by
+            else pool.map(measures.result, alignment.pairs)
+        )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)

@@ -1,8 +1,10 @@
-"""calibrate and tune on a cluster, as a user types them: the files of one process."""
+"""--scheduler, as a user types it: the files and lines of one process."""
 
 import json
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,7 +12,12 @@ import pytest
 from PIL import Image
 from small_nets import residual_net
 
+from sgsdump import save_dump
 from sgsdump.cli import main
+from sgsdump.commands.compare.on_cluster import _Files, _measuring, _Place
+from sgsdump.commands.parser import build_parser
+from sgsdump.comparison.pair_result import Measures
+from sgsdump.errors import WorkerError
 
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -112,3 +119,71 @@ def test_processes_and_a_scheduler_exclude_each_other(folder, capsys, command):
     with pytest.raises(SystemExit):
         main([command, *GIVEN, "-o", "x", "--num-process", "2", "--scheduler", "tcp://127.0.0.1:1"])
     assert "not allowed with" in capsys.readouterr().err
+
+
+@pytest.fixture
+def dumps(tmp_path, monkeypatch):
+    """A float and a fixed dump with a NaN, a tensor whose sizes differ, and one only in the float dump."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(7)
+    floats = {f"conv{i}": rng.standard_normal((1, 4, 8, 8)).astype(np.float32) for i in range(6)}
+    fixed = {name: values + np.float32(0.01) for name, values in floats.items()}
+    fixed["conv2"][0, 0, 0, 0] = np.nan
+    fixed["conv4"] = np.ones((1, 3), np.float32)
+    floats["tail"] = np.ones(3, np.float32)
+    save_dump(floats, "float.npz")
+    save_dump(fixed, "fixed.npz")
+    (tmp_path / "angle.py").write_text("def largest(a, b):\n    return float(abs(a - b).max())\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--metric", "angle.py:largest", "--metrics", "sqnr,top5", "--html", "page.html"],
+        ["--compatible", "msaccucmp", "--sort", "worst"],
+    ],
+)
+def test_compare_gives_the_result_of_one_process(dumps, dask_cluster, capsys, words):
+    command = ["compare", "fixed.npz", "float.npz", "--json", "out.json", *words]
+    results = []
+    for where in ([], ["--scheduler", dask_cluster.scheduler_address]):
+        status = main([*command, *where])
+        results.append((status, capsys.readouterr().out, Path("out.json").read_text()))
+    assert results[0] == results[1]
+    assert "conv4" in results[0][1] and '"nan"' in results[0][2].lower()
+
+
+def test_compare_of_runs_on_a_cluster(dumps, dask_cluster, capsys):
+    for side in ("fixed", "float"):
+        (dumps / side).mkdir()
+        for run in "ab":
+            shutil.copy(f"{side}.npz", dumps / side / f"{run}.npz")
+    outputs = []
+    for where in ([], ["--scheduler", dask_cluster.scheduler_address]):
+        assert main(["compare", "fixed", "float", "--runs", *where]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] and "Runs compared: 2." in outputs[0]
+
+
+def test_a_worker_that_finds_another_dump_says_so(dumps):
+    files = _Files.of(_options("fixed.npz", "float.npz"))
+    measure = _measuring(files, Measures.of((), None, None, crop=True))
+    assert [row.name for row in measure([_Place(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
+    with pytest.raises(WorkerError, match=r"float\.npz on .* is another dump than here: it has 'conv1' where"):
+        measure([_Place(0, 1, ("conv0", "conv7"), "name", "")])
+    with pytest.raises(WorkerError, match="it has None where this one has 'conv9'"):
+        measure([_Place(0, 99, ("conv0", "conv9"), "name", "")])
+
+
+def test_a_worker_that_does_not_find_the_dump_says_what_is_needed(dumps):
+    files = _Files.of(_options("fixed.npz", "gone.npz"))
+    with pytest.raises(
+        WorkerError, match=r"cannot open what is open here: .*gone\.npz.*a file system that all machines share"
+    ):
+        _measuring(files, Measures.of((), None, None, crop=True))
+
+
+def _options(sample, benchmark):
+    return build_parser().parse_args(["compare", sample, benchmark])

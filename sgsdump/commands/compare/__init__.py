@@ -21,6 +21,9 @@ On a terminal the table is as wide as the window, with bars and colours (NO_COLO
 SDK's lines. --sort, --top and --only-bad choose which layers the table, these lines and --markdown list (a pipe gets
 all of them with --golden); the other files hold every layer.
 
+With --scheduler the layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both
+dumps themselves: the file system is shared, every machine has the dumps under the same paths. The result is the same.
+
 examples:
   sgsdump compare fixed.bin float.bin
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
@@ -42,6 +45,7 @@ examples:
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
+  sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sgsdump.commands.options import add_run
+from sgsdump.commands.shared_files import add_scheduler
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 
@@ -42,6 +43,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
         "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
     )
+    add_scheduler(parser, "measure the layers")
 
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.compare.on_cluster import measured_on_cluster
 from sgsdump.commands.compare.options import ALWAYS
 from sgsdump.commands.options import described
 from sgsdump.errors import ConfigError, ValuesError
@@ -40,7 +42,7 @@ def compare_two(args: argparse.Namespace, done: list[Comparison] | None = None) 
     else:
         sample, benchmark = described(args, args.sample, args.benchmark)
         dumps = sample, benchmark
-        comparison = compared(sample, benchmark, progress=TERMINAL)
+        comparison = compared(sample, benchmark, measured_by=measured_on_cluster(args), progress=TERMINAL)
     comparison.check_layers(given)
     if done is not None:
         done.append(comparison)
@@ -106,7 +108,13 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
             raise ConfigError(f"--{name.replace('_', '-')} is for one run; leave it out, or --runs")
     runs = paired_trees(args) or paired_dumps(args.sample, args.benchmark)
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
-    comparison = merge({name: compared(*described(of_one_run(args), *paths)) for name, paths in pairs})
+
+    def of_pair(paths: tuple[Path, Path]) -> Comparison:
+        own = of_one_run(args)
+        own.sample, own.benchmark = paths
+        return compared(*described(own, *paths), measured_by=measured_on_cluster(own))
+
+    comparison = merge({name: of_pair(paths) for name, paths in pairs})
     apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
     lines = [
         f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names

@@ -1,0 +1,139 @@
+"""``sgsdump compare --scheduler``: the pairs are measured by workers that open both dumps themselves."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sgsdump.commands.options import described
+from sgsdump.commands.shared_files import SHARED, absolute, on_this_worker
+from sgsdump.errors import WorkerError
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.alignment import Pair
+    from sgsdump.comparison.comparison import MeasuredBy
+    from sgsdump.comparison.pair_result import Measures
+    from sgsdump.comparison.row import Failed, Row
+    from sgsdump.dumps.dump import Dump, Record
+
+# A task is closed when it has so many values, some 10 ms of measuring, or so many pairs.
+TASK_VALUES = 4_000_000
+TASK_PAIRS = 100
+
+
+class _Place(NamedTuple):
+    """A pair by the places of its records in both dumps, with the names they have there."""
+
+    sample: int
+    benchmark: int
+    names: tuple[str, str]
+    how: str
+    note: str
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What a worker opens: the options of ``described``, and FILE.py:function of the user's own metrics."""
+
+    sample: Path
+    benchmark: Path
+    step: int | None
+    rank: int | None
+    tensor_min_max: Path | None
+    parse_net: Path | None
+    metric: tuple[str, ...]
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> _Files:
+        sample, benchmark, ranges, net = map(
+            absolute, (args.sample, args.benchmark, args.tensor_min_max, args.parse_net)
+        )
+        assert sample is not None and benchmark is not None
+        own = tuple(
+            f"{absolute(Path(file))}:{name}" for file, _, name in (text.rpartition(":") for text in args.metric)
+        )
+        return cls(sample, benchmark, args.step, args.rank, ranges, net, own)
+
+    def open(self) -> list[Dump]:
+        args = argparse.Namespace(
+            step=self.step, rank=self.rank, tensor_min_max=self.tensor_min_max, parse_net=self.parse_net
+        )
+        return described(args, self.sample, self.benchmark)
+
+
+def measured_on_cluster(args: argparse.Namespace) -> MeasuredBy | None:
+    """The ``measured_by`` of ``compare`` for the dumps and the cluster of ``args``; None without ``--scheduler``."""
+    if args.scheduler is None:
+        return None
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.comparison.row import Failed
+    from sgsdump.executors.workers.task_pool import Workers, run_tasks
+
+    def measured(measures: Measures, sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[Row | Failed]:
+        tasks = _tasks(_places(sample, benchmark, pairs), pairs)
+        given = _Files.of(args), replace(measures, own={})
+        done = run_tasks(_measuring, given, tasks, Workers(scheduler=args.scheduler), Terminal("stderr"))
+        for pair, result in zip(pairs, chain.from_iterable(done)):
+            yield Failed(pair, result) if isinstance(result, str) else result
+
+    return measured
+
+
+def _places(sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[_Place]:
+    mine, theirs = ({id(record): i for i, record in enumerate(dump.records)} for dump in (sample, benchmark))
+    for pair in pairs:
+        names = pair.sample.name, pair.benchmark.name
+        yield _Place(mine[id(pair.sample)], theirs[id(pair.benchmark)], names, pair.how, pair.note)
+
+
+def _tasks(places: Iterable[_Place], pairs: Sequence[Pair]) -> Iterator[list[_Place]]:
+    """Neighbours together as one task, which takes a worker longer than handing it over."""
+    task: list[_Place] = []
+    values = 0
+    for place, pair in zip(places, pairs):
+        task.append(place)
+        values += math.prod(pair.benchmark.tensor.info.shape or (0,))
+        if values >= TASK_VALUES or len(task) >= TASK_PAIRS:
+            yield task
+            task, values = [], 0
+    if task:
+        yield task
+
+
+def _measuring(files: _Files, measures: Measures) -> Callable[[list[_Place]], list[Row | str]]:
+    """From places of pairs to their rows, or the reasons why they have none; called once in each thread of a worker."""
+    from threadpoolctl import threadpool_limits
+
+    from sgsdump.comparison.alignment import Pair
+    from sgsdump.comparison.own_metric import load_own_metrics
+    from sgsdump.comparison.row import Failed
+
+    own = on_this_worker(lambda: load_own_metrics(files.metric))
+    sample, benchmark = on_this_worker(files.open)
+    measures = replace(measures, own=own)
+
+    def measure(place: _Place) -> Row | str:
+        mine = _record(sample, place.sample, place.names[0], files.sample)
+        theirs = _record(benchmark, place.benchmark, place.names[1], files.benchmark)
+        with threadpool_limits(limits=1, user_api="blas"):
+            result = measures.result(Pair(mine, theirs, place.how, place.note))
+        return result.reason if isinstance(result, Failed) else result
+
+    return lambda places: [measure(place) for place in places]
+
+
+def _record(dump: Dump, index: int, name: str, path: Path) -> Record:
+    """The record at a place. Raises WorkerError where another one is there than the user's machine has."""
+    here = dump.records[index].name if index < len(dump.records) else None
+    if here != name:
+        raise WorkerError(
+            f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {name!r}; "
+            f"{SHARED}"
+        )
+    return dump.records[index]

@@ -1,0 +1,44 @@
+"""Commands whose tasks read the user's files where they run: ``--scheduler`` for dumps.
+
+Dumps are not sent to a cluster's workers, as the models of calibrate and tune are: reading them is the work. The
+contract is a file system that all machines share, the files under the same path on each. A worker that does not find
+them there, or finds other ones, ends the command with one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sgsdump.errors import SgsdumpError, WorkerError
+
+Opened = TypeVar("Opened")
+SHARED = "--scheduler needs a file system that all machines share, the same paths on each"
+
+
+def add_scheduler(parser: argparse._ActionsContainer, what: str) -> None:
+    """``--scheduler``; ``what`` its workers do."""
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help=f"{what} on the Dask cluster whose scheduler is here (tcp://host:8786); its workers read the dumps "
+        f"themselves, from a file system that all machines share",
+    )
+
+
+def absolute(path: Path | None) -> Path | None:
+    """The path as every machine finds it, whatever folder it works in; links are left as they are."""
+    return None if path is None else Path.cwd() / path
+
+
+def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
+    """What ``open_files`` gives. Raises WorkerError for what this machine cannot open although the user's could."""
+    try:
+        return open_files()
+    except (SgsdumpError, OSError) as error:
+        raise WorkerError(
+            f"a worker on {socket.gethostname()} cannot open what is open here: {error}; {SHARED}"
+        ) from error
