@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.trials.plan_walk import Plan
@@ -37,6 +38,8 @@ SMALLER = "smaller plans that are as good as *"
 RATES = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 Left = Callable[[], float]
+# The pictures are what runs side by side: threads of BLAS beside them take the processors from each other.
+one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 
 def most_evaluations(domains: int, rates: int) -> int:
@@ -53,6 +56,7 @@ def check_rates(rates: Sequence[float]) -> None:
             raise ConfigError(f"compression rate {rate:g} is not above 0.5 (all 8 bits) and at most 1 (all 16 bits)")
 
 
+@one_blas_thread
 def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = lambda: float("inf")) -> Found:
     """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
     check_rates(rates)
@@ -84,6 +88,7 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     return Found(best, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
+@one_blas_thread
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
     """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
     model = pool.surrogate(_half(left))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.model import Model
@@ -56,7 +57,7 @@ def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], pr
     sources = {name: _source(facts, name) for name in names}
     graph = WholeGraph(mark_outputs(fixed.proto, sources.values()))
     scores = []
-    with progress.bar("verify", "picture") as advance:
+    with progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
         for number, picture in enumerate(pictures):
             ran = graph.run(picture.raw, list(dict.fromkeys(sources.values())))
             values = {name: _real(ran[sources[name]], facts, name) for name in names}
