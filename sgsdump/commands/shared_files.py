@@ -42,3 +42,11 @@ def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
         raise WorkerError(
             f"a worker on {socket.gethostname()} cannot open what is open here: {error}; {SHARED}"
         ) from error
+
+
+def another_dump(path: Path, here: str | None, wanted: str) -> WorkerError:
+    """For a worker whose file has another tensor in a place than the user's has."""
+    return WorkerError(
+        f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {wanted!r}; "
+        f"{SHARED}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,17 @@ from sgsdump.tensors.tensor import Tensor
 
 SHOWN = 3
 REFUSED = "writing is refused"
+# From records to their stored values in the same order, or why they cannot be loaded.
+Loading = Callable[[Iterable[Record]], Iterator["np.ndarray | SgsdumpError"]]
+
+
+def load(records: Iterable[Record]) -> Iterator[np.ndarray | SgsdumpError]:
+    """``Loading`` in this process, each when it is asked for."""
+    for record in records:
+        try:
+            yield record.tensor.raw()
+        except SgsdumpError as error:  # noqa: PERF203
+            yield error
 
 
 class Saved(NamedTuple):
@@ -39,6 +50,7 @@ def save(
     source: str,
     progress: Progress = SILENT,
     strict: bool = False,
+    loading: Loading = load,
 ) -> Saved:
     """Write what can be written, one tensor in memory at a time, whole or not at all.
 
@@ -46,6 +58,7 @@ def save(
     progress  counts the tensors written, and says before anything is written what the target loses, and at the end
               what could not be read.
     strict   write nothing when the target cannot hold everything.
+    loading  where values come from, of records that are not statistics alone.
 
     Raises ValuesError when nothing is left to write or ``strict`` forbids it, OutputError when the disk refuses.
     """
@@ -59,23 +72,27 @@ def save(
     if not kept:
         raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {source}; try another --to")
     left_out: list[tuple[str, str]] = []
-    write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out), path, target)
+    loaded = loading(record for record in kept if record.tensor.statistics is None)
+    write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out, loaded), path, target)
     for line in reasons(left_out):
         progress.say(line)
     return Saved(len(kept) - len(left_out), len(left_out) + len(refused))
 
 
-def readable(records: Iterable[Record], left_out: list[tuple[str, str]]) -> Iterator[Record]:
+def readable(
+    records: Iterable[Record],
+    left_out: list[tuple[str, str]],
+    loaded: Iterator[np.ndarray | SgsdumpError] | None = None,
+) -> Iterator[Record]:
     """The records, loaded, one at a time; the name and the reason of each that cannot be loaded go into
-    ``left_out``. Tensors with only statistics pass as they are."""
+    ``left_out``. Tensors with only statistics pass as they are; ``loaded`` has the others' values in their order."""
     for record in records:
         if record.tensor.statistics is not None:
             yield record
             continue
-        try:
-            array = record.tensor.raw()
-        except SgsdumpError as error:
-            left_out.append((record.name, str(error)))
+        array = next(load([record]) if loaded is None else loaded)
+        if isinstance(array, SgsdumpError):
+            left_out.append((record.name, str(array)))
             continue
         yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
         del array, record

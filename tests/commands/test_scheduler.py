@@ -12,12 +12,15 @@ import pytest
 from PIL import Image
 from small_nets import residual_net
 
-from sgsdump import save_dump
+from sgsdump import open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.commands.compare.on_cluster import _Files, _measuring, _Place
 from sgsdump.commands.parser import build_parser
+from sgsdump.commands.terminal import Terminal
 from sgsdump.comparison.pair_result import Measures
-from sgsdump.errors import WorkerError
+from sgsdump.dumps.conversion import Target
+from sgsdump.dumps.partial_save import save
+from sgsdump.errors import ValuesError, WorkerError
 
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -187,3 +190,24 @@ def test_a_worker_that_does_not_find_the_dump_says_what_is_needed(dumps):
 
 def _options(sample, benchmark):
     return build_parser().parse_args(["compare", sample, benchmark])
+
+
+@pytest.mark.parametrize("words", [["out.bin"], ["out.npz", "--layout", "NC1HWC0"], ["out.txt", "--select", "conv*"]])
+def test_convert_writes_the_bytes_of_one_process(dumps, dask_cluster, capsys, words):
+    files = []
+    for where in ([], ["--scheduler", dask_cluster.scheduler_address]):
+        assert main(["convert", "fixed.npz", *words, *where]) == 0
+        files.append((capsys.readouterr().out, Path(words[0]).read_bytes()))
+    assert files[0] == files[1]
+
+
+def test_what_a_worker_cannot_load_is_left_out_with_its_reason(dumps, capsys):
+    records = open_dump("fixed.npz").records
+    lost = ValuesError("it is gone")
+
+    def loading(wanted):
+        return (lost if record.name == "conv1" else record.tensor.raw() for record in wanted)
+
+    saved = save(records, dumps / "out.npz", Target("npz"), "fixed.npz", Terminal(bars=False), loading=loading)
+    assert saved.left_out == 1 and "1 left out: 'conv1': it is gone" in capsys.readouterr().out
+    assert list(open_dump("out.npz")) == [record.name for record in records if record.name != "conv1"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sgsdump.commands.options import described
-from sgsdump.commands.shared_files import SHARED, absolute, on_this_worker
-from sgsdump.errors import WorkerError
+from sgsdump.commands.shared_files import absolute, another_dump, on_this_worker
 
 if TYPE_CHECKING:
     from sgsdump.comparison.alignment import Pair
@@ -132,8 +130,5 @@ def _record(dump: Dump, index: int, name: str, path: Path) -> Record:
     """The record at a place. Raises WorkerError where another one is there than the user's machine has."""
     here = dump.records[index].name if index < len(dump.records) else None
     if here != name:
-        raise WorkerError(
-            f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {name!r}; "
-            f"{SHARED}"
-        )
+        raise another_dump(path, here, name)
     return dump.records[index]

@@ -11,6 +11,9 @@ or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HW
 make a device's blocks of tensors, padded with zeros. --dtype float32 writes the numbers that integers and short floats
 mean.
 
+With --scheduler the workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and
+this machine writes them. It pays where making values takes longer than sending them: text, devices' layouts.
+
 examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
   sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
@@ -31,9 +34,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import add_run
+from sgsdump.commands.shared_files import add_scheduler
 
 if TYPE_CHECKING:
-    from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.dump import Record
 
 NAMES = 3
 _HEAD_BYTES = 4096
@@ -68,22 +72,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
     )
     add_run(parser)
+    add_scheduler(parser, "make the values")
     parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
     parser.add_argument("--level", type=int, metavar="N", help="topology: depth of the graph, 0 is the whole as one")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="topology: the operation CSV, for shapes")
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.options import opened
+    from sgsdump.commands.convert.on_cluster import loading_on_cluster
+    from sgsdump.commands.convert.records import converted
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import as_float32, common_form, in_layout, stays, target_of, with_shapes
-    from sgsdump.dumps.dump import Dump, selected
-    from sgsdump.dumps.partial_save import save
+    from sgsdump.dumps.conversion import common_form, stays, target_of
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.partial_save import load, save
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal
-    from sgsdump.tensors.device_layout import is_device
 
     read = [tree_of(args.dump), args.parse_net, args.csv]
     check_outputs([args.output], read)
@@ -92,19 +97,13 @@ def run(args: argparse.Namespace) -> int:
         return _topology(args)
     if args.level is not None or args.csv:
         raise ConfigError("--level and --csv belong to an ATB topology: convert layer.json layer.onnx")
-    dump = _with_net(opened(args, args.dump)[0], args.parse_net)
+    dump, records = converted(args)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
-    records = with_shapes(selected(dump.records, args.select), args.original_shape)
-    if args.dtype and is_device(args.layout):
-        # The scales of channels belong to the logical tensor, and the blocks' size to the type that is written.
-        records = [as_float32(in_layout(record, "logical")) for record in records]
     if args.layout:
         reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {args.layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, args.layout)])
-        records = [in_layout(record, args.layout) for record in records]
     if args.dtype:
-        records = list(map(as_float32, records))
         _tell(f"tensors do not become {args.dtype}: no numbers, or of unknown true scale", _not_of(records, args.dtype))
     form: tuple[str, Any] = (dump.format, dump.variant)
     if args.layout or args.dtype or args.parse_net or args.original_shape:
@@ -112,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
     elif len(records) != len(dump.records):
         form = common_form([dump])
     target = target_of(args.output, args.to, Dump(records, *form))
-    saved = save(records, args.output, target, str(args.dump), TERMINAL, args.strict)
+    loading = loading_on_cluster(args, records) if args.scheduler else load
+    saved = save(records, args.output, target, str(args.dump), TERMINAL, args.strict, loading)
     print(f"{args.output}: {saved.written} tensors, {target.format}{saved}")
     return 1 if saved.left_out else 0
 
@@ -145,24 +145,13 @@ def _topology(args: argparse.Namespace) -> int:
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
-    if args.to or args.select or args.layout or args.dtype or args.parse_net or args.original_shape:
+    for_dumps = args.to, args.select, args.layout, args.dtype, args.parse_net, args.original_shape, args.scheduler
+    if any(for_dumps):
         raise ConfigError(f"{args.dump} is a topology, not a dump: only --level and --csv are for it")
     for note in convert_topology(args.dump, args.output, -1 if args.level is None else args.level, args.csv):
         print(for_terminal(f"note: {note}"))
     print(f"{args.output}: the topology as ONNX")
     return 0
-
-
-def _with_net(dump: Dump, path: Path | None) -> Dump:
-    """The dump with what a parse_net text adds to it."""
-    from sgsdump.dumps.formats.sigmastar.net_scales import with_net_scales
-    from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
-    from sgsdump.sidecars import parse_net
-
-    if path is None:
-        return dump
-    net = parse_net.read(path)
-    return with_net_scales(unpadded(dump, net), net)
 
 
 def _not_of(records: Sequence[Record], dtype: str) -> list[Record]:
