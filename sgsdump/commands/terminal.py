@@ -9,12 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from sgsdump.files.terminal_text import for_terminal
 from sgsdump.progress import Advance, Progress, unwatched
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from sgsdump.reports.terminal.window import Window
 
 DELAY_SECONDS = 1.0
@@ -33,30 +36,43 @@ class Terminal:
 
     @contextmanager
     def bar(self, what: str, unit: str, total: int | None = None) -> Iterator[Advance]:
-        if not self.bars:
+        if not self.bars or not sys.stderr.isatty():
             yield unwatched
             return
-        from tqdm import tqdm
+        started, known = monotonic(), total
+        drawn: tqdm[NoReturn] | None = None
 
-        # disable=None: only on a terminal
-        with tqdm(
-            desc=what, total=total, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True, disable=None
-        ) as shown:
+        def advance(done: int, total: int | None = None) -> None:
+            nonlocal drawn, known
+            known = known if total is None else total
+            if drawn is None:
+                lasted = monotonic() - started
+                if lasted < DELAY_SECONDS:
+                    return
+                drawn = _bar(what, unit, lasted)
+            drawn.total = None if known is None else max(done, known)  # estimates may be too low
+            drawn.update(done - drawn.n)
 
-            def advance(done: int, total: int | None = None) -> None:
-                if total is not None:
-                    shown.total = total
-                if shown.total is not None:
-                    shown.total = max(done, shown.total)  # estimates may be too low
-                shown.update(done - shown.n)
-
+        try:
             yield advance
+        finally:
+            if drawn is not None:
+                drawn.close()
 
     def say(self, line: str) -> None:
         print(for_terminal(line), file=getattr(sys, self.lines))
 
 
 TERMINAL: Progress = Terminal()
+
+
+def _bar(what: str, unit: str, seconds: float) -> tqdm[NoReturn]:
+    """A bar of work that has lasted ``seconds``."""
+    from tqdm import tqdm  # here, since only work that lasts needs it
+
+    bar: tqdm[NoReturn] = tqdm(desc=what, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True)
+    bar.start_t = bar.last_print_t = bar.start_t - seconds
+    return bar
 
 
 def window() -> Window | None:
