@@ -26,6 +26,7 @@ SHARED = {
         "commands/parser",
         "commands/options",
         "commands/terminal",
+        "commands/shared_files",
         "executors/runner",
         "executors/base",
         "executors/output_check",

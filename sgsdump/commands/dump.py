@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(args.input_config) if args.input_config else None
     text = args.dump_bin == "False"
     model = open_model(args.model, args.weight_file)
+    for line in _notes(model, args):
+        print(line)
     caffe = model.blobs is not None
     output = args.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
     read = (args.model, args.weight_file, args.image, args.input_config, args.data_loader_script)
@@ -78,6 +80,19 @@ def run(args: argparse.Namespace) -> int:
     source = Source(args.image, args.preprocess, config, args.data_loader_script)
     dump_all(model, source, output, text=text, caffe=caffe, every_layer=args.every_layer, provider=args.provider)
     return 0
+
+
+def _notes(model: Model, args: argparse.Namespace) -> Iterator[str]:
+    """A fixed model's graph is dumped as ONNX has it, and its picture is fed as the preprocess file makes it."""
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.quantisation.fixed_facts import is_fixed
+
+    if is_fixed(model):
+        simulate = f"sgsdump simulate -m {args.model} -i {args.image or 'PICTURE'} -t Fixed"
+        yield for_terminal(
+            f"note: {args.model} is a fixed model: this dumps every node of its graph and feeds what the preprocess "
+            f"file gives; the layers as the SDK dumps them, from the picture's bytes: {simulate}"
+        )
 
 
 @dataclass(frozen=True)

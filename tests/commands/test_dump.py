@@ -15,6 +15,7 @@ from sgsdump import open_dump
 from sgsdump.cli import main
 from sgsdump.commands.dump import not_finite
 from sgsdump.files.output_names import output_paths
+from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
 
 PREPROCESS = """
 import numpy as np
@@ -197,3 +198,16 @@ def test_outputs_have_their_slots_as_in_the_simulators_dump(folder: Path) -> Non
     assert main(["simulate", "-m", "m.onnx", "-t", "Float", "-i", "x.npy"]) == 0
     simulated = open_dump("sigma_outtensor_dump.bin").records
     assert {r.name: r.slot for r in simulated if r.io == "out"} == slots
+
+
+def test_dumping_a_fixed_model_says_what_is_fed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_model([helper.make_node("Add", ["x", "one"], ["y"], "add")])
+    assert main(["dump", "-m", "m.onnx", "-i", "x.npy"]) == 0
+    assert "note:" not in capsys.readouterr().out
+    fixed = onnx.load("m.onnx")
+    write_facts(FixedFacts({}, {}, {}, (), Origin(())), fixed)
+    onnx.save(fixed, "fixed.onnx")
+    assert main(["dump", "-m", "fixed.onnx", "-i", "x.npy"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("note: fixed.onnx is a fixed model: this dumps every node of its graph")
+    assert "sgsdump simulate -m fixed.onnx -i x.npy -t Fixed" in said
