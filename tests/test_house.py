@@ -32,6 +32,7 @@ SHARED = {
         "executors/output_check",
         "executors/table",
         "executors/conformance",
+        "executors/conformance_models",
     ),
     *(
         "sidecars/ini",
