@@ -1,6 +1,6 @@
-"""How far --scheduler scales: calibrate and tune on 1 to 64 workers, on paper, from task times measured here.
+"""How far --scheduler scales: calibrate, tune and compare on 1 to 64 workers, on paper, from task times measured here.
 
-    python benchmarks/cluster_on_paper.py            ResNet-50-like, 1,000 pictures of 640 x 480
+    python benchmarks/cluster_on_paper.py            ResNet-50-like, 1,000 pictures of 640 x 480; 2 x 4 GB of dumps
     python benchmarks/cluster_on_paper.py --short    a quarter of the width, few repetitions
 
 Measured, as processor time: reading and preprocessing a picture, running it, merging what it gave, making the sessions,
@@ -8,7 +8,8 @@ what Dask takes to hand over a task; and how many bytes go each way. Played thro
 does it: the client prepares and sends, at most two tasks ahead for each worker, and takes the results in order; all
 that comes and goes shares the client's one link; the model goes from worker to worker, twice as many having it after
 each round.
-Not in it: workers that die, differ or share a core, and a link that others use.
+The dumps of a comparison lie on a file system that all share; each worker reads its own at the speed of memory.
+Not in it: workers that die, differ or share a core, a link that others use, and a file system that is slower than that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ import numpy as np
 from PIL import Image
 from resnet_like import resnet_like
 
+from sgsdump import save_dump
+from sgsdump.commands.compare.on_cluster import TASK_VALUES, _Files, _measuring, _Place
+from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
@@ -192,6 +196,26 @@ def _first_run(trial: PlanTrial, raw: dict[str, np.ndarray]) -> tuple[frozenset[
     return plan, {name: array.copy() for name, array in outputs.items()}
 
 
+def comparison(folder: Path, values: int, repeat: int, dispatch: float) -> Job:
+    """A layer of so many values, measured as a worker does it; tasks are as large as ``on_cluster`` makes them."""
+    rng = np.random.default_rng(0)
+    layer = rng.standard_normal(values, np.float32)
+    save_dump({"layer": layer}, folder / "float.bin")
+    save_dump({"layer": layer + np.float32(0.01)}, folder / "fixed.bin")
+    args = argparse.Namespace(**dict.fromkeys(("step", "rank", "tensor_min_max", "parse_net")), metric=[])
+    args.sample, args.benchmark = folder / "fixed.bin", folder / "float.bin"
+    given = _Files.of(args), Measures.of((), None, None, crop=True)
+    begun = time.process_time()
+    measure = _measuring(*given)
+    set_up = time.process_time() - begun
+    task = [_Place(0, 0, ("layer", "layer"), "name", "")]
+    many = max(1, TASK_VALUES // values)
+    run = median(lambda: measure(task), repeat) * many
+    item, result = len(pickle.dumps(task)) * many, len(pickle.dumps(measure(task))) * many
+    recipe = len(pickle.dumps(given))
+    return Job("compare", 1_000_000_000 // TASK_VALUES, 0.0, run, 0.0, set_up, dispatch, item, result, recipe)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true")
@@ -199,9 +223,12 @@ def main() -> None:
     dispatch = dispatch_seconds(200 if args.short else 2000)
     with tempfile.TemporaryDirectory() as place:
         jobs = measured(Path(place), 16 if args.short else 64, 3 if args.short else 15, dispatch)
+        jobs.append(comparison(Path(place), 1_000_000 if args.short else 8_000_000, 3 if args.short else 15, dispatch))
     for job in jobs:
         alone = seconds(job, 1)
-        print(f"{job.name}: {job.tasks} tasks of {job.run * 1e3:.1f} ms, model {job.recipe_bytes / 1e6:.1f} MB")
+        print(
+            f"{job.name}: {job.tasks} tasks of {job.run * 1e3:.1f} ms, {job.recipe_bytes / 1e6:.1f} MB for all of them"
+        )
         print(
             f"The client is busy {job.client * 1e3:.2f} ms for each: preparing {job.prepare * 1e3:.2f}, handing over "
             f"{job.dispatch * 1e3:.2f}, merging {job.merge * 1e3:.2f}; "

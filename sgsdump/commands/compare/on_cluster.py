@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from sgsdump.comparison.row import Failed, Row
     from sgsdump.dumps.dump import Dump, Record
 
-# A task is closed when it has so many values, some 10 ms of measuring, or so many pairs.
-TASK_VALUES = 4_000_000
-TASK_PAIRS = 100
+# A task is closed when it has so many values, a tenth of a second of measuring, or so many pairs.
+TASK_VALUES = 32_000_000
+TASK_PAIRS = 300
 
 
 class _Place(NamedTuple):
