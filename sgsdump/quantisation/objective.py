@@ -10,7 +10,7 @@ flips.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +86,7 @@ def total(scores: Iterable[Score]) -> Score:
     """All pictures together; at least one."""
     scores = list(scores)
     sums = {
-        name: Sums(*(sum(column) for column in zip(*(astuple(s.sums[name]) for s in scores))))
+        name: Sums(*(sum(column) for column in zip(*(vars(s.sums[name]).values() for s in scores))))
         for name in scores[0].sums
     }
     return Score(sum(s.pictures for s in scores), sums, sum(s.metric for s in scores))

@@ -11,13 +11,15 @@ import numpy as np
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
-from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared
+from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.user_metric import UserMetric
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.
 MAX_VALUES = 1 << 16
+# What all pictures together may keep of their last runs, to go on from with the next plans.
+KEPT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,7 @@ class Judge:
     def __init__(self, walk: PlanWalk, criteria: Criteria, keep_outputs: bool = False):
         self.walk, self.criteria = walk, criteria
         self._keep_outputs = keep_outputs
+        self._visits: dict[int, Visit] = {}
         self._energy = {
             name: sum(float(np.square(p.floats[name], dtype=np.float64).sum()) for p in criteria.pictures)
             for name in criteria.watched
@@ -88,12 +91,15 @@ class Judge:
         """``prepared``: the question's plans as the walk orders them."""
         picture = self.criteria.pictures[question.index]
         scores, vectors, kept = {}, {}, {}
-        for plan, outputs in self.walk.run(prepared, picture.raw):
+        visit = self._visits.pop(question.index, None) or self.walk.visit(picture.raw)
+        for plan, outputs in visit.run(prepared):
             scores[plan] = self._score(outputs, picture)
             if question.grams and len(plan) >= len(self.criteria.domains) - 1:
                 vectors[plan] = self._vectors(outputs, picture)
             if self._keep_outputs:
                 kept[plan] = {name: outputs[name] for name in self.criteria.outputs}
+        if visit.held_bytes + sum(other.held_bytes for other in list(self._visits.values())) <= KEPT_BYTES:
+            self._visits[question.index] = visit
         return Judged(question.index, scores, self._grams(vectors) if question.grams else None, kept)
 
     def _grams(self, vectors: Mapping[Plan, Sequence[np.ndarray]]) -> np.ndarray:

@@ -11,6 +11,7 @@ from small_nets import conv, model, node, weights
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
@@ -103,6 +104,22 @@ def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
         assert seen.keys() == set(plans)
         for plan, outputs in seen.items():
             np.testing.assert_array_equal(outputs["prob"], trial.run(plan, feed)["prob"])
+
+
+def test_plans_measured_later_go_on_from_the_last_run(setup, float_model, ranges, monkeypatch):
+    entered = []
+    run = StagedGraph.run
+    monkeypatch.setattr(StagedGraph, "run", lambda graph, stage, live: entered.append(stage) or run(graph, stage, live))
+    setup.pool.measure([frozenset()])
+    whole = sorted(entered)
+    assert whole == sorted(list(range(max(entered) + 1)) * len(setup.pool.pictures))
+    entered.clear()
+    late, early = frozenset(setup.sizes.domains[-1:]), frozenset(setup.sizes.domains[:1])
+    setup.pool.measure([early, late])
+    assert len(entered) < 1.5 * len(whole)
+    fresh = set_up(float_model, ranges, CONFIG, feeds()).pool
+    fresh.measure([early, late])
+    assert {plan: fresh.scores[plan] for plan in (early, late)} == {p: setup.pool.scores[p] for p in (early, late)}
 
 
 def test_scores_are_those_of_the_fake_quantised_model(setup, float_model, ranges):

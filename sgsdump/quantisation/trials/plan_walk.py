@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -43,20 +44,23 @@ class PlanWalk:
     def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
         self._trial = trial
         self._known: dict[tuple[str, bytes], Any] = {}
+        self._last: Prepared | None = None
         fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
         self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
 
     def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
-        """The plans, each once, as a walk over the tree of their common beginnings."""
-        return sorted((self.prepared(plan) for plan in dict.fromkeys(plans)), key=lambda prepared: prepared.marks)
+        """The plans, each once, as a walk over the tree of their common beginnings, on from where the last ended."""
+        prepared = [self.prepared(plan) for plan in dict.fromkeys(plans)]
+        last = self._last.marks if self._last else ()
+        walk = sorted(prepared, key=lambda p: [(m != before, m) for m, before in zip_longest(p.marks, last)])
+        self._last = walk[-1] if walk else self._last
+        return walk
 
     def run(
         self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
         """Each plan with its outputs on one feed (raw bytes of a picture)."""
-        visit = self.visit(feed)
-        for now in prepared:
-            yield now.plan, visit.outputs(now)
+        yield from self.visit(feed).run(prepared)
 
     def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
         """For plans that come one by one, on one feed (raw bytes of a picture)."""
@@ -86,6 +90,16 @@ class Visit:
         self._picture = {name: graph.hold(array) for name, array in feed.items()}
         self._entered: list[dict[str, Any]] = []
         self._before: Prepared | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept for the next plan."""
+        return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
+
+    def run(self, prepared: Iterable[Prepared]) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs."""
+        for now in prepared:
+            yield now.plan, self.outputs(now)
 
     def outputs(self, now: Prepared) -> dict[str, np.ndarray]:
         """The wanted tensors under a plan, run from the first stage on where it differs from the plan before."""
