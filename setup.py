@@ -1,17 +1,38 @@
-"""Which files go into the package. Everything else stands in pyproject.toml.
+"""Which files go into the package, and its one compiled part. Everything else stands in pyproject.toml.
 
 ``cfg/`` stays at the top of the checkout, where users look for it; installed, it is the folder ``sgsdump/cfg``.
+
+The compiled part is optional: where it cannot be built, sgsdump is installed without, and numpy does the same.
 """
 
-from setuptools import find_packages, setup
+import os
+import sysconfig
+
+from setuptools import Extension, find_packages, setup
+
+# One wheel serves every Python from 3.10 on; free-threaded ones have no stable ABI.
+STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+kernel = Extension(
+    "sgsdump.comparison.sums.kernel",
+    ["sgsdump/comparison/sums/kernel.c"],
+    # No fused multiply-add: every processor, and numpy, gives the same digits.
+    extra_compile_args=[] if os.name == "nt" else ["-O3", "-ffp-contract=off"],
+    define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
+    py_limited_api=STABLE_ABI,
+    optional=True,
+)
 
 setup(
+    ext_modules=[kernel],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
     packages=[*find_packages(include=["sgsdump", "sgsdump.*"]), "sgsdump.cfg"],
     package_dir={"sgsdump.cfg": "cfg"},
     include_package_data=False,  # only what the next line names, whatever MANIFEST.in takes into the sdist
     package_data={
         "sgsdump": [
             "py.typed",
+            "comparison/sums/kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
             "reports/html/page.*",

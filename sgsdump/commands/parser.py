@@ -75,12 +75,23 @@ def called(args: Sequence[str]) -> list[str]:
     return [word for word in args if word in COMMANDS][:1]
 
 
+class _Version(argparse.Action):
+    """Looks for the compiled kernel, and so for numpy, only when it is asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from sgsdump.comparison.sums.compiled import description
+
+        print(f"sgsdump {__version__}, {description()}")
+        parser.exit()
+
+
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     """With the options of ``commands``, whose modules are imported; of the others it knows the names alone."""
     parser = Parser(
         prog="sgsdump", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--version", action="version", version=f"sgsdump {__version__}")
+    version = "show the version, and whether sums are compiled, and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help=version)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in HELP.items():
         sub = subparsers.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,56 +1,43 @@
 """One pass over a pair of tensors: every sum the metrics need, in chunks that stay in the cache.
 
-A chunk is converted to float64 and summed by dot products, which is both exact enough to print the SDK's digits and
-the fastest way measured (float32 sums print wrong digits; whole-array formulas read memory six times). The caller
-pins BLAS to one thread: dot products of this size are slower with several, much slower on a busy machine.
+``sums`` adds them up, by the compiled kernel where it can and by numpy else, with the same digits (float32 sums would
+print wrong ones).
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from sgsdump.comparison.metrics.base import Accumulator, Sums
+from sgsdump.comparison.sums import compiled
+from sgsdump.comparison.sums.lanes import CHUNK, Totals, add_chunk
 from sgsdump.tensors.real_view import Values
 
-CHUNK = 1 << 15
 _LOCAL = threading.local()
 
 
 def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = ()) -> Sums:
     """The sums of two tensors of equal shape; accumulators are updated in the same pass, and in
     further passes if they ask for one."""
-    p, q, r, ones = _workspace()
-    aa = bb = ab = dd = d1 = b1 = 0.0
-    odd = np.zeros(7, np.int64)
-    wide = _are_wide(sample, benchmark)
-    with np.errstate(all="ignore"):
-        for a, b in chunks(sample.array, benchmark.array):
-            n = a.size
-            x, y, one = (p, q, ones) if n == CHUNK else (p[:n], q[:n], ones[:n])
-            x[:] = a if sample.to_real is None else sample.to_real(a)
-            y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
-            xx, yy = float(x.dot(x)), float(y.dot(y))
-            ab += float(x.dot(y))
-            if not math.isfinite(xx) or not math.isfinite(yy):
-                odd += _not_finite(x, y)
-            if accumulators or wide:
-                d = _difference(a, b, wide, x, y, r[:n])
-                _feed(accumulators, x, y, d)
-                x[:] = d
-            else:
-                # in place: half the cache traffic of a third buffer
-                np.subtract(x, y, out=x)
-            dd += float(x.dot(x))
-            np.absolute(x, out=x)
-            np.absolute(y, out=y)
-            aa, bb, d1, b1 = aa + xx, bb + yy, d1 + float(x.dot(one)), b1 + float(y.dot(one))
-        _feed_again(sample, benchmark, accumulators, wide)
-    counts = [int(n) for n in odd]
-    return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
+    totals = Totals()
+    if not accumulators and _for_kernel(sample, benchmark):
+        compiled.add(totals, sample.array, benchmark.array)
+    else:
+        with np.errstate(all="ignore"):
+            wide = _are_wide(sample, benchmark)
+            for chunk in _float_chunks(sample, benchmark, wide):
+                add_chunk(totals, *chunk)
+                _feed(accumulators, *chunk)
+            waiting = [accumulator for accumulator in accumulators if accumulator.wants_again()]
+            while waiting:
+                for chunk in _float_chunks(sample, benchmark, wide):
+                    _feed(waiting, *chunk)
+                waiting = [accumulator for accumulator in waiting if accumulator.wants_again()]
+    aa, bb, ab, dd, d1, b1 = totals.sums()
+    return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *totals.counts())
 
 
 def hold_equal(sample: Values, benchmark: Values) -> bool:
@@ -63,18 +50,19 @@ def hold_equal(sample: Values, benchmark: Values) -> bool:
     return True
 
 
-def _feed_again(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator], wide: bool) -> None:
-    """Further passes, for the accumulators that want them."""
-    p, q, r, _ = _workspace()
-    waiting = [accumulator for accumulator in accumulators if accumulator.wants_again()]
-    while waiting:
-        for a, b in chunks(sample.array, benchmark.array):
-            x, y = p[: a.size], q[: a.size]
-            x[:] = a if sample.to_real is None else sample.to_real(a)
-            y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
-            d = _difference(a, b, wide, x, y, r[: a.size])
-            _feed(waiting, x, y, d)
-        waiting = [accumulator for accumulator in waiting if accumulator.wants_again()]
+def _for_kernel(sample: Values, benchmark: Values) -> bool:
+    real_as_stored = sample.to_real is None and benchmark.to_real is None
+    return real_as_stored and compiled.takes(sample.array, benchmark.array)
+
+
+def _float_chunks(sample: Values, benchmark: Values, wide: bool) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Chunks of real values in float64, and their difference, in buffers that the next chunk overwrites."""
+    p, q, r = _workspace()
+    for a, b in chunks(sample.array, benchmark.array):
+        x, y = p[: a.size], q[: a.size]
+        x[:] = a if sample.to_real is None else sample.to_real(a)
+        y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
+        yield x, y, _difference(a, b, wide, x, y, r[: a.size])
 
 
 def _feed(accumulators: Sequence[Accumulator], *chunk: np.ndarray) -> None:
@@ -102,18 +90,17 @@ def _difference(a: np.ndarray, b: np.ndarray, wide: bool, x: np.ndarray, y: np.n
     return np.negative(out, out=out, where=~larger)
 
 
-def _workspace() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Three buffers and a vector of ones of CHUNK float64, the thread's own and kept: fresh pages cost a fifth more.
+def _workspace() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three buffers of CHUNK float64, the thread's own and kept: fresh pages cost a fifth more.
 
     They begin on cache lines: the processor's widest loads are slow where they cross one.
     """
     if not hasattr(_LOCAL, "buffers"):
-        block = np.empty(4 * CHUNK + 8)
+        block = np.empty(3 * CHUNK + 8)
         start = -block.ctypes.data % 64 // 8
-        p, q, r, ones = block[start : start + 4 * CHUNK].reshape(4, CHUNK)
-        ones[:] = 1
-        _LOCAL.buffers = p, q, r, ones
-    return _LOCAL.buffers
+        _LOCAL.buffers = tuple(block[start : start + 3 * CHUNK].reshape(3, CHUNK))
+    buffers: tuple[np.ndarray, np.ndarray, np.ndarray] = _LOCAL.buffers
+    return buffers
 
 
 def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -130,11 +117,3 @@ def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
         rows = max(1, CHUNK * len(a) // a.size)
         for start in range(0, len(a), rows):
             yield from chunks(a[start : start + rows], b[start : start + rows])
-
-
-def _not_finite(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The counts of ``Sums`` from ``sample_nan`` on."""
-    nan, inf, minus = ([test(side) for side in (x, y)] for test in (np.isnan, np.isinf, np.isneginf))
-    same = (x == y) | (nan[0] & nan[1])
-    apart = (nan[0] | nan[1] | inf[0] | inf[1]) & ~same
-    return np.array([np.count_nonzero(m) for m in (nan[0], inf[0], nan[1], inf[1], *minus, apart)])
