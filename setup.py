@@ -35,7 +35,7 @@ setup(
             "comparison/sums/kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
-            "reports/html/page.*",
+            "reports/html/page/*",
             "reports/*/*.css",
             "reports/*/schema.json",
         ],

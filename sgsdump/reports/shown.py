@@ -17,6 +17,11 @@ def shown(text: str) -> str:
     return "".join(_escape(char) if unicodedata.category(char) in _INVISIBLE else char for char in text)
 
 
+def copied(text: str) -> str:
+    """A text to copy, as it is save for lone surrogates, which no page in UTF-8 can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def number(value: float | None, digits: int = 6) -> str:
     """As the other reports print it, six decimals; nan, inf and -inf as these words, and small numbers in full."""
     if value is None:

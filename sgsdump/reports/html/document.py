@@ -18,11 +18,17 @@ from sgsdump.errors import MissingExtra
 from sgsdump.reports.bars import share
 from sgsdump.reports.html import page_data
 from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
-from sgsdump.reports.shown import number, shown
+from sgsdump.reports.shown import copied, number, shown
 
 __all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
 
 BAR = 56  # width of a table's bar
+STYLES = ("page/page.css", "page/print.css")
+# In this order: what is used stands before who uses it.
+SCRIPTS = (
+    "data", "text", "elements", "axes", "selection", "depth", "zoom", "table",
+    "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
+)  # fmt: skip
 
 
 def render(report: Report) -> str:
@@ -37,10 +43,10 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"shown": shown, "number": number}
-    style, script = _part("palette.css") + _part("page.css"), _part("page.js")
+    environment.filters |= {"shown": shown, "number": number, "copied": copied}
+    style, script = "".join(map(_part, ("palette.css", *STYLES))), _script()
     top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
-    return environment.from_string(_part("page.html")).render(
+    return environment.from_string(_part("page/page.html")).render(
         report=report,
         bars=[_bar(layer.rmse, top) for layer in report.layers],
         counts=Counter(layer.verdict for layer in report.layers),
@@ -56,6 +62,11 @@ def render(report: Report) -> str:
 
 def _part(name: str) -> str:
     return (files("sgsdump.reports.html") / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """All scripts as one, whose names stay inside it."""
+    return "".join(('(() => {\n"use strict";\n', *(_part(f"page/{name}.js") for name in SCRIPTS), "})();\n"))
 
 
 def _hash(text: str) -> str:

@@ -17,7 +17,7 @@ from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
 from sgsdump.comparison.details.details import Details
 from sgsdump.reports.html.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
-from sgsdump.reports.shown import plain, rounded, shown, whole
+from sgsdump.reports.shown import copied, plain, rounded, shown, whole
 
 FIGURES = ("mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200
@@ -145,7 +145,7 @@ def _tradeoff(tradeoff: Tradeoff) -> dict[str, Any]:
         "triedCount": len(tried),
         "envelope": [[plain(rate), plain(error)] for rate, error in envelope],
         "plans": [_plan(plan) for plan in tradeoff.plans],
-        "taken": _plan(tradeoff.taken),
+        "taken": tradeoff.plans.index(tradeoff.taken),
         "what": shown(tradeoff.what),
     }
 
@@ -156,4 +156,5 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "rate": plain(plan.rate),
         "error": plain(plan.error),
         "asked": plain(plan.asked),
+        "copy": copied(plan.copy),
     }

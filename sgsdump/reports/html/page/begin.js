@@ -1,0 +1,68 @@
+// Begin: what is there is started, and drawn again where the page changes its width.
+
+function redraw() {
+  if (layers.length) {
+    drawDepth();
+    drawLayer(layers[selection.place]);
+  }
+  if (data.tradeoff) drawTradeoff();
+}
+
+function startWidth() {
+  let wide = innerWidth, waiting = 0;
+  addEventListener("resize", () => {
+    if (innerWidth === wide) return; // a phone's address bar comes and goes
+    wide = innerWidth;
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(redraw);
+  });
+  const onPaper = (on) => {
+    document.body.classList.toggle("paper", on);
+    redraw();
+  };
+  addEventListener("beforeprint", () => onPaper(true));
+  addEventListener("afterprint", () => onPaper(false));
+}
+
+function startTheme() {
+  const root = document.documentElement, theme = $("theme");
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+}
+
+function startCopying() {
+  for (const copy of document.querySelectorAll("[data-copy]")) {
+    copy.hidden = false;
+    copy.addEventListener("click", async () => {
+      const text = copy.parentElement.querySelector("pre");
+      copy.textContent = (await copied(text)) ? "Copied" : "Press Ctrl+C";
+      say(copy.textContent);
+    });
+  }
+}
+
+// A page from a file may have no clipboard: then the text is selected, and the browser's old way is tried.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    return true;
+  } catch {
+    getSelection().selectAllChildren(text);
+    return document.execCommand("copy");
+  }
+}
+
+if (layers.length) {
+  startTable();
+  startDepth();
+  onSelect(drawLayer);
+  onSelect((_, asked) => asked && matchMedia("(max-width: 1000px)").matches && $("selected").scrollIntoView());
+  selectFirst();
+}
+if (data.tradeoff) startTradeoff();
+startWidth();
+startTheme();
+startCopying();

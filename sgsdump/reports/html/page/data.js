@@ -1,0 +1,21 @@
+// The report's data, as page_data.py wrote them: numbers, or the words nan, inf and -inf.
+const data = JSON.parse(document.getElementById("data").textContent);
+const WORDS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+const FIGURES = ["mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse"];
+
+// What is not known is NaN where it is reckoned with, and undefined in the data.
+function number(value) {
+  if (typeof value === "string") return WORDS[value];
+  return value === undefined || value === null ? NaN : value;
+}
+
+function layerOf(written, place) {
+  const layer = { ...written, place, sources: written.sources || [], feeds: [] };
+  layer.known = new Set(FIGURES.filter((name) => written[name] !== undefined));
+  for (const name of FIGURES) layer[name] = number(written[name]);
+  return layer;
+}
+
+const layers = data.layers.map(layerOf);
+for (const layer of layers) for (const source of layer.sources) layers[source].feeds.push(layer.place);
+const limits = Object.fromEntries(Object.entries(data.limits).map(([name, limit]) => [name, number(limit)]));

@@ -1,0 +1,84 @@
+// The selected layer: its figures, what it inherits and what it adds, its neighbours, its charts.
+function drawLayer(layer) {
+  const box = $("selected"), d = layer.details, focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
+  box.hidden = false;
+  box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...shareOf(layer));
+  drawNeighbours(box, layer);
+  box.append(factsOf(layer));
+  if (d) drawDetails(box, layer, d);
+  else box.append(el("p", { class: "legend" }, "Of this layer the report has no more than these figures."));
+  box.scrollTop = 0;
+  const again = focus && box.querySelector(`[data-walk="${focus}"]:not([disabled])`);
+  if (again) again.focus();
+}
+
+function headingOf(layer) {
+  const to = (sign, label, step) => {
+    const place = layer.place + step;
+    const parts = [el("span", { "aria-hidden": "true" }, sign), el("span", { class: "unseen" }, label)];
+    return button({ title: label, disabled: !layers[place], "data-walk": label }, () => select(place), ...parts);
+  };
+  const walk = el("div", {}, to("←", "Layer before", -1), to("→", "Layer after", 1));
+  return el("div", { class: "head" }, el("h2", { id: "selected-title" }, written(layer.name)), walk);
+}
+
+function typeOf(layer) {
+  const rise = layer.rises ? el("span", { class: "rise" }, "  ▲ the error rises here") : null;
+  return el("p", {}, layer.op ? `${layer.op}  ` : "", el("span", { class: layer.verdict }, layer.verdict), rise);
+}
+
+function fact(what, value, kind) {
+  return value ? el("div", { class: kind }, el("dt", {}, what), el("dd", {}, value)) : null;
+}
+
+function figuresOf(layer) {
+  const each = (what, key, unit = "") => fact(what, figure(layer, key) + unit);
+  return el("dl", { class: "figures" }, each("RMSE", "rmse"), each("COS", "cos"), each("MSE", "mse"), each("SQNR", "sqnr", " dB"));
+}
+
+function factsOf(layer) {
+  const scales = layer.scale ? layer.scale.map((scale) => show(number(scale), 6)).join(", ") : "";
+  const range = layer.details && layer.details.range;
+  return el("dl", { class: "facts" },
+    fact("shape", layer.shape && layer.shape.join(" × ")),
+    fact("type", layer.dtype),
+    fact("scale", scales + (layer.scales > (layer.scale || []).length ? ` … (${layer.scales})` : "")),
+    fact("zero point", layer.zero === undefined ? "" : String(layer.zero)),
+    fact("calibrated range", range && range.map((end) => show(number(end))).join(" … ")),
+    fact("mean RMSE of the pictures", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
+    fact("worst picture", layer.worst),
+    fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
+    fact("remark", layer.note, "wide"));
+}
+
+// What came in with the layers before, what arises here, and what goes out: bars of one scale.
+function shareOf(layer) {
+  if (!layer.known.has("own_error") || !layer.known.has("inherited")) return [];
+  const parts = [["inherited", layer.inherited, "from"], ["own", layer.own_error, "own"], ["in all", layer.rmse, "all"]];
+  const most = Math.max(...parts.map(([, value]) => Math.abs(value)).filter(Number.isFinite)) || 1;
+  const rows = parts.flatMap(([what, value, kind]) => {
+    const length = Number.isFinite(value) ? (Math.abs(value) / most) * 100 : 100;
+    const bar = svg("rect", { class: `${kind}${value < 0 ? " less" : ""}`, width: length.toFixed(1), height: 10 });
+    const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
+    return [el("dt", {}, what), el("dd", {}, drawing, exact(value))];
+  });
+  return [el("h3", {}, "Error (RMSE), inherited and own"), el("dl", { class: "share" }, ...rows)];
+}
+
+function chartIn(parent, title, ...legend) {
+  const holder = el("div", { class: "chart" });
+  parent.append(el("div", {}, el("h3", {}, title), holder, legend.length ? el("p", { class: "legend" }, ...legend) : null));
+  return holder;
+}
+
+function drawDetails(box, layer, d) {
+  const key = (side) => el("span", {}, el("span", { class: `key ${side}` }), side);
+  const ranges = d.range ? el("span", {}, "dashed: calibrated minimum and maximum, between them the 256 levels") : null;
+  drawValues(chartIn(box, "Values", key("benchmark"), key("sample"), ranges, el("span", {}, "counts are logarithmic")), layer, d);
+  const pair = el("div", { class: "pair" });
+  box.append(pair);
+  drawErrors(chartIn(pair, "Error, sample − benchmark"), d);
+  drawByValue(chartIn(pair, "Mean |error| against value"), layer, d);
+  if (d.channels && d.channels.length) drawChannels(pair, d);
+  if (d.heat) drawHeatMap(pair, d);
+}

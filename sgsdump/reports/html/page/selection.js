@@ -1,0 +1,27 @@
+// Which layer is selected; whoever shows it is told.
+const selection = { place: -1 };
+const watchers = [];
+
+// told(layer, asked): asked, where the user pointed at the layer elsewhere and wants to see it.
+const onSelect = (told) => watchers.push(told);
+
+function select(place, asked = false) {
+  const layer = layers[place];
+  if (!layer) return;
+  selection.place = place;
+  for (const told of watchers) told(layer, asked);
+  try {
+    history.replaceState(null, "", `#layer-${place}`);
+  } catch {
+    // a page without an address of its own
+  }
+}
+
+// The address may name a layer; else the worst that fails and in which the error rises.
+function selectFirst() {
+  const asked = /^#layer-(\d+)$/.exec(location.hash);
+  if (asked && layers[asked[1]]) return select(Number(asked[1]));
+  const own = (layer) => (Number.isFinite(layer.own_error) ? layer.own_error : Infinity);
+  const worst = (a, b) => (b.verdict === "fail") - (a.verdict === "fail") || b.rises - a.rises || own(b) - own(a);
+  select([...layers].sort((a, b) => worst(a, b) || a.place - b.place)[0].place);
+}
