@@ -39,7 +39,7 @@ def wrapped(line: str, width: int, mark: str = "…") -> Iterator[str]:
         gap = " " if words else ""
         if words and cells(current) + 1 + cells(word) > width:
             yield current
-            current, words, gap = f"{indent}  ", 0, ""
+            current, words, gap = f"{indent}  "[: max(width - 1, 0)], 0, ""
         current += gap + middle_cut(word, max(width - cells(current + gap), 1), mark)
         words += 1
     yield current
