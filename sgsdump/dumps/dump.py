@@ -89,18 +89,19 @@ class Dump(Mapping[str, Tensor]):
         self.variant = variant
         self.path = path
         self.notes: tuple[str, ...] = tuple(map(one_line, notes))
+        names = [record.tensor.info.name for record in self.records]
         outputs: dict[str, Tensor] = {}
-        for record in self.records:
-            if record.io == "out" and not record.constant:
-                outputs.setdefault(record.name, record.tensor)
+        for name, record in zip(names, self.records):
+            if record.io == "out" and not record.constant and name not in outputs:
+                outputs[name] = record.tensor
         inputs: dict[str, Tensor] = {}
         constants: dict[str, Tensor] = {}
-        for record in self.records:
-            if record.name not in outputs:
-                (constants if record.constant else inputs).setdefault(record.name, record.tensor)
+        for name, record in zip(names, self.records):
+            if name not in outputs:
+                (constants if record.constant else inputs).setdefault(name, record.tensor)
         self._outputs, self._inputs, self._constants = map(MappingProxyType, (outputs, inputs, constants))
         by_name = {**constants, **inputs, **outputs}
-        self._by_name = {record.name: by_name[record.name] for record in self.records}
+        self._by_name = {name: by_name[name] for name in names}
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:

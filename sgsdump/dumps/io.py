@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.conversion import Target, by_ending, fits_own, target_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
@@ -30,7 +31,8 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     the choice, or none.
     """
     format, folder = located(Path(path), Choice(step, rank))
-    dump: Dump = format.read(folder)
+    with collector_paused():
+        dump: Dump = format.read(folder)
     return dump
 
 

@@ -48,6 +48,7 @@ _CUT_LINE0 = re.compile(_FACTS + rb"([^\n]*)")
 _CUT_LINE1 = re.compile(rb"(?:op_in|op_out)\[(\d{1,9})\] ([^\n]*)\n?")
 _SIZE = re.compile(rb"//buffer data size: (-?\d{1,20})\n")
 _WORD = re.compile(rb"\S{0,64}")
+_ENDING = re.compile(rb"\n\};\n(?://buffer data size: (\d{1,20})\n)?|\};\n|(?=//out )|\Z")
 _VALUE = re.compile(rb"\n? *-?(?:\d{1,60}(?:\.\d{6})?|nan|inf), ")
 _NO_VALUE = re.compile(rb"\n{0,2}\};?\n")
 
@@ -183,14 +184,11 @@ def starts_rows(data: Buffer, start: int, empty: bool = True) -> bool:
 
 def binary_ending(data: Buffer, end: int, size: int) -> bytes | None:
     """The bytes between a binary payload that ends at ``end`` and the next record; None when they are not legal."""
-    if data[end : end + 4] == END_SHORT:
-        again = END_SHORT + format_size(size)
-        return again if data[end : end + len(again)] == again else END_SHORT
-    if data[end : end + 3] == END_TFLITE:
-        return END_TFLITE
-    if end == len(data) or data[end : end + 6] == b"//out ":
-        return END_NONE
-    return None
+    match = _ENDING.match(data, end)
+    if match is None:
+        return None
+    ending: bytes = match[0]
+    return ending if match[1] is None or match[1] == b"%d" % size else END_SHORT
 
 
 def _parse_cut(data: Buffer, start: int) -> Found | None:

@@ -1,0 +1,58 @@
+"""Opening a dump leaves Python's collector as it was, and no pass of it falls into the opening."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from sgsdump import SgsdumpError, Tensor, open_dump, save_dump
+from sgsdump.dumps.collector import collector_paused
+
+
+@pytest.fixture
+def passes():
+    """The collector's passes since the test began."""
+    gc.collect()
+    begun = []
+
+    def note(phase, facts):
+        begun.append(facts["generation"])
+
+    gc.callbacks.append(note)
+    yield begun
+    gc.callbacks.remove(note)
+
+
+def test_no_pass_while_a_dump_is_opened_nor_over_its_records_behind_it(tmp_path, passes):
+    values = np.zeros(1, np.float32)
+    save_dump((Tensor.of(f"layer{i}", values) for i in range(3000)), tmp_path / "x.bin")
+    del passes[:]
+    dump = open_dump(tmp_path / "x.bin")
+    assert passes == []
+    old = {id(each) for each in gc.get_objects(generation=2)}
+    assert all(id(record.tensor) in old for record in dump.records)
+    assert gc.isenabled()
+
+
+def test_an_error_leaves_it_on_and_who_switched_it_off_keeps_it_off(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"isFloat: 1\nnothing")
+    with pytest.raises(SgsdumpError):
+        open_dump(tmp_path / "x.bin")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_what_a_program_froze_stays_frozen():
+    gc.freeze()
+    try:
+        with collector_paused():
+            pass
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
