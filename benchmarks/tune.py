@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import ultraface_boxes
 
 from sgsdump.models.feeds.feeds import feeds
+from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation.float_model import simplify
@@ -42,7 +43,7 @@ from sgsdump.tuning.pareto import pareto
 from sgsdump.tuning.plan_judge import Picture
 from sgsdump.tuning.search import search_rates
 from sgsdump.tuning.sizes import Found, Sizes
-from sgsdump.tuning.tuning_setup import Setup, evenly, set_up
+from sgsdump.tuning.tuning_setup import Setup, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

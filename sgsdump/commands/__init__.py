@@ -7,6 +7,7 @@ top, so that its own ``--help`` answers at once too.
 from sgsdump.registry import Registry
 
 HELP = {
+    "diagnose": "where accuracy is lost and what to do: the whole loop, one page",
     "dump": "every layer of a model into one dump",
     "exec": "dump a program that runs: torch and onnxruntime",
     "pipeline": "every tensor of an ONNX model as an executor computes it; golden comparison",

@@ -50,15 +50,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_model, add_pictures
 
 if TYPE_CHECKING:
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
-    from sgsdump.models.model import Model
     from sgsdump.quantisation.levels import Calibration
 
 LEVELS = ["L1", "L2", "L3", "L4", "L5"]
@@ -105,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import FILES, write_log
+    from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
     from sgsdump.quantisation.fixed_model import clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
@@ -124,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
     for note in board_notes(config):
         print(f"warning: {note}")
-    _warn_of_inputs(model, feeds)
+    for sentence in disagreements(model, feeds):
+        print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
@@ -156,29 +155,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     _print_approximate(fixed.approximate)
     return 0
-
-
-def _warn_of_inputs(model: Model, feeds: PictureFeeds) -> None:
-    """The first picture as the float model takes it against what the fixed model will make of it, before the work."""
-    from sgsdump.models.feeds.feeds import feed_maker
-    from sgsdump.quantisation.fixed_model import pictures_of
-    from sgsdump.quantisation.input_agreement import input_differences
-    from sgsdump.sidecars.input_text import is_input_text
-
-    assert feeds.config is not None
-    known = {spec.name for spec in feeds.specs}
-    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in known]
-    pictures = pictures_of(model, feeds.config, quantised)
-    files = feeds.runs[0]
-    make_raw = None
-    # Arrays and texts go in as they are, normalised already.
-    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
-        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
-        make_raw = partial(make, files)
-    label, feed = feeds[0]
-    for difference in input_differences(feed, make_raw, pictures):
-        if not difference.agrees:
-            print(f"warning: {label}: {difference}", flush=True)
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:

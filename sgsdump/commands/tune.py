@@ -237,11 +237,12 @@ def calibrated(
     """The ranges of the model's tensors, what was seen besides, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.models.feeds.feeds import feeds
+    from sgsdump.models.feeds.image_list import evenly
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
-    from sgsdump.tuning.tuning_setup import evenly
+    from sgsdump.tuning.tuning_setup import PICTURES
 
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)
@@ -249,7 +250,7 @@ def calibrated(
     calibration = calibrate(
         model, pictures, config, LEVELS[args.quant_level], workers=workers_of(args), progress=Terminal("stderr")
     )
-    chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges))))
+    chosen = set(range(len(judges))) if args.evaluate else set(evenly(range(len(judges)), PICTURES))
     raws = feeds(args.evaluate or args.image, args.preprocess, specs, config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
     return calibration.ranges, side_ranges(calibration.statistics), pairs

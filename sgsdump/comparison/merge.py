@@ -10,8 +10,8 @@ left out: it knows no several runs.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import TypeVar
 
@@ -30,6 +30,7 @@ from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError
 
 Item = TypeVar("Item")
+_Layer = tuple[str, str, int, int]
 SHOWN = 3
 _NO_SUMS = astuple(Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
 _COUNTS = tuple(field.name for field in fields(Sums) if field.name.endswith(("nan", "inf", "apart")))
@@ -47,13 +48,10 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
     """
     if not comparisons:
         raise ConfigError("there is no comparison to merge")
-    rows: defaultdict[tuple[str, str, int, int], dict[str, Row]] = defaultdict(dict)
+    rows: defaultdict[_Layer, dict[str, Row]] = defaultdict(dict)
     for run, comparison in comparisons.items():
-        seen: defaultdict[tuple[str, str, int], int] = defaultdict(int)
-        for row in comparison.rows:
-            layer = row.name, row.io, row.slot
-            rows[(*layer, seen[layer])][run] = row
-            seen[layer] += 1
+        for layer, row in _by_layer(comparison.rows):
+            rows[layer][run] = row
     return Comparison(
         tuple(risen_again([_merged_row(of_layer, len(comparisons)) for of_layer in rows.values()])),
         _listed(comparisons, lambda c: c.only_in_sample, _unpaired_key, _unpaired_said),
@@ -63,6 +61,36 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
     )
+
+
+def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
+    """``merge`` of comparisons that are made one after another, by their runs' names: of each only what its rows need
+    is kept until the last one, the details (histograms and the like) are added up at once.
+
+    Raises ConfigError when there is none.
+    """
+    kept: dict[str, Comparison] = {}
+    totals: dict[_Layer, Details] = {}
+    for run, comparison in comparisons:
+        rows = []
+        for layer, row in _by_layer(comparison.rows):
+            if row.details is not None:
+                details = [replace(row.details, heat_of=run)]
+                totals[layer] = merged([totals[layer], *details] if layer in totals else details)
+            rows.append(replace(row, details=None))
+        kept[run] = replace(comparison, rows=tuple(rows))
+    together = merge(kept)
+    rows = [replace(row, details=totals.get(layer)) for layer, row in _by_layer(together)]
+    return replace(together, rows=tuple(rows))
+
+
+def _by_layer(rows: Iterable[Row]) -> Iterator[tuple[_Layer, Row]]:
+    """Each row with what it is known by in every run: its name, and its number among those of this name."""
+    seen: Counter[tuple[str, str, int]] = Counter()
+    for row in rows:
+        layer = row.name, row.io, row.slot
+        yield (*layer, seen[layer]), row
+        seen[layer] += 1
 
 
 def _merged_row(runs: Mapping[str, Row], of: int) -> Row:

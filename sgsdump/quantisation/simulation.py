@@ -68,13 +68,34 @@ def simulate(
     advance     called with (nodes done, nodes in all) while the records are read.
     provider    onnxruntime's execution provider.
     """
-    facts = read_facts(model)
-    view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
-    simulation = Simulation(iter(()))
-    simulation.records = _records(SegmentRunner(model, provider=provider), view, feed, simulation, advance)
-    if facts and not dequantise and not strip:
-        simulation.records = _described(simulation.records, buffer_orders(facts), simulation)
-    return simulation
+    return Simulator(model, dequantise, strip, provider).run(feed, advance)
+
+
+class Simulator:
+    """``simulate`` for one feed after another.
+
+    keep_sessions  see ``SegmentRunner``: fast for several feeds.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dequantise: bool = True,
+        strip: bool = True,
+        provider: str = "CPU",
+        keep_sessions: bool = False,
+    ):
+        facts = read_facts(model)
+        self._view = _FixedView(model, facts, dequantise, strip) if facts else _FloatView(model)
+        self._runner = SegmentRunner(model, keep_sessions, provider=provider)
+        self._orders = buffer_orders(facts) if facts and not dequantise and not strip else None
+
+    def run(self, feed: Mapping[str, np.ndarray], advance: Advance = unwatched) -> Simulation:
+        simulation = Simulation(iter(()))
+        simulation.records = _records(self._runner, self._view, feed, simulation, advance)
+        if self._orders is not None:
+            simulation.records = _described(simulation.records, self._orders, simulation)
+        return simulation
 
 
 def _described(records: Iterator[Record], orders: Mapping[str, str], simulation: Simulation) -> Iterator[Record]:

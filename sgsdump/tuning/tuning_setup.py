@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from sgsdump.tuning.user_metric import UserMetric
 PICTURES = 10
 # Of the progress file: one of another form is not read.
 FORM = b"2"
-Item = TypeVar("Item")
 PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """(feed of the float model, the same with pictures as raw bytes)"""
 
@@ -41,12 +39,6 @@ class Setup:
     trial: PlanTrial
     pool: PlanScores
     sizes: Sizes
-
-
-def evenly(items: Sequence[Item], most: int = PICTURES) -> list[Item]:
-    """At most ``most`` of them, evenly spaced, the first and last among them."""
-    places = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
-    return [items[place] for place in places]
 
 
 def set_up(

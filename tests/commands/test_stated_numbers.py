@@ -16,13 +16,13 @@ from sgsdump.comparison.distribution import LEVELS as QUANTISER_LEVELS
 from sgsdump.comparison.distribution import WIDE
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import ConfigError
+from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.quantisation.levels import LEVELS
 from sgsdump.quantisation.trials.output_trials import THRESHOLD
 from sgsdump.tuning import repair, search, tuning_setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
-from sgsdump.tuning.tuning_setup import evenly
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {
@@ -124,7 +124,7 @@ def test_rates_are_above_a_half_and_at_most_1(text):
 
 @pytest.mark.parametrize(("count", "chosen"), [(1, 1), (9, 9), (10, 10), (11, 10), (1000, 10)])
 def test_ten_pictures_judge_plans_the_first_and_last_among_them(count, chosen):
-    found = evenly(range(count))
+    found = evenly(range(count), 10)
     assert len(found) == chosen and found == sorted(set(found)) and (found[0], found[-1]) == (0, count - 1)
 
 

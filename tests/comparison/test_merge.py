@@ -10,7 +10,7 @@ import pytest
 from onnxruntime.quantization.qdq_loss_debug import compute_signal_to_quantization_noice_ratio
 
 import sgsdump
-from sgsdump.comparison.merge import merge, merged_sums
+from sgsdump.comparison.merge import merge, merge_each, merged_sums
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
@@ -145,3 +145,44 @@ def test_nothing_to_merge() -> None:
     with pytest.raises(ConfigError, match="no comparison to merge"):
         merge({})
     assert merged_sums([]).count == 0
+
+
+def test_runs_merged_as_they_come_are_the_runs_merged_at_once() -> None:
+    pairs = runs(seed=2)
+    names = ("x", "x", "only in one")
+    single = {}
+    for number, (a, b) in enumerate(pairs):
+        sides = [
+            Dump(
+                [Record("out", 0, at, "Conv", Tensor.of(name, side * (at + 1))) for at, name in enumerate(names)][
+                    : 3 - number % 2
+                ]
+            )
+            for side in (a, b)
+        ]
+        single[str(number)] = sgsdump.compare(*sides, details=True)
+    one_by_one, at_once = merge_each(iter(single.items())), merge(single)
+    assert len(one_by_one) == len(at_once) == 3
+    for row, other in zip(one_by_one, at_once):
+        assert dataclasses.replace(row, details=None) == dataclasses.replace(other, details=None)
+        for field in dataclasses.fields(row.details):
+            mine, theirs = (getattr(each.details, field.name) for each in (row, other))
+            np.testing.assert_array_equal(mine, theirs, err_msg=field.name)
+
+
+def test_details_of_merged_runs_count_every_value() -> None:
+    pairs = runs(seed=3)
+    merged = merge_each(
+        (str(i), sgsdump.compare(dumped(x=a), dumped(x=b), details=True)) for i, (a, b) in enumerate(pairs)
+    )
+    details = merged["x"].details
+    a, b = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
+    for counts, values in ((details.sample, a), (details.benchmark, b)):
+        edges = np.linspace(*details.edges, len(counts) + 1)
+        np.testing.assert_array_equal(counts, np.histogram(values, edges)[0])
+    assert details.errors.sum() == a.size
+
+
+def test_nothing_merged_as_it_comes_raises() -> None:
+    with pytest.raises(ConfigError, match="no comparison"):
+        merge_each(iter(()))

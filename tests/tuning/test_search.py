@@ -12,6 +12,7 @@ from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
+from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
@@ -25,7 +26,7 @@ from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, s
 from sgsdump.tuning.sizes import Sizes
 from sgsdump.tuning.surrogate import Surrogate
 from sgsdump.tuning.target import parse_target
-from sgsdump.tuning.tuning_setup import evenly, set_up
+from sgsdump.tuning.tuning_setup import set_up
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATES = (0.55, 0.65, 0.75, 0.85, 0.95)

@@ -8,7 +8,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file, read_start
@@ -18,6 +22,7 @@ from sgsdump.sidecars.input_text import is_input_text
 
 PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"}
 LIST_LIMIT = 64 << 20
+Item = TypeVar("Item")
 
 
 def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
@@ -36,6 +41,12 @@ def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
     if path.suffix.lower() in PICTURES | {".npy"} or is_input_text(path) or not _is_text(path):
         return [_fit((images,), inputs, images)]
     return _lines(path, Path(), inputs)
+
+
+def evenly(items: Sequence[Item], most: int) -> list[Item]:
+    """At most ``most`` of them, evenly spaced, the first and last among them."""
+    places = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
+    return [items[place] for place in places]
 
 
 def random_seed(images: str) -> int | None:

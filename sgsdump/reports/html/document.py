@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 
-from sgsdump.errors import MissingExtra
 from sgsdump.reports.bars import share
 from sgsdump.reports.html import page_data
 from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
@@ -32,13 +31,8 @@ SCRIPTS = (
 
 
 def render(report: Report) -> str:
-    """The HTML file's text, in pure Unicode (no lone surrogates). Raises MissingExtra where jinja2 is not installed."""
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtra(
-            "an HTML report needs jinja2, which is not installed; pip install 'sgsdump[report]'"
-        ) from None
+    """The HTML file's text, in pure Unicode (no lone surrogates)."""
+    import jinja2
 
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined

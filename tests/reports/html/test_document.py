@@ -1,6 +1,5 @@
 """The report's text: everything is text, the numbers are those of the comparison, nothing is fetched, and its size."""
 
-import builtins
 import json
 import math
 import re
@@ -12,7 +11,6 @@ import pytest
 
 from sgsdump.comparison.comparison import compare
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.errors import MissingExtra
 from sgsdump.reports.html.document import Report, render
 from sgsdump.reports.html.envelope import lower_envelope
 from sgsdump.reports.html.of_comparison import report_of, verdict
@@ -128,19 +126,6 @@ def test_the_envelope_is_below_every_plan():
         assert min(e for r, e in envelope if r <= rate) <= error
     assert all(plan in plans for plan in envelope)
     assert lower_envelope([(0.5, math.nan)]) == []
-
-
-def test_jinja2_is_an_extra(monkeypatch):
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name == "jinja2":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(MissingExtra, match=r"sgsdump\[report\]"):
-        render(Report("t", ()))
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,6 @@ class Cells(HTMLParser):
 
 
 def test_html(compared, expected):
-    pytest.importorskip("jinja2", reason="jinja2 (the extra report) is not installed")
     page = document.render(of_comparison.report_of(compared))
     rows = [row for row in Cells(page).rows if len(row) == 8][1:]
     found = [[rmse, cos, mse] for _, _, _, rmse, cos, mse, _, _ in rows]

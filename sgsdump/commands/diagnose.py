@@ -1,0 +1,215 @@
+"""Diagnose: where a network loses accuracy in fixed point, and what to do about it, in one go and one page.
+
+Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
+over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
+keep. What had to be assumed is said first. The folder -o gets
+
+  report.html       verdict, what to do next, error over depth, every layer with its histograms and calibrated range
+  layers.csv layers.json  every layer's figures
+  fixed.onnx log/   the fixed model and the ranges, where they were made here (see calibrate)
+  input_config.ini  yours, or the one that was made up, with the tensor_arrays advised
+
+Without --input-config the inputs are taken as RGB or GRAY pictures; mean and std_value are found by running the
+preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is, --ranges a tensor_min_max.txt or a
+quant file in place of a calibration. An older folder is moved aside. Exit status: 0, or 1 when you gave a limit and an
+output or another layer is past it, 2 on trouble.
+
+examples:
+  sgsdump diagnose -m net.onnx -i pictures/
+  sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
+  sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_model, add_pictures
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import Model
+    from sgsdump.progress import Progress
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.reports.html.report import Report
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
+
+LEVELS = ("L1", "L2", "L3", "L4", "L5")
+PICTURES = 10
+# Sensitivities are measured on this many of them.
+MEASURED = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_pictures(parser)
+    parser.add_argument("--input-config", type=Path, help="input_config.ini (default: made up, and said)")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
+    one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
+    parser.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
+                        help="folder to write (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--pictures", type=count, default=PICTURES, metavar="N",
+                        help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
+    parser.add_argument("--min-cos", type=float, metavar="X", help="what a layer must hold (default: COS 0.99)")
+    parser.add_argument("--max-rmse", type=float, metavar="X", help="what a layer must hold (default: RMSE 0.1)")
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.errors import ValuesError
+    from sgsdump.files.atomic_write import check_not_around, replacing_folder
+    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.models.feeds.board_formats import board_notes
+    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, compare_pictures
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
+    from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
+    from sgsdump.tuning.measured_advice import advise_by_measure
+
+    given = Thresholds(args.min_cos, args.max_rmse)
+    limits = given or DOCUMENTED
+    progress = Terminal("stderr")
+    read = [args.model, args.weight_file, args.input_config, args.fixed, args.ranges, Path(args.image)]
+    check_not_around(args.output, read)
+    known = _known(args)
+    feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(known.model.proto)), known.config)
+    assumed = [*known.assumed, *board_notes(known.config), *disagreements(known.model, feeds)]
+    for sentence in assumed:
+        word = "assumed" if sentence in known.assumed else "warning"
+        print(for_terminal(f"{word}: {sentence}"), flush=True)
+    asides: list[Path] = []
+    with replacing_folder(args.output, asides.append) as folder:
+        subject = _subject(args, known, feeds, progress)
+        pairs, few = (
+            PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
+            for most in (args.pictures, min(MEASURED, args.pictures))
+        )
+        compared = compare_pictures(PictureComparer(subject.float_model, subject.fixed_model, folder), pairs, progress)
+        comparison = compared.comparison
+        if not comparison.rows:
+            why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
+            raise ValuesError(f"no layer of {args.model} could be compared{why}")
+        advice = advise_by_measure(subject, few, comparison, limits, progress)
+        report = report_of_diagnosis(
+            subject,
+            compared,
+            advice,
+            limits,
+            title=f"{args.model.name} in fixed point",
+            assumptions=assumed,
+            facts=_facts(args, feeds, pairs),
+        )
+        _write(folder, report, comparison, limits)
+        _write_model(folder, subject, known.ini, advice)
+    for line in _ending(report):
+        print(for_terminal(line))
+    for aside in asides:
+        print(f"moved the older {args.output} aside to {aside}")
+    print(f"Report: {args.output / 'report.html'}")
+    return 1 if given and not comparison.passes(given) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known before any picture is run. ``given``: of --fixed."""
+
+    model: Model
+    config: InputConfig
+    ini: bytes
+    assumed: tuple[str, ...] = ()
+    given: Subject | None = None
+
+
+def _known(args: argparse.Namespace) -> Known:
+    """Raises what reading the model and the files beside it raises."""
+    from sgsdump.files.text_file import read_bytes
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
+    from sgsdump.quantisation.diagnosis.subject import given_fixed
+    from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.sidecars import input_config
+
+    config = input_config.read(args.input_config) if args.input_config else None
+    model = open_float_model(args.model, args.weight_file, config or input_config.InputConfig(()))
+    specs = graph_inputs(model.proto)
+    given = given_fixed(model, args.fixed, config) if args.fixed else None
+    if config is not None:
+        ini = read_bytes(args.input_config)
+        return Known(model, given.config if given else config, ini, given=given)
+    if given is not None:
+        return Known(model, given.config, ini_text(given.config).encode(), given=given)
+    outputs = [output.name for output in model.proto.graph.output]
+    assumed = assume_config(specs, outputs, args.preprocess, expand(args.image, len(specs))[0])
+    return Known(model, assumed.config, ini_text(assumed.config).encode(), assumed.sentences)
+
+
+def _subject(args: argparse.Namespace, known: Known, feeds: PictureFeeds, progress: Progress) -> Subject:
+    from sgsdump.quantisation.diagnosis.subject import calibrated, of_ranges
+
+    if known.given is not None:
+        return known.given
+    if args.ranges:
+        return of_ranges(known.model, args.ranges, known.config)
+    return calibrated(known.model, feeds, known.config, args.quant_level, progress)
+
+
+def _facts(args: argparse.Namespace, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    facts = [("float model", str(args.model))]
+    if args.fixed:
+        facts.append(("fixed model", str(args.fixed)))
+    elif args.ranges:
+        facts.append(("ranges", str(args.ranges)))
+    else:
+        facts.append(("calibrated on", f"{len(feeds)} of {args.image}, level {args.quant_level}"))
+    return [*facts, ("compared on", f"{len(pairs)}: {', '.join(pairs.labels)}")]
+
+
+def _write(folder: Path, report: Report, comparison: Comparison, limits: Thresholds) -> None:
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.html.document import render
+
+    replace_text(folder / "report.html", render(report))
+    for name in ("csv", "json"):
+        replace_text(folder / f"layers.{name}", REPORTS[name](comparison, limits))
+
+
+def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdvice | None) -> None:
+    """input_config.ini as it should be; the fixed model and its ranges where they were made here."""
+    from sgsdump.files.atomic_write import make_folder
+    from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.float_model import serialise
+    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+
+    names = advice.names or advice.raised if advice is not None else subject.config.tensor_arrays
+    (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
+    if subject.made is not None:
+        (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
+        write_log(make_folder(folder / "log"), subject.float_model, *subject.made, weights=subject.per_channel)
+
+
+def _ending(report: Report) -> Iterator[str]:
+    yield from report.verdict
+    for step in report.next_steps:
+        yield step.text
+        yield from step.copy.splitlines()

@@ -1,0 +1,62 @@
+"""A dump that is made one record at a time and kept in a file without a name: for two runs that are compared and
+forgotten.
+
+Only values are written, each tensor's once: the input of a consumer is the output of that name. Constants stay where
+they are. The file goes when the dump and all arrays of it are gone; ``Dump.close`` lets go of the dump's own.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import OutputError
+from sgsdump.files import mapped
+from sgsdump.tensors.tensor import Tensor
+
+_ALIGNED = 64
+
+
+def spooled(records: Iterable[Record], folder: Path) -> Dump:
+    """The dump of these records, their values in a file in ``folder``; each is written before the next one is made.
+
+    Raises OutputError when the file cannot be written.
+    """
+    places: dict[tuple[str, tuple[int, ...], np.dtype], int] = {}
+    kept: list[tuple[Record, int]] = []
+    try:
+        with TemporaryFile(dir=folder) as file:
+            for record in records:
+                if record.constant:
+                    kept.append((record, 0))
+                    continue
+                array = record.tensor.stored()
+                key = record.name, array.shape, array.dtype
+                if key not in places:
+                    places[key] = file.seek(-file.tell() % _ALIGNED, 1)
+                    mapped.write(file, np.ascontiguousarray(array))
+                # the array itself must not be kept
+                info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
+                kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))
+            file.flush()
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else None
+    except OSError as error:
+        raise OutputError(f"cannot write the values of a run into {folder}: {error.strerror or error}") from error
+    return Dump([record if record.constant or data is None else _read(record, data, place) for record, place in kept])
+
+
+def _read(record: Record, data: mmap.mmap, place: int) -> Record:
+    info = record.tensor.info
+    count = math.prod(info.shape or ())
+    return replace(record, tensor=Tensor(info, mapped.loader(data, info.dtype, count, place)))
+
+
+def _nothing() -> np.ndarray:
+    raise AssertionError("the values are read from the file")

@@ -1,0 +1,77 @@
+"""Both models on several pictures, compared layer by layer over all of them.
+
+Each picture's values live in two files without names until they are compared; only sums, counts and histograms stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sgsdump.comparison.comparison import Comparison, compare
+from sgsdump.comparison.merge import merge_each
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.spooled import spooled
+from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.diagnosis.picture_pairs import PicturePair, PicturePairs
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.simulation import Simulation, Simulator
+from sgsdump.tensors.layout import NCHW, NHWC
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """``comparison`` is over all pictures; ``sample`` and ``benchmark`` are dumps of one of them, for facts: their
+    values are gone."""
+
+    comparison: Comparison
+    sample: Dump
+    benchmark: Dump
+
+
+class PictureComparer:
+    """Compares the fixed with the float model on one picture after another.
+
+    folder  for the values of the picture at work.
+    """
+
+    def __init__(self, float_model: Model, fixed_model: Model, folder: Path):
+        facts = read_facts(fixed_model)
+        self._pictures = {name for name, tensor in facts.tensors.items() if tensor.picture} if facts else set()
+        self._float = Simulator(float_model, keep_sessions=True)
+        self._fixed = Simulator(fixed_model, keep_sessions=True)
+        self._folder = folder
+
+    def compare(self, picture: PicturePair) -> Compared:
+        """The comparison on one picture, with details."""
+        benchmark = _dump(self._float.run(picture.feed), self._folder)
+        sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
+        with sample, benchmark:
+            return Compared(compare(sample, benchmark, details=True), sample, benchmark)
+
+
+def compare_pictures(comparer: PictureComparer, pairs: PicturePairs, progress: Progress = SILENT) -> Compared:
+    """The comparison over all pictures. Raises what making feeds and running the models raise."""
+    dumps: list[Dump] = []
+
+    def compared() -> Iterator[tuple[str, Comparison]]:
+        for index in each(progress, range(len(pairs)), "compare", "picture", len(pairs)):
+            of_picture = comparer.compare(pairs.make(index))
+            dumps[:] = [of_picture.sample, of_picture.benchmark]
+            yield pairs.labels[index], of_picture.comparison
+
+    return Compared(merge_each(compared()), *dumps)
+
+
+def _dump(simulation: Simulation, folder: Path) -> Dump:
+    """All tensors in the model's own order of axes."""
+    return spooled(map(_as_computed, simulation.records), folder)
+
+
+def _as_computed(record: Record) -> Record:
+    tensor = record.tensor
+    if record.constant or tensor.layout != NHWC or tensor.ndim != 4:
+        return record
+    return replace(record, tensor=tensor.in_layout(NCHW))

@@ -1,0 +1,84 @@
+"""What is diagnosed: a float model, its fixed model, and the ranges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.levels import Calibration, calibrate
+from sgsdump.quantisation.quant_import import import_params, read_quant_file
+from sgsdump.quantisation.quant_plan import QuantPlan
+from sgsdump.quantisation.ranges.side_ranges import side_ranges
+from sgsdump.quantisation.sdk_log import read_log
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.value_range import Range
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """config  how pictures are normalised; its [CONV_CONFIG] is the user's.
+    ranges  of the float model's tensors, {} where they are not known.
+    made    what calibration found and what was decided, where it was made here.
+    """
+
+    float_model: Model
+    fixed_model: Model
+    config: InputConfig
+    ranges: Mapping[str, Range]
+    per_channel: bool
+    made: tuple[Calibration, QuantPlan] | None = None
+
+
+def calibrated(
+    model: Model, feeds: PictureFeeds, config: InputConfig, level: str, progress: Progress = SILENT
+) -> Subject:
+    """As ``sgsdump calibrate`` makes the fixed model."""
+    calibration = calibrate(model, feeds, config, level, progress=progress)
+    fixed = make_fixed(model, calibration.ranges, calibration.config, side=side_ranges(calibration.statistics))
+    fixed_model = replace(model, proto=fixed.proto)
+    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", (calibration, fixed.plan))
+
+
+def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
+    """The fixed model of ranges that exist already: a log's tensor_min_max.txt, with what lies beside it, or a quant
+    file. Raises what reading these and ``make_fixed`` raise."""
+    beside, side = read_log(path, model, weights=True)
+    params = [*read_quant_file(path), *beside]
+    given = import_params(model, params, config, where=str(path), one_per_tensor=not beside)
+    fixed = make_fixed(given.model, given.ranges, given.config, per_channel=bool(beside), side=side)
+    fixed_model = replace(model, proto=fixed.proto)
+    return Subject(given.model, fixed_model, config, given.ranges, bool(beside))
+
+
+def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:
+    """A fixed model that exists already; it remembers its own configuration. Raises ModelError, ConfigError."""
+    fixed = open_model(path)
+    facts = read_facts(fixed)
+    if facts is None:
+        raise ModelError(f"{path} is no fixed model made by sgsdump calibrate; leave --fixed out to make one")
+    if facts.origin is None or not facts.origin.inputs:
+        if config is None:
+            raise ConfigError(f"{path} does not say how its pictures are normalised; give --input-config too")
+    else:
+        own = InputConfig(facts.origin.inputs)
+        config = own if config is None else replace(config, inputs=own.inputs)
+    _check_inputs(model, fixed, path)
+    ranges = facts.origin.ranges if facts.origin else {}
+    per_channel = any(isinstance(weights.scale, tuple) for weights in facts.weights.values())
+    return Subject(model, fixed, config, ranges, per_channel)
+
+
+def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
+    own, others = ({spec.name for spec in graph_inputs(each.proto)} for each in (model, fixed))
+    if own != others:
+        raise ModelError(
+            f"{path} is the fixed model of another net: its inputs are {', '.join(sorted(others))}, those of "
+            f"{model.path} {', '.join(sorted(own))}"
+        )

@@ -1,0 +1,183 @@
+"""diagnose as a user types it: on the demo's digits, of which two convolutions were made sick on purpose."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sgsdump.cli import main
+from sgsdump.commands import demo
+from sgsdump.dumps.io import open_dump
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.sidecars import input_config
+
+DIAGNOSE = "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
+PLANTED = {"block2/dw/relu", "block4/dw/relu"}
+FILES = {"report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini", "log"}
+PREPROCESS = """
+import numpy as np
+from PIL import Image
+def image_preprocess(path, norm=True):
+    pixels = np.asarray(Image.open(path), np.float32)[None, :, :, None]
+    return (pixels - 127) / 128 if norm else pixels
+"""
+
+
+@pytest.fixture
+def digits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo._lay_out(demo._digits())
+    return tmp_path
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)[1])
+
+
+def test_the_planted_convolutions_are_named_and_raising_them_repairs(digits, capsys):
+    assert main([*DIAGNOSE, "--quant-level", "L3"]) == 0
+    out = capsys.readouterr().out
+    assert {path.name for path in (digits / "diagnosis").iterdir()} == FILES
+    assert set(input_config.read("diagnosis/input_config.ini").tensor_arrays) == PLANTED
+    assert "[CONV_CONFIG]" in out and all(name in out for name in PLANTED)
+    assert "within the limits" in out
+    page = (digits / "diagnosis" / "report.html").read_text()
+    assert "[CONV_CONFIG]" in page and all(name in page for name in PLANTED)
+    # the advice taken: nothing is left to raise
+    again = [*DIAGNOSE[:-1], "diagnosis/input_config.ini", "--quant-level", "L3", "-o", "again"]
+    assert main(again) == 0
+    assert "Nothing more has to be raised" in capsys.readouterr().out
+    assert set(input_config.read("again/input_config.ini").tensor_arrays) == PLANTED
+
+
+def test_its_figures_are_those_of_the_commands_it_replaces(digits):
+    """calibrate, simulate of each picture, and compare of all runs: the same numbers, layer by layer."""
+    assert main([*DIAGNOSE, "--pictures", "3", "-o", "d"]) == 0
+    assert main("calibrate -m digits.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()) == 0
+    names = sorted(path.name for path in (digits / "pictures").iterdir())
+    chosen = [names[place] for place in np.linspace(0, len(names) - 1, 3).round().astype(int)]
+    for kind, model in (("Float", "digits.onnx"), ("Fixed", "fixed.onnx")):
+        (digits / kind).mkdir()
+        for name in chosen:
+            config = ["--input-config", "input_config.ini"] if kind == "Float" else []
+            assert main(["simulate", "-m", model, "-t", kind, "-i", f"pictures/{name}", *config]) == 0
+            (digits / "sigma_outtensor_dump.bin").rename(digits / kind / f"{name}.bin")
+    assert main(["compare", "Fixed", "Float", "--runs", "--csv", "runs.csv"]) == 0
+    (ours, theirs) = (
+        list(csv.DictReader(path.open(newline=""))) for path in (digits / "d/layers.csv", digits / "runs.csv")
+    )
+    assert [row["name"] for row in ours] == [row["name"] for row in theirs] and len(ours) > 10
+    for mine, other in zip(ours, theirs):
+        for column in ("mse", "cos", "rmse"):
+            assert float(mine[column] or "nan") == pytest.approx(float(other[column] or "nan"), rel=1e-6, nan_ok=True)
+    worst = {row["name"]: row["worst_run"] for row in ours if row.get("worst_run")}
+    assert worst and set(worst.values()) <= set(chosen)
+    fixed = [read_facts(open_model(path)).tensors for path in ("d/fixed.onnx", "fixed.onnx")]
+    assert fixed[0] == fixed[1]
+    assert {row["name"] for row in ours if row["mse"]} <= set(open_dump(digits / "Float" / f"{chosen[0]}.bin").outputs)
+
+
+def test_a_fixed_model_or_ranges_stand_in_for_a_calibration(digits, capsys):
+    assert main([*DIAGNOSE, "-o", "whole", "--pictures", "2"]) == 0
+    whole = data_of(digits / "whole" / "report.html")
+    for option in (["--fixed", "whole/fixed.onnx"], ["--ranges", "whole/log/tensor_min_max.txt"]):
+        assert main([*DIAGNOSE, "-o", "part", "--pictures", "2", *option]) == 0
+        assert {path.name for path in (digits / "part").iterdir()} == FILES - {"fixed.onnx", "log"}
+        part = data_of(digits / "part" / "report.html")
+        for one, other in zip(whole["layers"], part["layers"], strict=True):
+            # the text of ranges has six decimals
+            assert one["name"] == other["name"] and one["rmse"] == pytest.approx(other["rmse"], rel=1e-5)
+    # the fixed model remembers how its pictures are normalised
+    assert main(["diagnose", "-m", "digits.onnx", "-i", "pictures", "--fixed", "whole/fixed.onnx", "-o", "alone"]) == 0
+    assert "assumed" not in capsys.readouterr().out
+
+
+def test_what_is_assumed_is_said_first(digits, capsys):
+    (digits / "pre.py").write_text(PREPROCESS)
+    assert main("diagnose -m digits.onnx -i pictures -n pre.py --pictures 2".split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("assumed: no input_config.ini was given")
+    assert (
+        lines[1]
+        == "assumed: input image has mean 127:127:127, std_value 128:128:128, as the preprocess file normalises one "
+        "picture"
+    )
+    made = input_config.read("diagnosis/input_config.ini").inputs[0]
+    assert (made.training_format, made.mean, made.std) == ("GRAY", (127.0,) * 3, (128.0,) * 3)
+    assert "as the preprocess file normalises" in (digits / "diagnosis/report.html").read_text()
+    assert main("diagnose -m digits.onnx -i pictures --pictures 2 -o plain".split()) == 0
+    assert "GRAY picture divided by 255" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
+    (digits / "pre.py").write_text(PREPROCESS.replace("127", "100"))
+    assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2"]) == 0
+    assert re.search(r"warning: .*input image: .* differ \(.*27 grey levels", capsys.readouterr().out)
+    assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
+
+
+def test_both_spellings_and_exit_status_by_a_limit(digits):
+    spelled = [word.replace("--input-config", "--input_config") for word in DIAGNOSE]
+    assert main([*spelled, "--pictures", "2", "--quant-level", "L1", "--max-rmse", "0.0001"]) == 1
+    assert main([*spelled, "--pictures", "2", "--max-rmse", "100"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-m", "none.onnx"], "none.onnx"),
+        (["-m", "half.onnx"], "half.onnx"),
+        (["-i", "empty"], "empty"),
+        (["-i", "none"], "none"),
+        (["-i", "broken"], "broken"),
+        (["--fixed", "digits.onnx"], "is no fixed model"),
+        (["--ranges", "input_config.ini"], "input_config.ini"),
+        (["--input-config", "none.ini"], "none.ini"),
+        (["-n", "none.py"], "none.py"),
+        (["-o", "input_config.ini"], "a file has that name"),
+        (["-o", "."], "holds"),
+        (["--pictures", "0"], "--pictures"),
+        (["--quant-level", "L9"], "L9"),
+        (["--min-cos", "2"], "COS"),
+        (["--fixed", "digits.onnx", "--ranges", "x"], "not allowed with"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_options_are_one_line_and_leave_nothing(digits, capsys, options, words):
+    (digits / "empty").mkdir()
+    (digits / "broken").mkdir()
+    (digits / "broken" / "a.png").write_bytes(b"\x89PNG nothing")
+    (digits / "half.onnx").write_bytes((digits / "digits.onnx").read_bytes()[:3000])
+    before = sorted(digits.rglob("*"))
+    try:
+        status = main([*DIAGNOSE, *options])
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err.strip().splitlines()
+    assert status == 2 and words in error[-1], error
+    assert not any(line.startswith("Traceback") for line in error)
+    assert sorted(path for path in digits.rglob("*") if "__pycache__" not in path.parts) == before
+
+
+def test_an_output_that_cannot_be_written_leaves_nothing(digits, capsys, monkeypatch):
+    monkeypatch.setattr("sgsdump.reports.html.document.render", lambda report: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main([*DIAGNOSE, "--pictures", "1"])
+    assert not (digits / "diagnosis").exists()
+    assert not [path for path in digits.iterdir() if "partial" in path.name]
+
+
+def test_an_older_folder_is_moved_aside(digits, capsys):
+    for _ in range(2):
+        assert main([*DIAGNOSE, "--pictures", "1"]) == 0
+    assert "moved the older diagnosis aside" in capsys.readouterr().out
+    assert len([path for path in digits.iterdir() if path.name.startswith("diagnosis")]) == 2
+
+
+def test_a_picture_of_another_size_is_resized_and_one_is_enough(digits):
+    Image.fromarray(np.full((30, 20), 90, np.uint8)).save("one.png")
+    assert main([*DIAGNOSE[:3], "-i", "one.png", *DIAGNOSE[5:]]) == 0
