@@ -78,7 +78,8 @@ class PlanTrial:
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
         assert facts is not None
-        self.every_plan = parametrise(fixed, facts)
+        self.every_plan = parametrise(fixed, facts, self._narrow())
+        self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = [output.name for output in self.proto.graph.output]
         self._threads = threads
         self._weights: dict[tuple[str, str], Any] = {}
@@ -130,13 +131,20 @@ class PlanTrial:
             if name in self._picture_tensors or quant.dtype is None:
                 continue
             low, high = limits(quant.dtype, float(quant.scale), quant.zero_point)
-            fed[parameter(name, LOW)] = np.asarray(low)
-            fed[parameter(name, HIGH)] = np.asarray(high)
+            for what, limit in ((LOW, low), (HIGH, high)):
+                if parameter(name, what) in self._fed:
+                    fed[parameter(name, what)] = np.asarray(limit)
             fed[parameter(name, SCALE)] = np.asarray(quant.scale, np.float32)
             fed[parameter(name, ZERO_POINT)] = np.asarray(quant.zero_point, np.int16)
         for name, quant in decided.weights.items():
             fed[parameter(name, WEIGHT)] = self._weight(name, quant)
         return fed
+
+    def _narrow(self) -> set[str]:
+        """Tensors that are UINT8 in some plan."""
+        domain = self.analysis.domain
+        roots = {domain[name] for name in self.analysis.first_inputs} | self._picture_roots
+        return {name for name in self.analysis.stored if domain[name] in roots - self.analysis.forced_domains}
 
     def _weight(self, convolution: str, quant: Quant) -> Any:
         key = (convolution, str(quant.dtype))
