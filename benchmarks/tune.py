@@ -10,6 +10,10 @@ outputs; (a) runs the graphs that onnxruntime makes), and by the error of the sa
 With the model's own pictures a table of plans is printed too, calibrated and tuned on 24 photographs, judged on 10
 pictures with faces.
 
+The rows are processor time, held against runs of the float model by onnxruntime with the settings that plans run with
+(one thread, basic optimisation): one plan alone, one plan within the search, where plans go on from one another, and
+the whole search against what it took at commit dcad615 (FORMER float runs for a run of the network).
+
     python benchmarks/tune.py [--short] [DATA]
 
 DATA holds ultraface/ (model, images/) and images/; by default ../shared/data beside the checkout.
@@ -28,15 +32,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import ultraface_boxes
+from rows import Row, show
 
+from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.feeds.feeds import feeds
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.quantisation.float_model import simplify
+from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.quantisation.float_model import deployed, simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.objective import score, total
-from sgsdump.quantisation.trials.plan_walk import Plan
+from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk
 from sgsdump.reports.tuning.pareto_table import render
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.pareto import pareto
@@ -49,6 +56,7 @@ MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATE = 0.55
 TIMES, TIMES_SHORT = 10, 2
+FORMER = 4.4
 TABLE_RATES = (0.505, 0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.85, 0.95)
 
 
@@ -64,11 +72,11 @@ class Outcome:
 class Bench:
     """The model, its ranges, and pictures as pairs of feeds."""
 
-    def __init__(self, data: Path, pictures: int):
+    def __init__(self, data: Path, pictures: int, calibrated_on: int | None = None):
         self.path = data / MODEL
         self.model = simplify(open_model(str(self.path)))
         specs = tuple(graph_inputs(self.model.proto))
-        self.calibration = list(PictureFeeds(str(data / "images"), None, specs, CONFIG))
+        self.calibration = list(PictureFeeds(str(data / "images"), None, specs, CONFIG))[:calibrated_on]
         self.ranges = calibrate(self.model, self.calibration, CONFIG, "L3").ranges
         self.tuned_on = evenly(list(_pairs(data / "images", specs)), pictures)
         self.judged_on = list(_pairs(data / "ultraface" / "images", specs))
@@ -254,13 +262,42 @@ def table(bench: Bench) -> str:
     return render(pareto(found, judged.pool, judged.sizes, judged.trial, with_metric=True))
 
 
+def rows(bench: Bench) -> list[Row]:
+    """Processor time of one thread for single runs, of all for the search."""
+    setup = bench.setup()
+    feed, raw = bench.tuned_on[0]
+    outputs = list(setup.pool.pictures[0].floats)
+    floats, walk = WholeGraph(mark_outputs(deployed(bench.model), outputs), 1), PlanWalk(setup.trial, outputs)
+    plan = walk.prepared(frozenset(setup.sizes.domains[::2]))
+    single, one = quickest(lambda: floats.run(feed, outputs)), quickest(lambda: walk.visit(raw).outputs(plan))
+    start = time.process_time()
+    search_rates(setup.pool, setup.sizes, [RATE])
+    whole, runs = time.process_time() - start, setup.pool.runs
+    return [
+        Row("tune: one plan alone, float runs", one, single, 1.15),
+        Row("tune: one plan in the search, float runs", whole / runs, single, 1.15),
+        Row("tune: the search, as of dcad615", whole, FORMER * single * runs, 0.33),
+    ]
+
+
+def quickest(run: Callable[[], object], times: int = 20) -> float:
+    """Seconds of this thread's processor time, the least of some runs: other work on the machine only adds."""
+    run()
+    seconds = []
+    for _ in range(times):
+        start = time.thread_time()
+        run()
+        seconds.append(time.thread_time() - start)
+    return min(seconds)
+
+
 def main() -> None:
     words = [word for word in sys.argv[1:] if word != "--short"]
     short = "--short" in sys.argv[1:]
     data = Path(words[0]) if words else Path(__file__).resolve().parents[2] / "shared" / "data"
     if not (data / MODEL).is_file():
         sys.exit(f"there is no {data / MODEL}; give the folder that holds it")
-    bench, times = Bench(data, 2 if short else 10), TIMES_SHORT if short else TIMES
+    bench, times = Bench(data, *(2, 4) if short else (10,)), TIMES_SHORT if short else TIMES
     setup = bench.setup()
     print(f"{len(setup.sizes.domains)} domains, {len(bench.tuned_on)} pictures, rate {RATE}")
     print("                                   seconds   plans  s a plan  its own error  error in tune")
@@ -278,6 +315,7 @@ def main() -> None:
     line("(b) plain greedy", greedy(bench, times * mine.seconds))
     if not short:
         print(table(bench), end="")
+    show(rows(bench))
 
 
 if __name__ == "__main__":
