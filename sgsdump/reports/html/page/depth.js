@@ -126,9 +126,9 @@ function drawNames(root, points, bottom) {
 
 function drawPlaces(root, width, height, bottom, narrow) {
   for (const mark of ticks(view.from, view.to - 1, narrow ? 5 : 10)) {
-    if (layers[mark]) root.append(words(String(mark), xAt(mark, width), bottom + 16, "middle"));
+    if (layers[mark]) root.append(words(String(layers[mark].index), xAt(mark, width), bottom + 16, "middle"));
   }
-  root.append(words("layer, in depth order", (LEFT + width - RIGHT) / 2, height - 3, "middle"));
+  root.append(words("# of the layer, in depth order", (LEFT + width - RIGHT) / 2, height - 3, "middle"));
 }
 
 function tellSelected(holder) {

@@ -3,9 +3,9 @@ const HEAT = [[0, 0, 4], [81, 18, 124], [183, 55, 121], [252, 137, 97], [252, 25
 const UNKNOWN = 255, LARGEST = 254; // bytes of the map: NaN or infinity; the largest finite error
 
 function drawChannels(pair, d) {
-  const title = d.channelCount > d.channels.length ? `Error by channel, the worst ${d.channels.length} of ${d.channelCount}` : "Error by channel, worst first";
-  const holder = chartIn(pair, title), height = 150, bottom = 118, top = 12;
-  const worst = d.channels.slice(0, holder.clientWidth < 300 ? 16 : 32).map((channel) => channel.map(number));
+  const holder = chartIn(pair, "Error by channel, worst first"), height = 150, bottom = 118, top = 12;
+  const worst = d.channels.slice(0, Math.max(8, Math.floor((holder.clientWidth - 52) / 14))).map((channel) => channel.map(number));
+  if (worst.length < d.channelCount) holder.previousSibling.textContent = `Error by channel, the worst ${worst.length} of ${d.channelCount}`;
   const most = Math.max(...worst.map(([, share]) => share).filter(Number.isFinite), 0) || 1;
   const label = `Part of the error in each channel; the worst is channel ${worst[0][0]} with ${percent(worst[0][1])}`;
   const drawing = canvas(holder, height, label), chart = { ...drawing, left: 44, right: drawing.width - 8 };

@@ -1,5 +1,6 @@
 // Walking along the error over depth, and zooming into it: pointer, keys and buttons.
 const FEWEST = 4, STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+const STEEPEST = 5;
 const CLICK = 6, GRIP = 9; // pixels: what moves less was a click; how near to an edge takes hold of it
 
 function zoomTo(from, to) {
@@ -123,8 +124,16 @@ function choose(metric) {
   drawDepth();
 }
 
+function nameSteepest() {
+  const rising = layers.filter((layer) => layer.rises && !(layer.own_error <= 0)).sort((a, b) => compareBy("own_error")(b, a));
+  const buttons = rising.slice(0, STEEPEST).map((layer) => button({ title: layer.name }, () => select(layer.place), written(short(layer.name, 40)), ` ▲ ${show(layer.own_error)}`));
+  $("steepest").append("Rises most:", ...buttons);
+  $("steepest").hidden = !buttons.length;
+}
+
 function startDepth() {
   $("depth").hidden = false;
+  nameSteepest();
   $("zoom-in").addEventListener("click", () => zoomBy(0.5));
   $("zoom-out").addEventListener("click", () => zoomBy(2));
   $("zoom-all").addEventListener("click", showWhole);
