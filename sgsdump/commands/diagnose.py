@@ -14,6 +14,10 @@ preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as i
 quant file in place of a calibration. An older folder is moved aside. Exit status: 0, or 1 when you gave a limit and an
 output or another layer is past it, 2 on trouble.
 
+With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing.
+They are read and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump,
+onnx, onnxruntime and numpy. Measuring for the advice stays here. The result is that of one process.
+
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
+    from sgsdump.quantisation.diagnosis.compared_pictures import Compared
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.html.report import Report
@@ -60,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pictures", type=count, default=PICTURES, metavar="N",
                         help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="calibrate and compare on the Dask cluster whose "
+                        "scheduler is here (tcp://host:8786); see above")  # fmt: skip
     parser.add_argument("--min-cos", type=float, metavar="X", help="what a layer must hold (default: COS 0.99)")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="what a layer must hold (default: RMSE 0.1)")
 
@@ -79,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, compare_pictures
+    from sgsdump.quantisation.diagnosis.compared_pictures import over_all
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
@@ -103,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
             for most in (args.pictures, min(MEASURED, args.pictures))
         )
-        compared = compare_pictures(PictureComparer(subject.float_model, subject.fixed_model, folder), pairs, progress)
+        compared = over_all(_each_compared(args, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
             why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
@@ -164,13 +171,27 @@ def _known(args: argparse.Namespace) -> Known:
 
 
 def _subject(args: argparse.Namespace, known: Known, feeds: PictureFeeds, progress: Progress) -> Subject:
+    from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.quantisation.diagnosis.subject import calibrated, of_ranges
 
     if known.given is not None:
         return known.given
     if args.ranges:
         return of_ranges(known.model, args.ranges, known.config)
-    return calibrated(known.model, feeds, known.config, args.quant_level, progress)
+    workers = Workers(scheduler=args.scheduler)
+    return calibrated(known.model, feeds, known.config, args.quant_level, progress, workers)
+
+
+def _each_compared(
+    args: argparse.Namespace, subject: Subject, pairs: PicturePairs, folder: Path, progress: Progress
+) -> Iterator[Compared]:
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared
+    from sgsdump.quantisation.diagnosis.on_cluster import compared_on_cluster
+
+    models = subject.float_model, subject.fixed_model
+    if args.scheduler:
+        return compared_on_cluster(*models, pairs, args.scheduler, progress)
+    return each_compared(PictureComparer(*models, folder), pairs)
 
 
 def _facts(args: argparse.Namespace, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:

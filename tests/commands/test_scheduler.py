@@ -14,6 +14,7 @@ from small_nets import residual_net
 
 from sgsdump import open_dump, save_dump
 from sgsdump.cli import main
+from sgsdump.commands import demo
 from sgsdump.commands.compare.on_cluster import _Files, _measuring, _Place
 from sgsdump.commands.parser import build_parser
 from sgsdump.commands.terminal import Terminal
@@ -211,3 +212,18 @@ def test_what_a_worker_cannot_load_is_left_out_with_its_reason(dumps, capsys):
     saved = save(records, dumps / "out.npz", Target("npz"), "fixed.npz", Terminal(bars=False), loading=loading)
     assert saved.left_out == 1 and "1 left out: 'conv1': it is gone" in capsys.readouterr().out
     assert list(open_dump("out.npz")) == [record.name for record in records if record.name != "conv1"]
+
+
+def test_diagnose_writes_the_files_of_one_process(tmp_path, monkeypatch, dask_cluster, capsys):
+    monkeypatch.chdir(tmp_path)
+    demo._lay_out(demo._digits())
+    command = (
+        "diagnose -m digits.onnx -i pictures --input-config input_config.ini --pictures 3 --quant-level L3".split()
+    )
+    assert main([*command, "-o", "alone"]) == 0
+    alone = capsys.readouterr().out
+    assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
+    assert capsys.readouterr().out == alone.replace("alone", "many")
+    assert contents(tmp_path / "alone" / "log") == contents(tmp_path / "many" / "log")
+    for name in ("report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini"):
+        assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name

@@ -5,7 +5,7 @@ Each picture's values live in two files without names until they are compared; o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,15 +52,19 @@ class PictureComparer:
             return Compared(compare(sample, benchmark, details=True), sample, benchmark)
 
 
-def compare_pictures(comparer: PictureComparer, pairs: PicturePairs, progress: Progress = SILENT) -> Compared:
-    """The comparison over all pictures. Raises what making feeds and running the models raise."""
+def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Compared]:
+    """The comparison on each picture, one after another. Raises what making feeds and running the models raise."""
+    return (comparer.compare(pairs.make(index)) for index in range(len(pairs)))
+
+
+def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progress = SILENT) -> Compared:
+    """The comparison over all pictures, from those on each of them, which are as they are needed."""
     dumps: list[Dump] = []
 
     def compared() -> Iterator[tuple[str, Comparison]]:
-        for index in each(progress, range(len(pairs)), "compare", "picture", len(pairs)):
-            of_picture = comparer.compare(pairs.make(index))
-            dumps[:] = [of_picture.sample, of_picture.benchmark]
-            yield pairs.labels[index], of_picture.comparison
+        for label, result in zip(labels, each(progress, results, "compare", "picture", len(labels))):
+            dumps[:] = [result.sample, result.benchmark]
+            yield label, result.comparison
 
     return Compared(merge_each(compared()), *dumps)
 

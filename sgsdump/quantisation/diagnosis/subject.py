@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.progress import SILENT, Progress
@@ -37,10 +38,15 @@ class Subject:
 
 
 def calibrated(
-    model: Model, feeds: PictureFeeds, config: InputConfig, level: str, progress: Progress = SILENT
+    model: Model,
+    feeds: PictureFeeds,
+    config: InputConfig,
+    level: str,
+    progress: Progress = SILENT,
+    workers: Workers = ALONE,
 ) -> Subject:
     """As ``sgsdump calibrate`` makes the fixed model."""
-    calibration = calibrate(model, feeds, config, level, progress=progress)
+    calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side_ranges(calibration.statistics))
     fixed_model = replace(model, proto=fixed.proto)
     return Subject(model, fixed_model, config, calibration.ranges, level != "L1", (calibration, fixed.plan))
