@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
 from sgsdump.comparison.details.details import Details
-from sgsdump.reports.html.envelope import lower_envelope
+from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.shown import copied, plain, rounded, shown, whole
 

@@ -12,7 +12,6 @@ import pytest
 from sgsdump.comparison.comparison import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Report, render
-from sgsdump.reports.html.envelope import lower_envelope
 from sgsdump.reports.html.of_comparison import report_of, verdict
 from sgsdump.reports.shown import number, shown
 from sgsdump.tensors.tensor import Tensor
@@ -116,16 +115,6 @@ def test_the_verdict_is_two_sentences_that_name_the_layer():
     comparison, *_ = compared([f"layer{i}" for i in range(40)])
     first, second, *more = verdict(comparison)
     assert comparison.worst.name in first and comparison.jumps[0].name in second and not more
-
-
-def test_the_envelope_is_below_every_plan():
-    random = np.random.default_rng(0)
-    plans = [tuple(plan) for plan in random.uniform(0.1, 1, (200, 2))]
-    envelope = lower_envelope(plans)
-    for rate, error in plans:
-        assert min(e for r, e in envelope if r <= rate) <= error
-    assert all(plan in plans for plan in envelope)
-    assert lower_envelope([(0.5, math.nan)]) == []
 
 
 @pytest.mark.parametrize(
