@@ -41,7 +41,7 @@ def test_the_numbers_are_those_of_the_json(dumps, tmp_path, capsys):
         found = layers(tmp_path / page)
         for name in ("name", "mse", "cos", "rmse", "verdict"):
             assert [layer[name] for layer in found] == [row[name] for row in rows]
-        assert [layer["own_error"] for layer in found] == [row["rise"] for row in rows]
+        assert [layer["rise"] for layer in found] == [row["rise"] for row in rows]
         assert sum(found[0]["details"]["sample"]) == 72
     assert "details" not in rows[0] and "sums" not in rows[0]
     assert "conv1 (Conv)" in capsys.readouterr().out

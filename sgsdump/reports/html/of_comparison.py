@@ -106,7 +106,6 @@ def layers_of(
 ) -> tuple[Layer, ...]:
     """A layer of each row, in the rows' order."""
     jumps = {id(row) for row in comparison.jumps}
-    errors = {row.name: row.error for row in comparison.alike}
     range_names = pair_ranges([row.name for row in comparison.rows], ranges)
     found = []
     for row in comparison.rows:
@@ -127,8 +126,7 @@ def layers_of(
                 cos=row.cos,
                 rmse=row.rmse,
                 sqnr=sqnr(row.sums) if row.sums is not None and not row.statistics else float("nan"),
-                own_error=row.rise,
-                inherited=max((errors[name] for name in row.sources if name in errors), default=0.0),
+                rise=row.rise,
                 rises=id(row) in jumps,
                 verdict=row.verdict(thresholds),
                 note=why(row),

@@ -19,7 +19,7 @@ from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.shown import copied, plain, rounded, shown, whole
 
-FIGURES = ("mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse")
+FIGURES = ("mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200
 CHANNELS = 32
 FEWEST_BINS = 32

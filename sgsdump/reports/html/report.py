@@ -22,9 +22,9 @@ class Layer:
 
     index          the operator's place in the net.
     sqnr           in dB.
-    own_error      the rmse that arises in this layer, and ``inherited`` what it got from the layers that feed it; None
-                   where it is not known. By comparison alone these are the row's ``rise`` and the highest RMSE among
-                   its sources.
+    rise           rmse less the highest rmse among the sources.
+    own_error      measured: the rmse with this layer's convolution alone quantised, and ``inherited`` that with all
+                   others quantised; None where it was not measured.
     rises          the layer is among those where the error rises most (``Comparison.jumps``).
     verdict        pass, warn or fail.
     note           remarks on the comparison.
@@ -42,6 +42,7 @@ class Layer:
     cos: float
     rmse: float
     sqnr: float
+    rise: float = 0.0
     own_error: float | None = None
     inherited: float | None = None
     rises: bool = False

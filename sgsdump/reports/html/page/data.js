@@ -1,7 +1,7 @@
 // The report's data, as page_data.py wrote them: numbers, or the words nan, inf and -inf.
 const data = JSON.parse(document.getElementById("data").textContent);
 const WORDS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-const FIGURES = ["mse", "cos", "rmse", "sqnr", "own_error", "inherited", "mean_rmse"];
+const FIGURES = ["mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse"];
 
 // What is not known is NaN where it is reckoned with, and undefined in the data.
 function number(value) {

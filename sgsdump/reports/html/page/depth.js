@@ -15,7 +15,7 @@ const METRICS = [
 // The layers in view are those from ``from`` up to ``to``.
 const view = { metric: METRICS[0], from: 0, to: layers.length };
 const LEFT = 52, RIGHT = 14, DECADES = 9, WIDE_ENOUGH = 26;
-const steepest = Math.max(...layers.filter((l) => l.rises && Number.isFinite(l.own_error)).map((l) => l.own_error), 0);
+const steepest = Math.max(...layers.map((layer) => layer.rise).filter(Number.isFinite), 0);
 
 // Infinite SQNR is no error at all.
 const isOdd = (metric, value) => Number.isNaN(value) || (!Number.isFinite(value) && metric.key !== "sqnr") || value === -Infinity;
@@ -103,7 +103,7 @@ function drawPoints(root, points, room) {
     if (isOdd(view.metric, value)) root.append(svg("path", { class: "odd", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }));
     else if (room > 3.5 || layer.verdict !== "pass") root.append(svg("circle", { class: `dot ${layer.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
     if (!layer.rises) continue;
-    const size = 3 + 4 * Math.sqrt(Number.isFinite(layer.own_error) && steepest ? clamp(layer.own_error / steepest, 0, 1) : 1);
+    const size = 3 + 4 * Math.sqrt(Number.isFinite(layer.rise) ? clamp(layer.rise / steepest, 0, 1) : 1);
     root.append(svg("path", { class: "rise", d: `M${x - size} ${y - radius - 4}h${2 * size}l${-size} ${-1.7 * size}z` }));
   }
 }

@@ -51,10 +51,12 @@ function factsOf(layer) {
     fact("remark", layer.note, "wide"));
 }
 
-// What came in with the layers before, what arises here, and what goes out: bars of one scale.
+// What comes in from the layers before, what arises here, and what goes out: bars of one scale.
 function shareOf(layer) {
-  if (!layer.known.has("own_error") || !layer.known.has("inherited")) return [];
-  const parts = [["inherited", layer.inherited, "from"], ["own", layer.own_error, "own"], ["in all", layer.rmse, "all"]];
+  const measured = layer.known.has("own_error") && layer.known.has("inherited");
+  const before = Math.max(0, ...layer.sources.map((place) => layers[place].rmse));
+  const [from, own] = measured ? [layer.inherited, layer.own_error] : [before, layer.rise];
+  const parts = [["inherited", from, "from"], ["own", own, "own"], ["in all", layer.rmse, "all"]];
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)).filter(Number.isFinite)) || 1;
   const rows = parts.flatMap(([what, value, kind]) => {
     const length = Number.isFinite(value) ? (Math.abs(value) / most) * 100 : 100;
@@ -62,7 +64,8 @@ function shareOf(layer) {
     const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
     return [el("dt", {}, what), el("dd", {}, drawing, exact(value))];
   });
-  return [el("h3", {}, "Error (RMSE), inherited and own"), el("dl", { class: "share" }, ...rows)];
+  const how = measured ? "Measured: own with this layer's 8 bits alone, inherited with those of all others." : "";
+  return [el("h3", {}, "Error (RMSE), inherited and own"), el("dl", { class: "share" }, ...rows), el("p", { class: "legend" }, how)];
 }
 
 function chartIn(parent, title, ...legend) {

@@ -21,7 +21,7 @@ function select(place, asked = false) {
 function selectFirst() {
   const asked = /^#layer-(\d+)$/.exec(location.hash);
   if (asked && layers[asked[1]]) return select(Number(asked[1]));
-  const own = (layer) => (Number.isFinite(layer.own_error) ? layer.own_error : Infinity);
-  const worst = (a, b) => (b.verdict === "fail") - (a.verdict === "fail") || b.rises - a.rises || own(b) - own(a);
+  const rise = (layer) => (Number.isFinite(layer.rise) ? layer.rise : Infinity);
+  const worst = (a, b) => (b.verdict === "fail") - (a.verdict === "fail") || Boolean(b.rises) - Boolean(a.rises) || rise(b) - rise(a);
   select([...layers].sort((a, b) => worst(a, b) || a.place - b.place)[0].place);
 }

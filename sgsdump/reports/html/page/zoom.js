@@ -125,8 +125,8 @@ function choose(metric) {
 }
 
 function nameSteepest() {
-  const rising = layers.filter((layer) => layer.rises && !(layer.own_error <= 0)).sort((a, b) => compareBy("own_error")(b, a));
-  const buttons = rising.slice(0, STEEPEST).map((layer) => button({ title: layer.name }, () => select(layer.place), written(short(layer.name, 40)), ` ▲ ${show(layer.own_error)}`));
+  const rising = layers.filter((layer) => layer.rises).sort((a, b) => compareBy("rise")(b, a));
+  const buttons = rising.slice(0, STEEPEST).map((layer) => button({ title: layer.name }, () => select(layer.place), written(short(layer.name, 40)), ` ▲ ${show(layer.rise)}`));
   $("steepest").append("Rises most:", ...buttons);
   $("steepest").hidden = !buttons.length;
 }
