@@ -8,22 +8,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number
-from sgsdump.tensors.tensor import Quant, Tensor, dequantise
+from sgsdump.tensors.tensor import Quant, Tensor, checked_scale, dequantise
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One float32 scale and one zero point: ``float32(stored - zero_point) * scale``."""
+
+    scale: float
+    zero_point: int
 
 
 @dataclass(frozen=True)
 class Values:
     """Stored values and how a chunk of them becomes real ones (None: the stored values are real).
 
-    array may be memory-mapped, unaligned or a transposed view; it is never written to.
+    array may be memory-mapped, unaligned or a transposed view; it is never written to. scaling says what ``to_real``
+    does, where that is all of it.
     """
 
     array: np.ndarray
     to_real: Callable[[np.ndarray], np.ndarray] | None = None
+    scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
         """The same meaning on another view of the values."""
-        return Values(array, self.to_real)
+        return Values(array, self.to_real, self.scaling)
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
@@ -39,4 +49,5 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
         return Values(stored)
     if not info.quant.exact or info.quant.axis is not None or np.size(info.quant.scale) != 1:
         return Values(dequantise(stored, info))
-    return Values(stored, lambda chunk: dequantise(chunk, info))
+    scaling = Scaling(float(checked_scale(info, (1,)).reshape(())), info.quant.zero_point)
+    return Values(stored, lambda chunk: dequantise(chunk, info), scaling)

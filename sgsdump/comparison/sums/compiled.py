@@ -1,4 +1,4 @@
-"""The compiled kernel, where it is installed: the sums of ``lanes``, digit by digit, at the speed of reading.
+"""The compiled kernel, where it is installed: the sums of ``by_numpy``, digit by digit, at the speed of reading.
 
 SGSDUMP_NO_KERNEL=1 in the environment leaves it out.
 """
@@ -6,14 +6,21 @@ SGSDUMP_NO_KERNEL=1 in the environment leaves it out.
 from __future__ import annotations
 
 import os
+import threading
 from types import ModuleType
 
 import numpy as np
 
 from sgsdump.comparison.sums.lanes import CHUNK, LANES, Totals
+from sgsdump.comparison.sums.tiles import Table
+from sgsdump.tensors.real_view import Values
 
-_INTERFACE = 1
-_FLOAT32 = np.dtype(np.float32)
+_INTERFACE = 2
+# The kernel's numbers for types, and whether they are integers, which mean numbers by a scale and a zero point.
+_KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "uint8": 4, "int16": 5, "uint16": 6}
+_INTEGERS = ("int8", "uint8", "int16", "uint16")
+_LARGEST_ZERO_POINT = 1 << 30
+_LOCAL = threading.local()
 
 
 def _loaded() -> ModuleType | None:
@@ -35,16 +42,42 @@ def description() -> str:
     return "numpy sums" if _KERNEL is None else f"compiled sums ({_KERNEL.vectors()})"
 
 
-def takes(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the kernel takes two arrays of one size."""
-    return _KERNEL is not None and all(side.dtype == _FLOAT32 and side.flags.c_contiguous for side in (a, b))
+def takes(side: Values) -> bool:
+    """Whether the kernel is there and knows the type, and how its values become real ones."""
+    dtype = side.array.dtype
+    if _KERNEL is None or dtype.name not in _KINDS or not dtype.isnative:
+        return False
+    if side.to_real is None:
+        return True
+    return dtype.name in _INTEGERS and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
 
 
-def add(totals: Totals, a: np.ndarray, b: np.ndarray) -> None:
-    """Add all chunks of two arrays that ``takes`` accepts."""
+def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
+    """Add a table, a part of two that ``takes`` accepts."""
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
-    assert a.size == b.size
-    _KERNEL.add_pair(_address(a), _address(b), a.size, _address(totals.lanes), _address(totals.odd))
+    assert table.a.shape == table.b.shape
+    _KERNEL.add_pair(
+        _described(sample, table.a),
+        _described(benchmark, table.b),
+        (*table.a.shape, *table.tile),
+        *map(_address, (totals.lanes, totals.odd, _scratch())),
+    )
+
+
+def _described(side: Values, array: np.ndarray) -> tuple[int, int, int, int, float, int]:
+    scale, zero_point = (1.0, 0) if side.scaling is None else (side.scaling.scale, side.scaling.zero_point)
+    rows, columns = array.strides
+    return _address(array), _KINDS[array.dtype.name], rows, columns, scale, zero_point
+
+
+def _scratch() -> np.ndarray:
+    """The thread's own room for a packed chunk of either side, kept, beginning on a cache line."""
+    if not hasattr(_LOCAL, "scratch"):
+        block = np.empty(2 * CHUNK + 16, np.float32)
+        start = -block.ctypes.data % 64 // 4
+        _LOCAL.scratch = block[start : start + 2 * CHUNK]
+    scratch: np.ndarray = _LOCAL.scratch
+    return scratch
 
 
 def _address(array: np.ndarray) -> int:

@@ -1,9 +1,12 @@
-/* The sums of a pair of tensors in one pass over both: what lanes.py does with numpy, to the last bit.
+/* The sums of a pair of tensors in one pass over both: what by_numpy.py does, to the last bit.
  *
- * The order of every sum is that of lanes.py: a chunk of CHUNK values is seen as rows of LANES values, each lane is
- * summed row by row from 0, and the chunk's lanes are added to the totals. Nothing is contracted or reassociated
- * (setup.py says -ffp-contract=off), so vectors of any width give the same digits: a vector only takes several lanes at
- * a time. Four rows are taken at once, so that lanes stay in registers meanwhile.
+ * The order of every sum is that of lanes.py: a chunk is seen as rows of LANES values, each lane is summed row by row
+ * from 0, and the chunk's lanes are added to the totals. Nothing is contracted or reassociated (setup.py says
+ * -ffp-contract=off), so vectors of any width give the same digits: a vector only takes several lanes at a time. Four
+ * rows are taken at once, so that lanes stay in registers meanwhile.
+ *
+ * Every type it takes means float32 values. A tile of a side that is something else, or is not contiguous, is packed
+ * into a scratch of CHUNK floats first, which stays in the cache.
  *
  * It takes addresses: the buffer protocol entered the stable ABI with Python 3.11 only. compiled.py, the one caller,
  * answers for them and holds the arrays. The GIL is released.
@@ -21,17 +24,21 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 1 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 2 /* compiled.py has the same number, or does not use a kernel left from another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
 #define SUMS 6
-#define COUNTS 7
+#define AHEAD 4096 /* bytes, to be on their way from memory before their turn */
+#define LINE 64
+#define BLOCK 16 /* columns packed at a time: a cache line of floats */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define INLINE static inline __attribute__((always_inline))
+#define PREFETCH(address) __builtin_prefetch(address)
 #else
 #define INLINE static __forceinline
+#define PREFETCH(address) ((void)0)
 #endif
 
 typedef double lanes_t[SUMS][LANES];
@@ -68,59 +75,183 @@ INLINE void add_rows(const char *a, const char *b, size_t rows, size_t width, la
     }
 }
 
+INLINE uint32_t bits_at(const char *values, size_t index)
+{
+    uint32_t bits;
+    memcpy(&bits, values + index * sizeof bits, sizeof bits);
+    return bits;
+}
+
 /* The counts of metrics/base.py, from sample_nan on. */
 INLINE void count_odd(const char *a, const char *b, size_t size, int64_t *counts)
 {
+    const uint32_t infinity = 0x7f800000u, minus = 0xff800000u;
+    int32_t a_nan = 0, a_inf = 0, b_nan = 0, b_inf = 0, a_minus = 0, b_minus = 0, apart = 0;
     for (size_t i = 0; i < size; i++) {
-        double x = at(a, i), y = at(b, i);
-        int x_nan = x != x, y_nan = y != y, x_inf = fabs(x) > DBL_MAX, y_inf = fabs(y) > DBL_MAX;
-        counts[0] += x_nan;
-        counts[1] += x_inf;
-        counts[2] += y_nan;
-        counts[3] += y_inf;
-        counts[4] += x_inf & (x < 0);
-        counts[5] += y_inf & (y < 0);
-        counts[6] += (x_nan | y_nan | x_inf | y_inf) & !((x == y) | (x_nan & y_nan));
+        uint32_t x = bits_at(a, i), y = bits_at(b, i), p = x & 0x7fffffffu, q = y & 0x7fffffffu;
+        a_nan += p > infinity;
+        a_inf += p == infinity;
+        b_nan += q > infinity;
+        b_inf += q == infinity;
+        a_minus += x == minus;
+        b_minus += y == minus;
+        apart += ((p >= infinity) | (q >= infinity)) & (x != y) & !((p > infinity) & (q > infinity));
     }
+    const int32_t found[] = {a_nan, a_inf, b_nan, b_inf, a_minus, b_minus, apart};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        counts[i] += found[i];
 }
 
-INLINE void add_pair(const char *a, const char *b, size_t size, lanes_t totals, int64_t *counts)
+/* A chunk of contiguous floats. */
+INLINE void add_chunk(const char *a, const char *b, size_t size, lanes_t totals, int64_t *counts)
 {
-    const size_t item = sizeof(float);
+    const size_t row = LANES * sizeof(float);
+    const char *first_a = a, *first_b = b;
+    size_t rows = size / LANES;
+    double squares = 0;
     lanes_t lanes;
-    while (size) {
-        size_t chunk = size < CHUNK ? size : CHUNK, rows = chunk / LANES, done = 0;
-        memset(lanes, 0, sizeof lanes);
-        for (; rows >= ROWS; rows -= ROWS, done += ROWS * LANES)
-            add_rows(a + done * item, b + done * item, ROWS, LANES, lanes);
-        for (; rows; rows--, done += LANES)
-            add_rows(a + done * item, b + done * item, 1, LANES, lanes);
-        add_rows(a + done * item, b + done * item, 1, chunk - done, lanes);
-        double squares = 0;
-        for (size_t i = 0; i < LANES; i++)
-            squares += lanes[0][i] + lanes[1][i];
-        if (!(squares <= DBL_MAX))
-            count_odd(a, b, chunk, counts);
-        for (size_t sum = 0; sum < SUMS; sum++)
-            for (size_t i = 0; i < LANES; i++)
-                totals[sum][i] += lanes[sum][i];
-        a += chunk * item;
-        b += chunk * item;
-        size -= chunk;
+    memset(lanes, 0, sizeof lanes);
+    for (; rows >= ROWS; rows -= ROWS, a += ROWS * row, b += ROWS * row) {
+        for (size_t byte = AHEAD; byte < AHEAD + ROWS * row; byte += LINE) {
+            PREFETCH(a + byte);
+            PREFETCH(b + byte);
+        }
+        add_rows(a, b, ROWS, LANES, lanes);
     }
+    for (; rows; rows--, a += row, b += row)
+        add_rows(a, b, 1, LANES, lanes);
+    add_rows(a, b, 1, size % LANES, lanes);
+    for (size_t i = 0; i < LANES; i++)
+        squares += lanes[0][i] + lanes[1][i];
+    if (!(squares <= DBL_MAX))
+        count_odd(first_a, first_b, size, counts);
+    for (size_t sum = 0; sum < SUMS; sum++)
+        for (size_t i = 0; i < LANES; i++)
+            totals[sum][i] += lanes[sum][i];
+}
+
+/* One side of a pair: rows and columns of values at strides in bytes, and what integers mean: (value - zero) * scale. */
+enum { FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT16, UINT16 };
+
+typedef struct {
+    const char *data;
+    int kind;
+    Py_ssize_t row_stride, column_stride;
+    float scale;
+    int zero;
+} side_t;
+
+INLINE float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The exponent is moved by a product, which is exact and makes a normal number of a subnormal one. */
+INLINE float half(uint16_t bits)
+{
+    uint32_t rest = (uint32_t)(bits & 0x7fff) << 13;
+    float finite = float_of(rest) * 0x1p112f;
+    uint32_t found;
+    memcpy(&found, &finite, sizeof found);
+    if (rest >= 0x0f800000u)
+        found = rest | 0x7f800000u;
+    return float_of(found | (uint32_t)(bits & 0x8000) << 16);
+}
+
+#define PACK(name, type, means)                                                                                        \
+    INLINE void name(side_t side, size_t rows, size_t columns, float *out)                                             \
+    {                                                                                                                  \
+        for (size_t start = 0; start < columns;) {                                                                     \
+            int together = side.column_stride == sizeof(type);                                                         \
+            size_t left = columns - start, width = together || left < BLOCK ? left : BLOCK;                            \
+            for (size_t row = 0; row < rows; row++) {                                                                  \
+                const char *from = side.data + (Py_ssize_t)row * side.row_stride +                                     \
+                                   (Py_ssize_t)start * side.column_stride;                                             \
+                float *to = out + row * columns + start;                                                               \
+                if (together)                                                                                          \
+                    for (size_t i = 0; i < width; i++) {                                                               \
+                        type value;                                                                                    \
+                        memcpy(&value, from + i * sizeof(type), sizeof(type));                                         \
+                        to[i] = means;                                                                                 \
+                    }                                                                                                  \
+                else                                                                                                   \
+                    for (size_t i = 0; i < width; i++) {                                                               \
+                        type value;                                                                                    \
+                        memcpy(&value, from + (Py_ssize_t)i * side.column_stride, sizeof(type));                       \
+                        to[i] = means;                                                                                 \
+                    }                                                                                                  \
+            }                                                                                                          \
+            start += width;                                                                                            \
+        }                                                                                                              \
+    }
+
+PACK(pack_float32, float, value)
+PACK(pack_float16, uint16_t, half(value))
+PACK(pack_bfloat16, uint16_t, float_of((uint32_t)value << 16))
+PACK(pack_int8, int8_t, (float)(value - side.zero) * side.scale)
+PACK(pack_uint8, uint8_t, (float)(value - side.zero) * side.scale)
+PACK(pack_int16, int16_t, (float)(value - side.zero) * side.scale)
+PACK(pack_uint16, uint16_t, (float)(value - side.zero) * side.scale)
+
+/* A tile as contiguous floats: the side's own where they are that already. */
+INLINE const char *floats_of(side_t side, size_t rows, size_t columns, float *out)
+{
+    const Py_ssize_t item = sizeof(float);
+    if (side.kind == FLOAT32 && side.column_stride == item &&
+        (rows == 1 || side.row_stride == (Py_ssize_t)columns * item))
+        return side.data;
+    switch (side.kind) {
+    case FLOAT32: pack_float32(side, rows, columns, out); break;
+    case FLOAT16: pack_float16(side, rows, columns, out); break;
+    case BFLOAT16: pack_bfloat16(side, rows, columns, out); break;
+    case INT8: pack_int8(side, rows, columns, out); break;
+    case UINT8: pack_uint8(side, rows, columns, out); break;
+    case INT16: pack_int16(side, rows, columns, out); break;
+    case UINT16: pack_uint16(side, rows, columns, out); break;
+    }
+    return (const char *)out;
+}
+
+/* A pair, the size of both and of their tiles, and where the results and the packed tiles go. */
+typedef struct {
+    side_t a, b;
+    Py_ssize_t rows, columns, tile_rows, tile_columns;
+    double (*totals)[LANES];
+    int64_t *counts;
+    float *scratch;
+} pair_t;
+
+INLINE side_t tile_of(side_t side, Py_ssize_t row, Py_ssize_t column)
+{
+    side.data += row * side.row_stride + column * side.column_stride;
+    return side;
+}
+
+INLINE void add_pair(const pair_t *pair)
+{
+    for (Py_ssize_t row = 0; row < pair->rows; row += pair->tile_rows)
+        for (Py_ssize_t column = 0; column < pair->columns; column += pair->tile_columns) {
+            size_t rows = (size_t)(pair->rows - row < pair->tile_rows ? pair->rows - row : pair->tile_rows);
+            size_t columns = (size_t)(pair->columns - column < pair->tile_columns ? pair->columns - column
+                                                                                   : pair->tile_columns);
+            const char *a = floats_of(tile_of(pair->a, row, column), rows, columns, pair->scratch);
+            const char *b = floats_of(tile_of(pair->b, row, column), rows, columns, pair->scratch + CHUNK);
+            add_chunk(a, b, rows * columns, pair->totals, pair->counts);
+        }
 }
 
 /* The same code for every width of vectors, the widest first. */
-typedef void (*add_pair_t)(const char *, const char *, size_t, lanes_t, int64_t *);
 typedef struct {
     const char *name;
-    add_pair_t add_pair;
+    void (*add_pair)(const pair_t *);
 } variant_t;
 
 #define VARIANT(function, attribute)                                                                                   \
-    attribute static void function(const char *a, const char *b, size_t size, lanes_t totals, int64_t *counts)         \
+    attribute static void function(const pair_t *pair)                                                                 \
     {                                                                                                                  \
-        add_pair(a, b, size, totals, counts);                                                                          \
+        add_pair(pair);                                                                                                \
     }
 
 VARIANT(add_pair_plain, )
@@ -170,20 +301,31 @@ static PyObject *py_use(PyObject *module, PyObject *args)
 
 static PyObject *py_add_pair(PyObject *module, PyObject *args)
 {
-    unsigned long long a, b, totals, counts;
-    Py_ssize_t size;
+    unsigned long long a, b, totals, counts, scratch;
+    pair_t pair;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKnKK:add_pair", &a, &b, &size, &totals, &counts))
+    if (!PyArg_ParseTuple(args, "(Kinnfi)(Kinnfi)(nnnn)KKK:add_pair", &a, &pair.a.kind, &pair.a.row_stride,
+                          &pair.a.column_stride, &pair.a.scale, &pair.a.zero, &b, &pair.b.kind, &pair.b.row_stride,
+                          &pair.b.column_stride, &pair.b.scale, &pair.b.zero, &pair.rows, &pair.columns,
+                          &pair.tile_rows, &pair.tile_columns, &totals, &counts, &scratch))
         return NULL;
+    if (pair.tile_rows < 1 || pair.tile_columns < 1 || pair.tile_rows > CHUNK / pair.tile_columns) {
+        PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");
+        return NULL;
+    }
+    pair.a.data = (const char *)(uintptr_t)a;
+    pair.b.data = (const char *)(uintptr_t)b;
+    pair.totals = (double(*)[LANES])(uintptr_t)totals;
+    pair.counts = (int64_t *)(uintptr_t)counts;
+    pair.scratch = (float *)(uintptr_t)scratch;
     Py_BEGIN_ALLOW_THREADS;
-    used->add_pair((const char *)(uintptr_t)a, (const char *)(uintptr_t)b, (size_t)size, (double(*)[LANES])(uintptr_t)totals,
-                   (int64_t *)(uintptr_t)counts);
+    used->add_pair(&pair);
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"add_pair", py_add_pair, METH_VARARGS, "Add the sums and counts of two arrays of float32."},
+    {"add_pair", py_add_pair, METH_VARARGS, "Add the sums and counts of a pair; see pair_t."},
     {"vectors", py_vectors, METH_NOARGS, "The vectors in use."},
     {"use", py_use, METH_VARARGS, "Use these vectors; False where this processor has none. For tests."},
     {NULL, NULL, 0, NULL},

@@ -6,16 +6,21 @@ import subprocess
 import sys
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sgsdump import compare, open_dump
+from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.pair_sums import pair_sums
 from sgsdump.comparison.sums import compiled
 from sgsdump.comparison.sums.lanes import CHUNK, LANES
-from sgsdump.tensors.real_view import Values
+from sgsdump.comparison.sums.tiles import PART
+from sgsdump.tensors.real_view import Values, values_of
+from sgsdump.tensors.tensor import Quant, Tensor
 
 kernel = compiled._KERNEL
 compiled_only = pytest.mark.skipif(kernel is None, reason="the kernel is not built, or is switched off")
@@ -50,7 +55,7 @@ def by_numpy(a, b):
 
 def both_ways(a, b):
     a, b = (side if isinstance(side, Values) else Values(side) for side in (a, b))
-    assert compiled.takes(a.array, b.array), "else nothing is compared"
+    assert compiled.takes(a) and compiled.takes(b), "else nothing is compared"
     return bits(pair_sums(a, b)), bits(by_numpy(a, b))
 
 
@@ -88,6 +93,95 @@ def test_values_at_odd_addresses(vectors):
         shifted = raw[start : start + 10240].view(np.float32)
         assert not shifted.flags.aligned
         kernels, numpys = both_ways(shifted, shifted[::-1].copy())
+        assert kernels == numpys
+
+
+EVERY_HALF = np.arange(1 << 16, dtype=np.uint16)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_every_value_of_16_bits(vectors, dtype):
+    """One at a time beside 0: Σ|b| is the value itself, and so is Σab beside 1."""
+    values = EVERY_HALF.view(dtype)
+    for side in (values, values[:: 1 << 7], np.ones((3, 5), dtype).T):
+        kernels, numpys = both_ways(np.ones(side.shape, np.float32), side)
+        assert kernels == numpys
+    finite = values[np.isfinite(values.astype(np.float32))]
+    for value in finite[:: 1 << 6]:
+        sums = pair_sums(Values(np.ones(1, np.float32)), Values(np.array([value])))
+        assert sums.ab == float(value)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.0078125, 0.1, 3.3e38, 1e-44, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_quantised_against_float(vectors, dtype, scale):
+    info = np.iinfo(dtype)
+    stored = np.arange(info.min, info.max + 1).astype(dtype)
+    rng = np.random.default_rng(1)
+    for zero_point in (0, -7, 128, 1 << 20):
+        quant = Quant(np.dtype(dtype), scale, zero_point, exact=True)
+        sample = values_of(Tensor.of("x", stored, quant=quant))
+        benchmark = rng.standard_normal(stored.size).astype(np.float32)
+        kernels, numpys = both_ways(sample, benchmark)
+        assert kernels == numpys
+    kernels, numpys = both_ways(stored, benchmark)
+    assert kernels == numpys
+
+
+SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple)
+STORED = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16)
+
+
+@settings(max_examples=300)
+@given(SHAPES, st.data())
+@compiled_only
+def test_any_view_against_any_other(shape, data):
+    """Two views of one shape: axes in any order in memory, steps, and values read backwards."""
+    kernels, numpys = both_ways(*[drawn_view(shape, data) for _ in range(2)])
+    assert kernels == numpys
+
+
+def drawn_view(shape, data):
+    order = data.draw(st.permutations(range(len(shape))))
+    steps = [data.draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape]
+    memory = [shape[axis] * abs(steps[axis]) for axis in order]
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    values = rng.integers(0, 100, memory).astype(data.draw(st.sampled_from(STORED)))
+    return values.transpose(np.argsort(order))[tuple(slice(None, None, step) for step in steps)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 3, 70, 80), (1, 300, 5, 5), (2, 65, 40, 41), (5, 17, 1, 900), (1, 1, 300, 300), (1, 2, 1 << 11, 1 << 11)],
+)
+def test_transposed_layouts(vectors, shape):
+    rng = np.random.default_rng(2)
+    nchw = rng.standard_normal(shape).astype(np.float32)
+    nhwc = np.ascontiguousarray((nchw + np.float32(0.1)).transpose(0, 2, 3, 1))
+    for a, b in ((nchw, nhwc.transpose(0, 3, 1, 2)), (nchw.transpose(0, 2, 3, 1), nhwc)):
+        kernels, numpys = both_ways(a, b)
+        assert kernels == numpys
+        assert pair_sums(Values(a), Values(b)).d1 == pytest.approx(nchw.size * 0.1, rel=1e-4)
+
+
+def test_a_tensor_of_several_parts(vectors):
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal(2 * PART + CHUNK + 5).astype(np.float32)
+    kernels, numpys = both_ways(a, a * np.float32(1.01))
+    assert kernels == numpys
+
+
+def test_genuine_dumps(shared):
+    """Every metric of every layer, of all dumps of the vendor's small network."""
+    paths = sorted((shared / "sigmastar/dumps").glob("*/sigma_outtensor_dump.bin"))
+    benchmark = open_dump(shared / "sigmastar/dumps/tiny_float_a_full/sigma_outtensor_dump.bin")
+    assert len(paths) >= 20
+    for path in paths:
+        rows = [compare(open_dump(path), benchmark, metrics=list(METRICS), match_by_value=True).rows]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiled, "_KERNEL", None)
+            rows.append(compare(open_dump(path), benchmark, metrics=list(METRICS), match_by_value=True).rows)
+        kernels, numpys = ([(repr(row), repr(row.sums)) for row in each] for each in rows)
         assert kernels == numpys
 
 

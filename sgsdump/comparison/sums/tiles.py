@@ -1,0 +1,97 @@
+"""How a pair is walked: as tables of rows and columns, in tiles of at most a chunk, in parts that may go side by side.
+
+A pair of which one side is a transposed view is walked in tiles that are broad in the memory of both. The order depends
+on shape and strides alone, not on who adds up nor on how many threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.comparison.sums.lanes import CHUNK
+
+PART = 128 * CHUNK
+_BROAD = 64
+
+
+@dataclass(frozen=True)
+class Table:
+    """Two-dimensional views of both sides, of one shape, and the shape of the tiles."""
+
+    a: np.ndarray
+    b: np.ndarray
+    tile: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        return self.a.size
+
+    def tiles(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Row by row; the last ones of a row or column are smaller."""
+        (rows, columns), (high, wide) = self.a.shape, self.tile
+        for row in range(0, rows, high):
+            for column in range(0, columns, wide):
+                place = slice(row, row + high), slice(column, column + wide)
+                yield self.a[place], self.b[place]
+
+    def cut(self) -> Iterator[Table]:
+        """Of whole tiles, each of about PART values."""
+        (rows, columns), (high, wide) = self.a.shape, self.tile
+        if rows == 1:
+            for column in range(0, columns, PART // wide * wide):
+                place = slice(column, column + PART // wide * wide)
+                yield Table(self.a[:, place], self.b[:, place], self.tile)
+            return
+        step = max(1, PART // (columns * high)) * high
+        for row in range(0, rows, step):
+            yield Table(self.a[row : row + step], self.b[row : row + step], self.tile)
+
+
+def parts(a: np.ndarray, b: np.ndarray) -> Iterator[list[Table]]:
+    """Two arrays of equal shape as lists of tables of about PART values each: small tables come together, a large one
+    is cut."""
+    part: list[Table] = []
+    size = 0
+    for table in _tables(a, b):
+        for piece in table.cut() if table.size > PART else [table]:
+            part.append(piece)
+            size += piece.size
+            if size >= PART:
+                yield part
+                part, size = [], 0
+    if part:
+        yield part
+
+
+def _tables(a: np.ndarray, b: np.ndarray) -> Iterator[Table]:
+    if not a.size:
+        return
+    shape = _merged(a, b)
+    *outer, rows, columns = (1,) * (2 - len(shape)) + shape
+    high = min(rows, _BROAD)
+    wide = min(columns, CHUNK // high)
+    tile = min(rows, CHUNK // wide), wide
+    a, b = (side.reshape(*outer, rows, columns) for side in (a, b))  # views: nothing is merged that needs a copy
+    for index in np.ndindex(*outer):
+        yield Table(a[index], b[index], tile)
+
+
+def _merged(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    """The shape with as few axes as the strides of both allow."""
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return (a.size,)
+    axes = [axis for axis in zip(a.shape, a.strides, b.strides) if axis[0] != 1]
+    merged = axes[:1]
+    for size, *strides in axes[1:]:
+        before, *steps = merged[-1]
+        if all(step == size * stride for step, stride in zip(steps, strides)):
+            merged[-1] = (before * size, strides[0], strides[1])
+        else:
+            merged.append((size, strides[0], strides[1]))
+    shape = tuple(size for size, *_ in merged)
+    assert math.prod(shape) == a.size
+    return shape
