@@ -19,6 +19,7 @@ from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
 from sgsdump.comparison.misnaming.misnamed import find_misnamed
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
+from sgsdump.comparison.naming.pairs_by_network import placed
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_inputs import has_own_inputs
 from sgsdump.comparison.own_metric import Asked
@@ -208,7 +209,8 @@ def compare(
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
-        alignment = align(sample, benchmark, inputs, given)
+        places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
+        alignment = align(sample, benchmark, inputs, places.given)
         alignment, excluded = _without(alignment, exclude)
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
@@ -219,14 +221,18 @@ def compare(
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
         misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs)
-    rows = [replace(result, misnamed=misnamed.get(i)) for i, result in enumerate(results) if isinstance(result, Row)]
+    rows = [
+        replace(result, misnamed=misnamed.get(i), module=places.module_of(pair))
+        for i, (result, pair) in enumerate(zip(results, alignment.pairs))
+        if isinstance(result, Row)
+    ]
     failed = [
         replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)
         for i, result in enumerate(results)
         if isinstance(result, Failed)
     ]
     return Comparison(
-        tuple(with_rises(rows, sample, benchmark)),
+        tuple(with_rises(rows, sample, benchmark, places.sources)),
         alignment.only_in_sample,
         alignment.only_in_benchmark,
         tuple(failed),

@@ -9,11 +9,18 @@ innermost one that differs is named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import ml_dtypes
 
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
+from sgsdump.tensors.dtypes import KNOWN, is_float
+
+_UNITS_OF_16_BITS, _UNITS = 4, 128
+_NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,18 @@ class Difference:
     @property
     def own(self) -> float:
         return self.output.rise
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is known what feeds the operator, or in which module it is."""
+        return bool(self.inputs or self.output.module or self.output.by_flow)
+
+    @property
+    def where(self) -> str:
+        """``conv1 (Conv2d) in layer1.0``"""
+        row = self.output
+        told = f"{row.name} ({row.op_type})" if row.op_type else row.name
+        return f"{told} in {row.module}" if row.module else told
 
     def __str__(self) -> str:
         """``output RMSE 0.01, inputs equal (a/input_0), own error 0.01``"""
@@ -67,14 +86,21 @@ def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
     return nearest
 
 
-def with_rises(rows: list[Row], sample: Dump, benchmark: Dump) -> list[Row]:
+def with_rises(
+    rows: list[Row], sample: Dump, benchmark: Dump, known: Mapping[str, tuple[str, ...]] = _NONE
+) -> list[Row]:
     """The rows with their ``sources`` and ``rise``, by the benchmark's data flow, else the sample's, else by order.
+
+    known   where it is told otherwise, which outputs feed which, by the benchmark's names.
 
     Rows that hold two different tensors (``misnamed``) feed nothing.
     """
     trusted = [row for row in rows if not row.misnamed]
     errors = {row.name: row.error for row in trusted}
-    if has_flow(benchmark):
+    if known:
+        sources = [tuple(name for name in known.get(row.name, ()) if name in errors) for row in rows]
+        rows = [replace(row, by_flow=row.name in known) for row in rows]
+    elif has_flow(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
         sources = [flow.get(row.name, ()) for row in rows]
     elif has_flow(sample):
@@ -112,14 +138,24 @@ def differs(row: Row) -> bool:
     return bool(row.error and (row.finite or row.odd_apart))
 
 
-def first_difference(rows: Iterable[Row]) -> Difference | None:
+def is_rounding(row: Row) -> bool:
+    """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
+    16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
+    dtype = KNOWN.get(row.benchmark_dtype)
+    if not row.finite or row.statistics or dtype is None or not is_float(dtype):
+        return False
+    units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
+    return row.error <= units * float(ml_dtypes.finfo(dtype).eps)
+
+
+def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Difference | None:
     """The first operator whose output differs; where none does, the first input; None where all is equal."""
     rows = tuple(rows)
-    apart = [row for row in rows if differs(row) and not row.misnamed]
+    apart = [row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))]
     first = next((row for row in apart if row.io == "out"), next(iter(apart), None))
     if first is None:
         return None
-    feeding = {row.name: row for row in rows if row.io == "in"}
+    feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}
     return Difference(first, tuple(feeding[name] for name in first.sources if name in feeding))
 
 

@@ -67,6 +67,8 @@ class Row:
     mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
     *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
     sources      names of the nearest compared layers that feed this one.
+    by_flow      the sources are operators that feed this one, not only the layer before it.
+    module       the path of the module in the program's network that it stands in, "" where that is not known.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
     misnamed     the tensor that agrees where this pair does not, or None.
     *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
@@ -103,6 +105,8 @@ class Row:
     benchmark_inf: int
     note: str = ""
     sources: tuple[str, ...] = ()
+    by_flow: bool = False
+    module: str = ""
     rise: float = 0.0
     misnamed: Misnamed | None = None
     sample_dtype: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.short_table import ShortTable, text
@@ -16,6 +16,9 @@ from sgsdump.notebook import as_html
 from sgsdump.registry import hint
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from sgsdump.dumps.network import Operator
 
 ROWS_SHOWN = 20
 _LONGEST = 60
@@ -60,6 +63,8 @@ class Dump(Mapping[str, Tensor]):
     three apart. A name that comes again (a later output, the input of each consumer) is in ``records``.
 
     format variant   how the file was written: saving the dump again gives its bytes back.
+    network          asked when it is needed, tells where the operators stand in the program's network
+                     (``dumps/network.py``), by op_index; {} where nobody wrote that down.
     notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
 
     >>> import numpy as np
@@ -83,11 +88,13 @@ class Dump(Mapping[str, Tensor]):
         variant: Any = None,
         path: Path | None = None,
         notes: Iterable[str] = (),
+        network: Callable[[], Mapping[int, Operator]] = dict,
     ):
         self.records: tuple[Record, ...] = tuple(records)
         self.format = format
         self.variant = variant
         self.path = path
+        self.network = network
         self.notes: tuple[str, ...] = tuple(map(one_line, notes))
         names = [record.tensor.info.name for record in self.records]
         outputs: dict[str, Tensor] = {}
@@ -126,9 +133,9 @@ class Dump(Mapping[str, Tensor]):
                 raise ConfigError(f"select takes patterns as separate strings, not a {type(pattern).__name__}")
         records = selected(self.records, patterns)
         if len(records) == len(self.records):
-            return Dump(records, self.format, self.variant, self.path, self.notes)
+            return Dump(records, self.format, self.variant, self.path, self.notes, self.network)
         variant = self.variant.of_part() if isinstance(self.variant, Variant) else None
-        return Dump(records, self.format, variant, self.path, self.notes)
+        return Dump(records, self.format, variant, self.path, self.notes, self.network)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of facts, a row for each record; no values are read. Raises MissingExtra without pandas.
@@ -215,7 +222,7 @@ def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]
 def with_tensors(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
     """The same dump, but in each record the tensor that ``tensor_of`` makes of it."""
     records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
-    return Dump(records, dump.format, dump.variant, dump.path, dump.notes)
+    return Dump(records, dump.format, dump.variant, dump.path, dump.notes, dump.network)
 
 
 def _counted(count: int, noun: str) -> str:

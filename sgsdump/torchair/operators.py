@@ -22,7 +22,7 @@ DATA = "Data"
 COLLECTIVE = "Hcom"
 _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd")
 _NO_OPERATOR = ("getitem", "_set_grad_enabled", "_enter_autocast", "_exit_autocast")
-_SOURCE = re.compile(r"\['([^']*)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]")
+_SOURCE = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 _STORES = frozenset("_modules _parameters _buffers".split())
 _PLACE = re.compile(r'File "([^"]*)", line (\d+)')
 

@@ -25,7 +25,7 @@ from sgsdump.capture.replay.agreement import Agreement, agreement
 from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models, opened
 from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
-from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, text_of
+from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, Node, text_of
 from sgsdump.dumps.formats.replays.tree import FOLDER
 from sgsdump.dumps.run import Run
 from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
@@ -90,7 +90,7 @@ def replay(
     ended = all(process.complete and not process.stopped for process in processes)
     whole = ended and not work.lost
     with replacing(folder / NAME) as file:
-        file.write(text_of(Index(tuple(work.entries), whole, tuple(work.notes))).encode("utf-8"))
+        file.write(text_of(Index(tuple(work.entries), whole, tuple(work.notes), work.graphs)).encode("utf-8"))
     named = tuple(
         replace(p, names=(*p.names, *sorted(work.names[p.pid])), types=(*p.types, *sorted(work.types[p.pid])))
         for p in processes
@@ -110,6 +110,7 @@ class _Work:
         self.notes: list[str] = []
         self.names: defaultdict[int, set[str]] = defaultdict(set)
         self.types: defaultdict[int, set[str]] = defaultdict(set)
+        self.graphs: dict[str, tuple[Node, ...]] = {}
         self.tensors = 0
         self.lost = False
         self.agrees = True
@@ -134,6 +135,9 @@ class _Work:
             return
         self.names[captured.pid] |= chosen.names
         self.types[captured.pid] |= chosen.types
+        self.graphs[captured.name] = tuple(
+            (node.name, node.op_type, list(node.input), list(node.output)) for node in model.proto.graph.node
+        )
         if captured.changed:
             self.notes.append(f"{where}: its file {captured.path} was written over after it was loaded")
         elsewhere = [name for name in captured.options.get("providers", ()) if name != "CPUExecutionProvider"]

@@ -118,13 +118,17 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
 
 def _difference(comparison: Comparison) -> str:
     """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
-    from sgsdump.comparison.dataflow import differs, first_difference
+    from sgsdump.comparison.dataflow import differs, first_difference, is_rounding
 
     first = first_difference(comparison)
     if first is not None:
         count = sum(map(differs, comparison))
-        of = f" ({first.output.op_type}), {first}" if first.inputs else ""
-        return f"{count} of {len(comparison)} layers, first {shown(first.output.name)}{of}"
+        more = first_difference(comparison, beyond_rounding=True)
+        if more is None:
+            return f"{count} of {len(comparison)} layers, by rounding alone"
+        by = " beyond rounding" if is_rounding(first.output) else ""
+        of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
+        return f"{count} of {len(comparison)} layers, first{by} {of}"
     missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     return f"{missing} layers are not compared, the others are equal" if missing else ""
 

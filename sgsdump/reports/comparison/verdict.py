@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import first_difference
+from sgsdump.comparison.dataflow import first_difference, is_rounding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison.base import remark
@@ -17,6 +17,7 @@ from sgsdump.reports.shown import shown
 
 MOST_JUMPS = 3
 MOST_EXCLUDED = 5
+MOST_NAMES = 60
 WIDTH = 110
 NAMES = " " * 4  # before names that share a reason
 
@@ -45,9 +46,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
-    first = first_difference(rows)
-    if first is not None and first.inputs:
-        yield f"First operator that differs: {_label(first.output)}: {first}."
+    yield from _first(rows)
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": apart})
         yield f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}."
@@ -63,6 +62,19 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     if missing:
         yield f"Not compared: {len(missing)}"
     yield from _by_reason(missing)
+
+
+def _first(rows: Sequence[Row]) -> Iterator[str]:
+    """The first operator that differs, and where that is rounding alone the first that differs by more."""
+    first = first_difference(rows)
+    if first is None or not first.is_placed:
+        return
+    by = f"by rounding ({first.output.benchmark_dtype})" if is_rounding(first.output) else ""
+    yield f"First operator that differs{f' {by}' if by else ''}: {first.output.op_index}.{first.where}: {first}."
+    if by:
+        more = first_difference(rows, beyond_rounding=True)
+        told = f"{more.output.op_index}.{more.where}: {more}" if more else "none"
+        yield f"First that differs by more: {told}."
 
 
 def _integers(rows: Sequence[Row]) -> Iterator[str]:
@@ -93,13 +105,14 @@ def _not_compared(comparison: Comparison) -> int:
 
 
 def _by_reason(missing: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Every name under its reason; a reason that many share is printed once."""
+    """Names under their reason, which is printed once; the other reports have all of them."""
     for reason, names in by_reason(missing).items():
         if len(names) == 1:
             yield f"  {names[0]}: {reason}"
             continue
         yield f"  {reason} ({len(names)}):"
-        yield f"{NAMES}{', '.join(names)}"
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        yield f"{NAMES}{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def _wrapped(line: str) -> list[str]:

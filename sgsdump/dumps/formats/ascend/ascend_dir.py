@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, re
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
 from sgsdump.dumps.formats.ascend.overflow import Culprit
 from sgsdump.dumps.formats.ascend.run_folders import run_of
-from sgsdump.dumps.formats.ascend.run_index import notes_of
+from sgsdump.dumps.formats.ascend.run_index import network_of, notes_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
 from sgsdump.dumps.run import Run
@@ -80,7 +81,7 @@ def read(path: Path) -> Dump:
     records = list(_records(operators, notes))
     if not records:
         raise FormatError(f"no operator dump in {path} can be read: {notes[-1] if notes else 'there is none'}")
-    return Dump(records, FORMAT.name, None, path, notes)
+    return Dump(records, FORMAT.name, None, path, notes, partial(network_of, folder, records))
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:

@@ -7,32 +7,54 @@ The first line is ``{"event": "begin", …}``, then a line for each tensor and f
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.network import Operator
 from sgsdump.files.bounded_read import open_file
 
 INDEX = "index.jsonl"
 CUT_OFF = "the run was cut off, or is still going on: this step is not complete"
 MOST_LINE = 1 << 20
+DATA = "Data"
+_TENSOR = re.compile(r":(?:in|out)put:\d+$")
 
 
 def notes_of(folder: Path) -> list[str]:
     """What the index of a folder has to say, a line each; nothing without one."""
     notes: list[str] = []
     complete = True
+    for line in _lines(folder):
+        if line.get("event") == "begin":
+            complete = False
+        elif line.get("event") == "note":
+            notes.append(str(line.get("text", "")))
+        complete = complete or line.get("complete") is True
+    return notes if complete else [*notes, CUT_OFF]
+
+
+def network_of(folder: Path, records: Iterable[Record]) -> dict[int, Operator]:
+    """Where the operators of a run stand, by its index; none without one. Weights and inputs are no operators."""
+    told = {str(line["name"]): line for line in _lines(folder) if "name" in line}
+    found: dict[int, Operator] = {}
+    for record in records:
+        line = told.get(_TENSOR.sub("", record.name), {})
+        kind, module = line.get("op_type"), line.get("module")
+        if isinstance(kind, str) and isinstance(module, str) and kind != DATA:
+            found[record.op_index] = Operator(module, kind)
+    return found
+
+
+def _lines(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         with open_file(folder / INDEX) as file:
             while data := file.readline(MOST_LINE):
-                line = _line(data)
-                if line.get("event") == "begin":
-                    complete = False
-                elif line.get("event") == "note":
-                    notes.append(str(line.get("text", "")))
-                complete = complete or line.get("complete") is True
+                yield _line(data)
     except OSError:
-        return []
-    return notes if complete else [*notes, CUT_OFF]
+        return
 
 
 def _line(data: bytes) -> dict[str, Any]:

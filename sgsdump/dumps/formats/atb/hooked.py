@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.network import Operator, Value
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
 
 CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
 _MOST_BYTES, _MOST_LINE, _TAIL = 64 << 20, 1 << 20, 4096
 _ABOVE = 8
+Key = tuple[str, int, int, str]
 
 
 def missing(path: Path) -> Iterator[str]:
@@ -58,6 +62,36 @@ def equals(path: Path) -> dict[str, str]:
     return found
 
 
+def network(
+    path: Path, records: Sequence[Record], paths: Mapping[Key, str], key_of: Callable[[Record], Key]
+) -> dict[int, Operator]:
+    """Where the operators of a dump in the hooks' tree stand, by the index; none of any other tree.
+
+    paths  the file of each record, below ``path``.
+    """
+    root = _root_of(path)
+    if root is None or not paths:
+        return {}
+    folder = path.resolve().relative_to(root.resolve())
+    of_file = {(folder / paths[key]).as_posix(): record for record in records if (key := key_of(record)) in paths}
+    run = "/".join(next(iter(of_file)).split("/")[:3]).encode()  # tensors/{device}_{pid}/{step}
+    values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
+    lines: dict[int, Mapping[str, Any]] = {}
+    for process in _folders(root):
+        for line in _lines(process / LINES, run):
+            record = of_file.get(str(line.get("file")))
+            if record is not None:
+                lines[record.op_index] = line
+                values[record.op_index][record.io, record.slot] = line.get("value")
+    return {index: _operator(line, values[index]) for index, line in lines.items()}
+
+
+def _operator(line: Mapping[str, Any], values: Mapping[Value, Hashable]) -> Operator:
+    """Types of operators have their library's name before a dot, those of modules have none."""
+    kind, module = str(line.get("type", "")), str(line.get("module", ""))
+    return Operator(module.partition(".")[2], kind, "." not in kind, values)
+
+
 def _root_of(path: Path) -> Path | None:
     """The root of the hooks' tree that a folder is in or is; None for any other folder."""
     path = path.resolve()
@@ -86,11 +120,11 @@ def _folders(root: Path) -> list[Path]:
         return []
 
 
-def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def _lines(path: Path, having: bytes = b"") -> Iterator[Mapping[str, Any]]:
     try:
         with open_file(path) as file:
             while data := file.readline(_MOST_LINE):
-                line = _object(data)
+                line = _object(data) if having in data else None
                 if line is not None:
                     yield line
     except OSError:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +31,7 @@ from sgsdump.dumps.formats.atb import alias, hooked, statistic, survey
 from sgsdump.dumps.formats.atb import place as atb_place
 from sgsdump.dumps.formats.atb import tensor as atb_tensor
 from sgsdump.dumps.formats.atb.executions import NO_TENSOR, runs
+from sgsdump.dumps.formats.atb.hooked import Key
 from sgsdump.dumps.formats.atb.place import ENDING, Execution
 from sgsdump.dumps.formats.atb.statistic import Row
 from sgsdump.dumps.formats.atb.tensor import Content
@@ -43,7 +45,6 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 _EXECUTION = "0_0/0"
 NONE: Mapping[str, str] = MappingProxyType({})
-Key = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def read(path: Path) -> Dump:
         records, variant = _ours(path, files, notes)
     else:
         records, variant = _theirs(path, files, tables, notes, hooked.equals(path))
-    return Dump(records, FORMAT.name, variant, path, notes)
+    return Dump(records, FORMAT.name, variant, path, notes, partial(hooked.network, path, records, variant.of, _key))
 
 
 def _theirs(

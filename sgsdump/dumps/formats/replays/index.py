@@ -3,17 +3,19 @@
     {"sgsdump_runs": 1, "complete": true, "notes": [text …],
      "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "notes": [text …],
                "outputs": [{"name": "prob", "equal": false, "max_abs": 3e-8, "relative": 1e-7}],
-               "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}]}
+               "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
+     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"]] …]}}
 
 ``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
-``outputs`` holds the run's outputs against the program's own.
+``outputs`` holds the run's outputs against the program's own. ``graphs`` has each model's nodes: name, type, and the
+names of what they read and make.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +27,7 @@ from sgsdump.files.json_yaml import json_of
 NAME = "runs.json"
 MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
+Node = tuple[str, str, list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Index:
     entries: tuple[Entry, ...]
     complete: bool = True
     notes: tuple[str, ...] = ()
+    graphs: Mapping[str, tuple[Node, ...]] = field(default_factory=dict, hash=False)
 
 
 def text_of(index: Index) -> str:
@@ -55,7 +59,7 @@ def text_of(index: Index) -> str:
         }
         for entry in index.entries
     ]
-    document = {MARK: 1, "complete": index.complete, "notes": index.notes, "runs": runs}
+    document = {MARK: 1, "complete": index.complete, "notes": index.notes, "runs": runs, "graphs": index.graphs}
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -72,7 +76,8 @@ def read_index(path: Path) -> Index:
         if document[MARK] != 1:
             raise FormatError(f"{path} is of a newer sgsdump; update it")
         entries = tuple(_entry(each) for each in document["runs"])
-        return Index(entries, document["complete"] is True, _texts(document["notes"]))
+        graphs = {_text(name): tuple(map(_node, nodes)) for name, nodes in dict(document.get("graphs", {})).items()}
+        return Index(entries, document["complete"] is True, _texts(document["notes"]), graphs)
     except (UnicodeDecodeError, LookupError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: it is no index of runs") from None
 
@@ -88,6 +93,11 @@ def _entry(each: Mapping[str, Any]) -> Entry:
     )
     outputs = tuple(dict(output) for output in each["outputs"])
     return Entry(Run(str(place), rank, step, _text(each["graph"])), _texts(each["notes"]), outputs, tensors)
+
+
+def _node(node: Sequence[Any]) -> Node:
+    name, kind, reads, makes = node
+    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes))
 
 
 def _texts(values: Sequence[Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.replays import index
 from sgsdump.dumps.formats.replays.index import Entry, Index
+from sgsdump.dumps.onnx_network import of_nodes
 from sgsdump.dumps.run import Run
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN
@@ -69,7 +71,9 @@ def read(path: Path) -> Dump:
 def _dump_of(folder: Path, known: Index, entry: Entry) -> Dump:
     path = folder / entry.run.place
     dump = _described(entry, path) if entry.tensors else _plain(path)
-    return Dump(dump.records, dump.format, dump.variant, dump.path, [*dump.notes, *entry.notes, *_notes(known)])
+    notes = [*dump.notes, *entry.notes, *_notes(known)]
+    nodes = known.graphs.get(entry.run.graph, ())
+    return Dump(dump.records, dump.format, dump.variant, dump.path, notes, partial(of_nodes, dump.records, nodes))
 
 
 def _plain(path: Path) -> Dump:

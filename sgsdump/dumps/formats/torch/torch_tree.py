@@ -20,7 +20,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.torch import model_tree, run_index, torch_file
 from sgsdump.dumps.formats.torch.model_tree import Modules
 from sgsdump.dumps.formats.torch.run_index import Entry
+from sgsdump.dumps.network import Operator
 from sgsdump.dumps.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
@@ -119,7 +120,20 @@ def read(path: Path) -> Dump:
         records = [*_found(path, names, "" if below == "." else below, modules, notes)]
     if not records:
         raise FormatError(f"no file in {path} holds a tensor ({notes[-1] if notes else 'there is none'})")
-    return Dump(records, FORMAT.name, None, path, notes)
+    return Dump(records, FORMAT.name, None, path, notes, partial(_network, records, modules))
+
+
+def _network(records: list[Record], modules: Modules) -> dict[int, Operator]:
+    """Of a module its own path; of a function that of the module it is called in."""
+    found: dict[int, Operator] = {}
+    for record in records if modules.types else ():
+        name = record.name.rpartition("/")[0].partition("@")[0]
+        above = name
+        while above and above not in modules.types:
+            above = above.rpartition(".")[0]
+        path = above.partition(".")[2]
+        found[record.op_index] = Operator(path, record.op_type, above == name)
+    return found
 
 
 def _below(name: str, folder: str) -> str:

@@ -1,0 +1,38 @@
+"""Pairing the operators of two networks by the module they run in, and in each module by their order and kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from sgsdump.comparison.naming.network import Node, Nodes
+
+NodePair = tuple[Node, Node]
+
+
+def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[NodePair]:
+    """Modules with modules of their path, the k-th call with the k-th; operators with operators of their kind in the
+    module, an operator that only one side has being passed over."""
+    pairs: list[NodePair] = []
+    calls = [_by_module(node for node in side if node.is_outer) for side in (sample, benchmark)]
+    for path, modules in calls[0].items():
+        pairs += zip(modules, calls[1].get(path, ()))
+    mine, theirs = (_by_module(side.inner) for side in (sample, benchmark))
+    for path, nodes in mine.items():
+        pairs += in_order(nodes, theirs.get(path, ()))
+    return pairs
+
+
+def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[NodePair]:
+    """What has the same kinds in the same order; the longest such stretches first."""
+    left, right = ([node.kind for node in side] for side in (sample, benchmark))
+    for mine, theirs, count in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(sample[mine : mine + count], benchmark[theirs : theirs + count])
+
+
+def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    groups: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        groups[node.module].append(node)
+    return dict(groups)

@@ -1,0 +1,172 @@
+"""Pairing the tensors of two dumps of programs by where they stand in the network: module and operator, then place.
+
+It holds for one program in two versions, on two devices or compiled, and for one network in two libraries. Inputs of
+paired operators pair by slot where one library ran both, else by what they come from or by their shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sgsdump.comparison.alignment import Given, Pair, compared
+from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
+from sgsdump.comparison.naming.pairs_by_module import NodePair, pairs_by_module
+from sgsdump.comparison.naming.pairs_by_place import pairs_by_place, tail
+from sgsdump.dumps.dump import Dump, Record
+
+MODULE, PLACE = "module and operator", "place in the dataflow"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What two networks say of a comparison.
+
+    given    the pairs, and what must not be paired by its name, which may be another operator's.
+    modules  the module of each record, by ``id``.
+    sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
+    """
+
+    given: Given = field(default_factory=Given)
+    modules: Mapping[int, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def module_of(self, pair: Pair) -> str:
+        return self.modules.get(id(pair.benchmark)) or self.modules.get(id(pair.sample), "")
+
+
+class Both(NamedTuple):
+    """Two paired operators; ``ends`` are those whose outputs are the same, further down where one side folded what
+    follows into its operator."""
+
+    sample: Node
+    benchmark: Node
+    how: str
+    ends: NodePair
+
+
+def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: bool = True) -> Placed:
+    """Without ``pairing``, and where names make all pairs, ``given`` stays as it is. A pair in it is never undone."""
+    networks = nodes_of(sample), nodes_of(benchmark)
+    modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
+    wanted = [compared(dump, inputs) for dump in (sample, benchmark)]
+    names = [{(record.io, record.name) for record in side} for side in wanted]
+    if not pairing or not all(networks) or names[0] == names[1]:
+        return Placed(given, modules, _own_sources(networks[1]))
+    nodes = _paired(networks)
+    left = {id(record) for side in wanted for record in side} - given.apart.keys()
+    left -= {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
+    pairs = list(given.pairs)
+    for pair in (pair for both in nodes for pair in _pairs(both)):
+        if {id(pair.sample), id(pair.benchmark)} <= left:
+            left -= {id(pair.sample), id(pair.benchmark)}
+            pairs.append(pair)
+    reasons = _reasons(networks, nodes)
+    apart = {**given.apart, **{record: reason for record, reason in reasons.items() if record in left}}
+    by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
+    sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
+    return Placed(Given(tuple(pairs), apart, given.reasons), modules, sources)
+
+
+def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
+    by_module = pairs_by_module(*networks)
+    by_place = pairs_by_place(*networks, by_module)
+    taken = {node for pair in [*by_module, *by_place] for node in pair}
+    found = []
+    for how, pairs in ((MODULE, by_module), (PLACE, by_place)):
+        for mine, theirs in pairs:
+            ends = mine, theirs
+            if not (mine.is_outer or theirs.is_outer):
+                ends = tail(networks[0], mine, networks[1], taken), tail(networks[1], theirs, networks[0], taken)
+            found.append(Both(mine, theirs, how, ends))
+    return found
+
+
+def _records(node: Node) -> Iterator[Record]:
+    yield from node.inputs.values()
+    yield from node.outputs.values()
+
+
+def _has_inputs(nodes: Nodes) -> bool:
+    return any(node.inputs for node in nodes)
+
+
+def _pairs(both: Both) -> Iterator[Pair]:
+    """The tensors of two paired operators."""
+    mine, theirs, how, ends = both
+    yield from _inputs(mine, theirs, how)
+    folded = [
+        f"{end.word} of the {side}" for end, node, side in zip(ends, both, ("sample", "benchmark")) if end is not node
+    ]
+    note = f"compared behind {' and '.join(folded)}, which the other side has in its {mine.kind}" if folded else ""
+    yield from _by_slot(ends[0].outputs, ends[1].outputs, how, note)
+
+
+def _by_slot(mine: Mapping[int, Record], theirs: Mapping[int, Record], how: str, note: str = "") -> Iterator[Pair]:
+    yield from (Pair(mine[slot], theirs[slot], how, note) for slot in mine if slot in theirs)
+
+
+def _inputs(mine: Node, theirs: Node, how: str) -> Iterator[Pair]:
+    """By slot where both call the operator alike, else those whose shape no other input has."""
+    if plain(mine.word) == plain(theirs.word) or mine.is_outer:
+        yield from _by_slot(mine.inputs, theirs.inputs, how)
+        return
+    shapes = [[record.tensor.shape for record in node.inputs.values()] for node in (mine, theirs)]
+    for record in mine.inputs.values():
+        shape = record.tensor.shape
+        if [side.count(shape) for side in shapes] == [1, 1]:
+            (other,) = (one for one in theirs.inputs.values() if one.tensor.shape == shape)
+            yield Pair(record, other, how)
+
+
+def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, str]:
+    """Why a tensor has no partner, by the record's ``id``."""
+    partners = {node: other for both in nodes for node, other in ((both[0], both[1]), (both[1], both[0]))}
+    found: dict[int, str] = {}
+    for side, opposite, other in ((*networks, "benchmark"), (*networks[::-1], "sample")):
+        has_inputs, has_modules = _has_inputs(opposite), any(node.is_outer for node in opposite)
+        for node in side:
+            where = f"at this place of the network ({node.module or 'its outermost module'})"
+            reason = f"the {other} has no {node.kind} {where}"
+            if node in partners:
+                reason = f"{node.word} has other inputs or outputs than the {other}'s {partners[node].word} {where}"
+            if node.is_outer and not has_modules:
+                reason = f"a module's; the {other} has operators alone"
+            found |= {id(record): reason for record in _records(node)}
+            if not has_inputs:
+                found |= {id(record): f"an input; the {other} has outputs alone" for record in node.inputs.values()}
+    return found
+
+
+def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:
+    """Which outputs feed which, of a dump that has no inputs and tells it otherwise."""
+    if _has_inputs(network) or not any(node.values for node in network):
+        return {}
+    return {
+        record.name: tuple(r.name for one in network.nearest(node, _has_outputs) for r in one.outputs.values())
+        for node in network.inner
+        for record in node.outputs.values()
+    }
+
+
+def _has_outputs(node: Node) -> bool:
+    return bool(node.outputs)
+
+
+def _sources(
+    networks: tuple[Nodes, Nodes], nodes: Iterable[Both], pairs: Iterable[Pair]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """By the flow of the benchmark, where it is told, else by that of the sample."""
+    names = {id(record): pair.benchmark.name for pair in pairs for record in (pair.sample, pair.benchmark)}
+    told = 1 if any(node.values for node in networks[1]) else 0
+
+    def is_compared(node: Node) -> bool:
+        return any(id(record) in names for record in node.outputs.values())
+
+    for both in nodes:
+        feeding = networks[told].nearest(both.benchmark if told else both.sample, is_compared)
+        found = [names[id(r)] for one in feeding for r in one.outputs.values() if id(r) in names]
+        for record in both.ends[1].outputs.values():
+            if id(record) in names:
+                yield record.name, tuple(dict.fromkeys(found))

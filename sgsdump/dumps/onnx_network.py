@@ -1,0 +1,48 @@
+"""Where the operators of an ONNX model's run stand: by the model's nodes, or by the names that torch.onnx gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.network import Operator, Value
+
+_NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
+
+
+def of_nodes(records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str]]]) -> dict[int, Operator]:
+    """The operators of a model's run from the model's nodes: name, type, and names of what they read and make."""
+    makers = {name: node for node in nodes for name in node[3] if name}
+    found: dict[int, Operator] = {}
+    for record in records:
+        node = makers.get(record.name)
+        if record.io == "out" and node is not None:
+            name, kind, reads, makes = node
+            values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
+            values |= {("out", slot): made for slot, made in enumerate(makes) if made}
+            found[record.op_index] = Operator(module_of(name)[0], kind, values=values)
+    return found
+
+
+def of_names(records: Iterable[Record]) -> dict[int, Operator]:
+    """The operators whose names say where they stand as torch.onnx's do, ``/layer1/layer1.0/conv1/Conv``."""
+    found: dict[int, Operator] = {}
+    for record in records:
+        name = next((text for text in (record.op_type, record.name) if text.startswith("/")), "")
+        if record.io == "out" and name:
+            found[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
+    return found
+
+
+def module_of(node: str) -> tuple[str, str]:
+    """The path of modules in a node's name, and the operator: ``layer1.0.conv1`` and ``Conv``; a child that was called
+    through its list or Sequential repeats the list's name."""
+    *parts, last = node.strip("/").split("/")
+    path: list[str] = []
+    for part in parts:
+        if path and part.startswith(f"{path[-1]}."):
+            path.pop()
+        path.append(part)
+    match = _NUMBERED.fullmatch(last)
+    return ".".join(path) if node.startswith("/") else "", match[1] if match else last
