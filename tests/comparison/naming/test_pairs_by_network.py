@@ -1,0 +1,206 @@
+"""Dumps of programs, made by hand, whose tensors pair by where they stand in the network."""
+
+import numpy as np
+import pytest
+
+from sgsdump import Dump, Record, Tensor, compare
+from sgsdump.comparison.dataflow import first_difference
+from sgsdump.comparison.naming.network import kind_of
+from sgsdump.comparison.naming.pairs_by_network import MODULE, PLACE
+from sgsdump.dumps.network import Operator
+from sgsdump.dumps.onnx_network import module_of
+
+
+class Program:
+    """A run that is computed here: ``op`` is an operator with its inputs and its output, as a hook dumps them."""
+
+    def __init__(self, format="atb_tree", inputs=True):
+        self.records, self.operators, self.format, self.inputs = [], {}, format, inputs
+
+    def op(self, name, kind, module, made, *read):
+        index = len(self.operators)
+        self.operators[index] = Operator(module, kind)
+        for slot, value in enumerate(read if self.inputs else ()):
+            self.records.append(Record("in", slot, index, kind, Tensor.of(f"{name}/input.{slot}", value)))
+        self.records.append(Record("out", 0, index, kind, Tensor.of(f"{name}/output.0", made)))
+        return made
+
+    def dump(self):
+        return Dump(self.records, self.format, network=lambda: self.operators)
+
+
+def values(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape or (2, 3)).astype(np.float32)
+
+
+def block(program, number, x, module="block", scale=1.0):
+    """A product, a Relu and an addition, which read one another's values."""
+    y = program.op(f"{number}_mm", "aten.mm", f"{module}.fc", x * np.float32(0.5 * scale), x)
+    y = program.op(f"{number + 1}_relu", "aten.relu", module, np.maximum(y, 0), y)
+    return program.op(f"{number + 2}_add", "aten.add", module, y + x, y, x)
+
+
+def paired(comparison):
+    return {row.name: (row.sample_name, row.paired) for row in comparison}
+
+
+def test_an_operator_that_only_one_version_has_moves_none_of_the_others():
+    old, new = Program(), Program()
+    block(old, 0, values(0))
+    x = new.op("0_neg", "aten.neg", "block", -values(0), values(0))
+    block(new, 1, -x)
+    comparison = compare(new.dump(), old.dump())
+    assert paired(comparison)["0_mm/output.0"] == ("1_mm/output.0", MODULE)
+    assert paired(comparison)["2_add/input.1"] == ("3_add/input.1", MODULE)
+    assert len(comparison) == len(old.records) and not any(row.error for row in comparison)
+    (reason,) = {one.reason for one in comparison.only_in_sample}
+    assert reason == "the benchmark has no neg at this place of the network (block)"
+    # Names alone would hold an operator against the one before it.
+    assert {row.module for row in comparison} == {"block", "block.fc"}
+
+
+def test_equal_names_pair_by_name_alone():
+    one, other = Program(), Program()
+    block(one, 0, values(0))
+    block(other, 0, values(0), scale=2.0)
+    comparison = compare(one.dump(), other.dump())
+    assert {row.paired for row in comparison} == {"name"} and comparison["0_mm/output.0"].module == "block.fc"
+    first = first_difference(comparison)
+    assert first.where == "0_mm/output.0 (aten.mm) in block.fc" and str(first).endswith("inputs equal, own error 0.5")
+
+
+def test_without_modules_what_computes_the_same_of_the_same_is_paired():
+    """The branches run the other way round in the program that knows no modules."""
+    eager, graph = Program(), Program("ascend_dir")
+    x = values(0)
+    left = eager.op("left", "aten.tanh", "left", np.tanh(x), x)
+    right = eager.op("right", "aten.tanh", "right", np.tanh(left), left)
+    eager.op("sum", "aten.add", "", left + right, left, right)
+    mine = graph.op("tanh", "Tanh", "", np.tanh(x), x)
+    other = graph.op("tanh_1", "Tanh", "", np.tanh(mine), mine)
+    graph.op("add", "Add", "", mine + other, mine, other)
+    comparison = compare(graph.dump(), eager.dump())
+    assert paired(comparison)["left/output.0"] == ("tanh/output.0", PLACE)
+    assert paired(comparison)["right/output.0"] == ("tanh_1/output.0", PLACE)
+    assert paired(comparison)["sum/output.0"] == ("add/output.0", MODULE)
+    assert not comparison.only_in_sample and not any(row.error for row in comparison)
+
+
+def test_a_parallel_branch_is_told_by_what_it_reads():
+    """Two operators of one kind in another order: the flow pairs what order alone would mix up."""
+    eager, graph = Program(), Program("ascend_dir")
+    for program, order in ((eager, "ab"), (graph, "ba")):
+        x, y = values(1), values(2)
+        first = program.op("exp", "exp", "m", np.exp(x), x)
+        second = program.op("sin", "sin", "m", np.sin(y), y)
+        read = {"a": first, "b": second}
+        for name in order:
+            program.op(f"tanh_{name}", "tanh", "m" if program is eager else "", np.tanh(read[name]), read[name])
+    comparison = compare(graph.dump(), eager.dump())
+    assert paired(comparison)["tanh_a/output.0"][0] == "tanh_a/output.0"
+    assert not any(row.error for row in comparison)
+
+
+def onnx_dump(nodes, flow=True):
+    """``nodes``: name, type, names read, name made, value."""
+    records = [
+        Record("out", 0, index, name, Tensor.of(made, value)) for index, (name, _, _, made, value) in enumerate(nodes)
+    ]
+    from sgsdump.dumps.onnx_network import of_nodes
+
+    told = [(name, kind, list(read), [made]) for name, kind, read, made, _ in nodes]
+    return Dump(records, "sigmastar_bin", network=(lambda: of_nodes(records, told)) if flow else dict)
+
+
+def folded(weights_changed=False):
+    """A torch net with a normalisation, and the ONNX model in which the convolution has it."""
+    torch_run = Program()
+    x = values(0, 1, 4, 3, 3)
+    conv = torch_run.op("0_c", "aten.convolution", "layer.0.conv", x * 2, x)
+    norm = torch_run.op("1_n", "aten.native_batch_norm", "layer.0.bn", conv + 3, conv)
+    relu = torch_run.op("2_r", "aten.relu", "layer.0", np.maximum(norm, 0), norm)
+    torch_run.op("3_a", "aten.add", "layer.0", relu + x, relu, x)
+    conv = x * 2 + 3 + np.float32(0.1 if weights_changed else 0)
+    relu = np.maximum(conv, 0)
+    nodes = [
+        ("/layer/layer.0/conv/Conv", "Conv", ["x"], "/layer/layer.0/conv/Conv_output_0", conv),
+        ("/layer/layer.0/Relu", "Relu", ["/layer/layer.0/conv/Conv_output_0"], "/layer/layer.0/Relu_output_0", relu),
+        ("/layer/layer.0/Add", "Add", ["/layer/layer.0/Relu_output_0", "x"], "31", relu + x),
+    ]
+    return torch_run.dump(), nodes
+
+
+@pytest.mark.parametrize("flow", [True, False])
+def test_a_folded_normalisation_is_compared_behind_it(flow):
+    torch_run, nodes = folded()
+    comparison = compare(torch_run, onnx_dump(nodes, flow))
+    row = comparison["/layer/layer.0/conv/Conv_output_0"]
+    assert row.sample_name == "1_n/output.0" and row.module == "layer.0.conv" and row.error == 0
+    assert row.note.startswith("compared behind aten.native_batch_norm of the sample")
+    assert [row.error for row in comparison] == [0, 0, 0]
+    swapped = compare(onnx_dump(nodes, flow), torch_run)
+    assert paired(swapped)["1_n/output.0"][0] == "/layer/layer.0/conv/Conv_output_0"
+
+
+@pytest.mark.parametrize("flow", [True, False])
+def test_the_first_operator_of_two_libraries_that_differs_has_its_inputs_errors(flow):
+    torch_run, nodes = folded(weights_changed=True)
+    comparison = compare(torch_run, onnx_dump(nodes, flow))
+    first = first_difference(comparison, beyond_rounding=True)
+    assert first.output.name == "/layer/layer.0/conv/Conv_output_0" and first.inputs == ()
+    relu = comparison["/layer/layer.0/Relu_output_0"]
+    assert relu.sources == ("/layer/layer.0/conv/Conv_output_0",) and relu.by_flow
+    assert comparison["31"].sources == ("/layer/layer.0/Relu_output_0",)
+    assert relu.rise == relu.error - first.output.error
+
+
+def test_a_product_with_a_bias_of_its_own_operator_is_compared_behind_it():
+    torch_run = Program()
+    x = values(0)
+    torch_run.op("0_addmm", "aten.addmm", "fc", x * 3 + 1, x)
+    nodes = [
+        ("/fc/MatMul", "MatMul", ["x"], "/fc/MatMul_output_0", x * 3),
+        ("/fc/Add", "Add", ["bias", "/fc/MatMul_output_0"], "y", x * 3 + 1),
+    ]
+    (row,) = compare(torch_run.dump(), onnx_dump(nodes))
+    assert (row.name, row.sample_name, row.error) == ("y", "0_addmm/output.0", 0)
+
+
+def test_rounding_is_told_from_a_real_difference():
+    one, other = Program(), Program()
+    x = np.linspace(1, 2, 6, dtype=np.float32)
+    for program, off in ((one, 0), (other, 1e-7)):
+        y = program.op("0_exp", "exp", "a", (np.exp(x) * (1 + off)).astype(np.float32), x)
+        program.op("1_sin", "sin", "b", np.sin(y) + np.float32(off * 1e5), y)
+    comparison = compare(one.dump(), other.dump())
+    assert first_difference(comparison).output.name == "0_exp/output.0"
+    assert first_difference(comparison, beyond_rounding=True).output.name == "1_sin/output.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("aten.convolution Conv2d Conv conv1d", "conv"),
+        ("aten.addmm Linear Gemm MatMul aten.bmm", "matmul"),
+        ("aten.native_batch_norm BatchNorm2d BatchNormalization", "batch_norm"),
+        ("aten._softmax Softmax op_softmax", "softmax"),
+        ("aten.add_ Add add", "add"),
+        ("aten.max_pool2d_with_indices MaxPool2d MaxPool", "max_pool"),
+        ("aten.t Transpose permute", "transpose"),
+    ],
+)
+def test_libraries_words_for_one_operator(words, kind):
+    assert {kind_of(word) for word in words.split()} == {kind}
+
+
+@pytest.mark.parametrize(
+    ("node", "module", "kind"),
+    [
+        ("/layer1/layer1.0/conv1/Conv", "layer1.0.conv1", "Conv"),
+        ("/model/layers.0/attn/q_proj/MatMul_1", "model.layers.0.attn.q_proj", "MatMul"),
+        ("/Softmax", "", "Softmax"),
+        ("Conv_12", "", "Conv"),
+    ],
+)
+def test_modules_in_the_names_of_torch_onnx(node, module, kind):
+    assert module_of(node) == (module, kind)
