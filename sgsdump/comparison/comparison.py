@@ -206,7 +206,8 @@ def compare(
     inputs = inputs or own_inputs
     measures = Measures.of(metrics, settings, compatible, crop=not own_inputs, details=details)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _cores()) as pool:
+    threads = threads or _cores()
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
@@ -215,7 +216,7 @@ def compare(
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
             if measured_by
-            else pool.map(measures.result, alignment.pairs)
+            else pool.map(replace(measures, threads=threads).result, alignment.pairs)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.

@@ -42,9 +42,10 @@ def measure(
     kinds: Iterable[type[Accumulator]] = (),
     settings: Settings | None = None,
     layouts: Layouts = (None, None),
+    threads: int = 1,
 ) -> Measured:
     """The pair in the stated layouts, else in those that match best; an accumulator of each kind is made with
-    ``settings`` and updated in the same pass.
+    ``settings`` and sees the same values. ``threads`` is what a large pair may use.
 
     Raises ValuesError when the sizes or the shapes do not fit.
     """
@@ -52,7 +53,7 @@ def measure(
 
     def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
         x, y, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
-        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values())), note, accumulators)
+        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values()), threads), note, accumulators)
 
     known = match_layouts(sample.array, benchmark.array, layouts)
     if known is not None:

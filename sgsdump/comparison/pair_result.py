@@ -42,6 +42,7 @@ class Measures:
     vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
     details   the rows get ``details`` too, in a pass of their own.
+    threads   what a large pair may use for itself.
     """
 
     further: Mapping[str, Metric]
@@ -51,6 +52,7 @@ class Measures:
     crop: bool = True
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
     details: bool = False
+    threads: int = 1
 
     @classmethod
     def of(
@@ -92,7 +94,7 @@ class Measures:
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         kinds |= {Differences: None} if both_quantised(pair) else {}
-        return measure(a, b, kinds, self.settings, layouts(pair, as_stored)), notes
+        return measure(a, b, kinds, self.settings, layouts(pair, as_stored), self.threads), notes
 
 
 def _layout(pair: Pair, measured: Measured) -> str | None:

@@ -7,7 +7,8 @@ print wrong ones).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,29 +16,50 @@ from sgsdump.comparison.metrics.base import Accumulator, Sums
 from sgsdump.comparison.sums import by_numpy, compiled
 from sgsdump.comparison.sums.lanes import CHUNK, Totals
 from sgsdump.comparison.sums.tiles import Table, parts
+from sgsdump.files.mapped import let_go
 from sgsdump.tensors.real_view import Values
 
+_MANY = 4  # parts that are worth threads of their own
+_ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
 
 
-def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = ()) -> Sums:
-    """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it."""
+def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = (), threads: int = 1) -> Sums:
+    """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
+
+    threads  how many may add up the parts of a large pair; one such pair is on at a time. Mapped pages that were read
+             are given back.
+    """
     add = compiled.add if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy.add
 
     def summed(part: list[Table]) -> Totals:
         totals = Totals()
         for table in part:
             add(totals, sample, benchmark, table)
+            if table.is_flat:
+                let_go(table.a)
+                let_go(table.b)
         return totals
 
     sums, counts = np.zeros(6), np.zeros(7, np.int64)
-    for totals in map(summed, parts(sample.array, benchmark.array)):
+    for totals in _side_by_side(summed, list(parts(sample.array, benchmark.array)), threads):
         with np.errstate(all="ignore"):
             sums += totals.sums()
         counts += totals.odd
+    let_go(sample.array)
+    let_go(benchmark.array)
     _feed_all(sample, benchmark, accumulators)
     aa, bb, ab, dd, d1, b1 = sums.tolist()
     return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts.tolist())
+
+
+def _side_by_side(summed: Callable[[list[Table]], Totals], work: list[list[Table]], threads: int) -> Iterator[Totals]:
+    """The results in the order of the work."""
+    if threads == 1 or len(work) < _MANY:
+        yield from map(summed, work)
+        return
+    with _ONE_AT_A_TIME, ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(summed, work)
 
 
 def hold_equal(sample: Values, benchmark: Values) -> bool:

@@ -82,6 +82,17 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
         _advise(data, _LET_GO, first + start, piece.nbytes)
 
 
+def let_go(array: np.ndarray) -> None:
+    """Give back the pages of a view of a mapped file that others may still hold; what is read again costs no more than
+    finding it in the system's file cache."""
+    data = _mapping(array) if array.nbytes > _FEW else None
+    if not isinstance(data, MappedFile):  # what others mapped may hold changes of theirs, which would be lost
+        return
+    reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    first = array.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data + sum(step for step in reach if step < 0)
+    _advise(data, _LET_GO, first, sum(map(abs, reach)) + array.itemsize)
+
+
 def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
     """Have the system append a part of the mapped file to ``file``; False when nothing was written because it cannot.
 

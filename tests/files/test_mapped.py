@@ -11,7 +11,7 @@ import pytest
 
 from sgsdump.errors import FormatError
 from sgsdump.files import mapped
-from sgsdump.files.mapped import map_file, view
+from sgsdump.files.mapped import let_go, map_file, view
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -45,6 +45,29 @@ def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
     gc.collect()
     assert resident(path) <= 256
     np.testing.assert_array_equal(view(data, array.dtype, array.size, 3), array)
+
+
+@pytest.mark.parametrize("part", [np.s_[:], np.s_[::-1], np.s_[::3], np.s_[100_000:]])
+def test_pages_that_were_read_can_be_given_back_before(tmp_path: Path, part: slice) -> None:
+    path = tmp_path / "values"
+    array = np.arange(2**20, dtype=np.float32)
+    path.write_bytes(b"odd" + array.tobytes())
+    held = view(map_file(path), array.dtype, array.size, 3)[part]
+    total = held.sum(dtype=np.float64)
+    assert resident(path) >= 3 * 1024
+    let_go(held)
+    assert resident(path) <= (512 if part.start is None else 1024)
+    assert held.sum(dtype=np.float64) == total
+
+
+def test_what_others_mapped_keeps_their_changes(tmp_path: Path) -> None:
+    path = tmp_path / "values.npy"
+    np.save(path, np.zeros(2**18, np.float32))
+    changed = np.load(path, mmap_mode="c")
+    changed[:] = 7
+    let_go(changed)
+    assert (changed == 7).all()
+    let_go(np.zeros(2**18))
 
 
 def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None:

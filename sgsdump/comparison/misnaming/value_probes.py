@@ -21,6 +21,7 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
+from sgsdump.files.mapped import let_go
 from sgsdump.tensors.layout import to_nchw, to_nhwc
 from sgsdump.tensors.real_view import Values
 
@@ -105,6 +106,7 @@ def probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) ->
             picked = view[np.unravel_index(places, view.shape)]
             owners.append(number)
             rows.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
+        let_go(array)
     return np.array(owners), np.stack(rows)
 
 

@@ -30,6 +30,11 @@ class Table:
     def size(self) -> int:
         return self.a.size
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether no other table has values between those of this one."""
+        return len(self.a) == 1 and self.a.flags.c_contiguous and self.b.flags.c_contiguous
+
     def tiles(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row by row; the last ones of a row or column are smaller."""
         (rows, columns), (high, wide) = self.a.shape, self.tile

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from sgsdump import compare, open_dump
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.comparison.sums import compiled
+from sgsdump.comparison.sums import compiled, tiles
 from sgsdump.comparison.sums.lanes import CHUNK, LANES
 from sgsdump.comparison.sums.tiles import PART
 from sgsdump.tensors.real_view import Values, values_of
@@ -169,6 +169,17 @@ def test_a_tensor_of_several_parts(vectors):
     a = rng.standard_normal(2 * PART + CHUNK + 5).astype(np.float32)
     kernels, numpys = both_ways(a, a * np.float32(1.01))
     assert kernels == numpys
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_any_number_of_threads(transposed, monkeypatch):
+    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal((1100, 1300)).astype(np.float32) for _ in range(2))
+    a, b = Values(a), Values(np.asfortranarray(b) if transposed else b)
+    assert len(list(tiles.parts(a.array, b.array))) > 8, "enough to share out"
+    one, *others = (bits(pair_sums(a, b, threads=threads)) for threads in (1, 2, 5))
+    assert others == [one, one] and one == bits(by_numpy(a, b))
 
 
 def test_genuine_dumps(shared):
