@@ -26,6 +26,7 @@ from sgsdump.files.bounded_read import open_file
 
 _PIECE = 8 << 20
 _FEW = 1 << 16
+_AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels before 5.14 refuse it
 _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
 
@@ -63,6 +64,14 @@ def view(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> np.ndarra
 def loader(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> Callable[[], np.ndarray]:
     """``view`` to be called later: the ``load`` of a Tensor whose values lie in a mapped file."""
     return partial(view, data, dtype, count, offset)
+
+
+def let_bytes_go(data: bytes | mmap.mmap, start: int, end: int) -> None:
+    """Keep a part of a mapped file in memory no longer; the system's file cache has it when it is asked for again.
+    Less than a page is not worth the call."""
+    if isinstance(data, mmap.mmap) and end - start >= mmap.PAGESIZE:
+        start, end = max(0, start - _AROUND), min(len(data), end + _AROUND)
+        _advise(data, _LET_GO, start, end - start)
 
 
 def write(file: IO[bytes], array: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sgsdump.errors import FormatError
 from sgsdump.files import mapped
-from sgsdump.files.mapped import let_go, map_file, view
+from sgsdump.files.mapped import let_bytes_go, let_go, map_file, view
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -68,6 +68,21 @@ def test_what_others_mapped_keeps_their_changes(tmp_path: Path) -> None:
     let_go(changed)
     assert (changed == 7).all()
     let_go(np.zeros(2**18))
+
+
+def test_what_was_let_go_is_in_memory_no_longer_and_there_when_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    content = np.random.default_rng(0).bytes(12 << 20)
+    path.write_bytes(content)
+    data = map_file(path)
+    assert data[:] == content
+    assert resident(path) >= 12 * 1024
+    let_bytes_go(data, 4 << 20, 20 << 20)
+    assert resident(path) <= 4 * 1024
+    assert data[:] == content
+    let_bytes_go(content, 0, len(content))  # a file that was read whole
+    let_bytes_go(data, 4 << 20, (4 << 20) + 4000)
+    assert resident(path) >= 12 * 1024
 
 
 def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -27,12 +27,13 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import HEAD, Buffer, format_header, holds_text
 from sgsdump.dumps.formats.sigmastar.record_losses import lost
-from sgsdump.dumps.formats.sigmastar.text_records import Place, floats, integers, walk
+from sgsdump.dumps.formats.sigmastar.text_records import Place, walk
 from sgsdump.dumps.formats.sigmastar.text_rows import write_record
+from sgsdump.dumps.formats.sigmastar.text_values import floats, integers
 from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, OddHeader, TextVariant
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped import map_file
+from sgsdump.files.mapped import let_bytes_go, map_file
 from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.layout import NCHW, NHWC
 
@@ -61,7 +62,9 @@ def read(path: Path) -> Dump:
         )
         for place, index in zip(places, indexes)
     ]
-    return Dump(records, FORMAT.name, _variant(data, places, records, is_float, head is not None, layout), path)
+    variant = _variant(data, places, records, is_float, head is not None, layout)
+    let_bytes_go(data, 0, len(data))
+    return Dump(records, FORMAT.name, variant, path)
 
 
 def _loader(data: Buffer, place: Place, is_float: bool, path: Path) -> Callable[[], np.ndarray]:
@@ -76,8 +79,10 @@ def _variant(
     blank = data[filled.start : filled.start + 1] == b"\n"
     odd = {}
     for number, (place, record) in enumerate(zip(places, records)):
+        if place.header.plain:
+            continue
         lines = data[place.offset : place.lines_end]
-        if not place.header.plain and lines != format_header(header_of(record, shaped, is_float, layout)):
+        if lines != format_header(header_of(record, shaped, is_float, layout)):
             odd[number] = OddHeader(record.name, lines)
     return TextVariant(places[0].style, is_float, shaped, head, blank, layout, odd)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of
 from sgsdump.dumps.formats.sigmastar.record_header import format_header, format_size
-from sgsdump.dumps.formats.sigmastar.text_records import LeftOut
+from sgsdump.dumps.formats.sigmastar.text_values import LeftOut
 from sgsdump.dumps.formats.sigmastar.text_variant import TextVariant
 
 PER_ROW = 16
