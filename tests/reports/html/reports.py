@@ -49,7 +49,11 @@ def report(names, broken=(), **further):
 
 
 def tradeoff():
-    plans = (Plan("INT8", 0.5, 0.2), Plan("0.7", 0.68, 0.01, 0.7), Plan("INT16", 1.0, 1e-5))
+    plans = (
+        Plan("INT8", 0.5, 0.2),
+        Plan("0.7", 0.68, 0.01, 0.7, "[CONV_CONFIG]\ntensor_arrays='a,b';"),
+        Plan("INT16", 1.0, 1e-5, None, "[CONV_CONFIG]\ntensor_arrays='every';"),
+    )
     tried = ((0.5, 0.2), (0.6, 0.3), (0.6, 0.05), (0.68, 0.01), (0.9, 0.02), (1.0, 1e-5))
     return Tradeoff(tried, plans, plans[1])
 

@@ -1,75 +1,11 @@
-"""The report in a real browser: sort, filter, click, zoom, keyboard; no error, nothing fetched, names and contrast."""
+"""The report in a real browser: sort, filter, click, zoom, keyboard; no error in the console, nothing fetched."""
 
-import json
-import shutil
 from dataclasses import replace
-from itertools import pairwise
 
-import pytest
-
-from sgsdump.reports.html.document import render
-
+from .page import dots, drag, find, hover, names, selected
 from .reports import HOSTILE, hostile, report, tradeoff
 
-selenium = pytest.importorskip("selenium", reason="the report in a browser needs selenium")
-CHROMIUM, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-pytestmark = [
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="the report in a browser needs chromium and chromedriver"),
-    pytest.mark.xdist_group("browser"),
-]
 NAMES = [f"stage{i // 10}/conv{i}" for i in range(60)]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    # a container has neither the privileges of Chromium's sandbox nor a large /dev/shm
-    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Opens a report in a window of a size; at the end the console must be empty and nothing else fetched."""
-
-    def open_it(report, width=1300, height=1000, dark=False):
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [scheme]})
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        path = tmp_path / "report.html"
-        path.write_text(render(report), encoding="utf-8")
-        browser.get("about:blank")
-        browser.get_log("performance")
-        browser.get(path.as_uri())
-        return browser
-
-    yield open_it
-    assert browser.get_log("browser") == []
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    assert {url.partition("#")[0] for url in asked} == {(tmp_path / "report.html").as_uri()}
-
-
-def names(page):
-    rows = "[...document.querySelectorAll('#table tbody tr')].filter(r => !r.hidden)"
-    return page.execute_script(f"return {rows}.map(r => r.querySelector('.name').title)")
-
-
-def selected(page):
-    return page.find_element("id", "selected-title").text
-
-
-def find(page, css):
-    return page.find_element("css selector", css)
 
 
 def test_sort(opened):
@@ -132,37 +68,52 @@ def test_walk_along_the_net(opened):
     assert selected(page) == NAMES[1]
 
 
-def dots(page):
-    return len(page.find_elements("css selector", "#depth-chart .dot"))
-
-
 def test_drag_zooms_and_escape_shows_the_whole(opened):
-    from selenium.webdriver.common.action_chains import ActionChains
-
     page = opened(report(NAMES))
     chart = find(page, "#depth-chart")
     assert dots(page) == 60
-    ActionChains(page).move_to_element_with_offset(chart, -100, 0).click_and_hold().move_by_offset(
-        200, 0
-    ).release().perform()
+    drag(page, "#depth-chart", -100, 200)
     assert 4 <= dots(page) < 20
     chart.send_keys("\ue00c")
     assert dots(page) == 60
     find(page, "#zoom-in").click()
     assert dots(page) in (30, 31)
-    strip = find(page, "#depth-strip")
-    ActionChains(page).move_to_element_with_offset(strip, -300, 0).click_and_hold().move_by_offset(
-        100, 0
-    ).release().perform()
+    drag(page, "#depth-strip", -300, 100)
     assert dots(page) < 30
+    chart.send_keys("0")
+    assert dots(page) == 60
+
+
+def test_the_window_of_the_strip_is_moved_and_pulled_by_its_edges(opened):
+    page = opened(report(NAMES))
+    room = find(page, "#depth-strip").size["width"] - 66  # 52 pixels left of it, 14 right
+    middle = (52 - 14) / 2  # of the net, seen from the strip's
+    drag(page, "#depth-strip", middle - room / 2, round(room / 4))
+    assert dots(page) in (44, 45, 46)
+    drag(page, "#depth-strip", middle + room / 2, -round(room / 4))
+    seen = dots(page)
+    assert seen in (29, 30, 31, 32)
+    drag(page, "#depth-strip", middle, round(room / 3))
+    find(page, "#depth-chart").send_keys("\ue010")  # End: the last layer is in view already, nothing moves
+    assert dots(page) == seen
+    drag(page, "#depth-strip", middle + 0.3 * room, -round(0.7 * room))
+    find(page, "#depth-chart").send_keys("\ue011")
+    assert dots(page) == seen
 
 
 def test_hover_names_the_layer(opened):
-    from selenium.webdriver.common.action_chains import ActionChains
-
     page = opened(report(NAMES))
-    ActionChains(page).move_to_element(find(page, "#depth-chart")).perform()
-    assert "stage" in find(page, "#tip").text and "RMSE" in find(page, "#tip").text
+    assert "RMSE" in hover(page, "#depth-chart") and "conv" in hover(page, "#depth-chart")
+
+
+def test_where_the_error_rises_most_is_one_click_away(opened):
+    shown_report = report(NAMES)
+    page = opened(shown_report)
+    steepest = sorted(shown_report.layers, key=lambda layer: -layer.rise)[:5]
+    buttons = page.find_elements("css selector", "#steepest button")
+    assert [button.get_attribute("title") for button in buttons] == [layer.name for layer in steepest]
+    buttons[1].click()
+    assert selected(page) == steepest[1].name
 
 
 def test_every_metric_is_drawn(opened):
@@ -196,70 +147,55 @@ def test_hostile_names_are_text(opened):
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_tradeoff(opened):
+def test_the_figures_of_the_selected_layer_are_those_of_the_table(opened):
+    page = opened(report(NAMES, {3}))
+    find(page, "th[data-key=place] button").click()
+    for name in NAMES[:4]:
+        row = find(page, f"#table .name[title='{name}']")
+        row.click()
+        cells = [cell.get_attribute("textContent") for cell in row.find_elements("xpath", "ancestor::tr/td")]
+        figures = [figure.text for figure in page.find_elements("css selector", "#selected .figures dd")]
+        _, _, rmse, cos, mse, decibels, _ = cells
+        assert figures == [rmse, cos, mse, f"{decibels} dB"]
+    assert "nan" in figures
+
+
+def test_own_and_inherited_error(opened):
+    chain = report(NAMES)
+    page = opened(chain)
+    find(page, "#depth-chart").send_keys("\ue011", "\ue014")  # Home, to the right
+    first, second = chain.layers[:2]
+    shares = [share.text for share in page.find_elements("css selector", "#selected .share dd")]
+    assert shares == [f"{value:.6f}" for value in (first.rmse, second.rise, second.rmse)]
+    measured = replace(chain, layers=(replace(first, own_error=0.25, inherited=0.5), *chain.layers[1:]))
+    page = opened(measured)
+    find(page, "#depth-chart").send_keys("\ue011")
+    shares = [share.text for share in page.find_elements("css selector", "#selected .share dd")]
+    assert shares == ["0.500000", "0.250000", f"{first.rmse:.6f}"]
+    assert "Measured" in find(page, "#selected").text
+
+
+def test_the_tradeoff_and_the_text_of_each_plan(opened):
     page = opened(replace(report(NAMES), tradeoff=tradeoff()))
     assert find(page, "#tradeoff .tried").get_attribute("d").count("M") == 6
     assert "to take: 0.7" in find(page, "#tradeoff-chart").text
+    assert find(page, "#plan-text").text == "[CONV_CONFIG]\ntensor_arrays='a,b';"
+    page.find_elements("css selector", "#plans button")[2].click()
+    assert "every" in find(page, "#plan-text").text and "INT16" in find(page, "#plan-name").text
+    page.find_elements("css selector", "#tradeoff-chart .plan")[0].click()
+    assert "nothing to write" in find(page, "#plan-text").text and "INT8" in find(page, "#plan-name").text
+    pressed = find(page, "#plans [aria-pressed=true]")
+    assert pressed.text == "INT8"
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1300, 390])
-def test_contrast_and_width(opened, dark, width):
-    page = opened(replace(report(NAMES, {3}, assumptions=["x"]), tradeoff=tradeoff()), width, dark=dark)
-    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert page.execute_script(CONTRAST) == []
-
-
-def test_everything_to_operate_has_a_name_and_ids_are_unique(opened):
+def test_the_text_to_copy_is_copied(opened):
     page = opened(replace(report(NAMES), tradeoff=tradeoff()))
-    nodes = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    operated = {"button", "radio", "checkbox", "slider", "searchbox", "textbox", "combobox", "link", "image", "region"}
-    nameless = [
-        node["role"]["value"]
-        for node in nodes
-        if not node["ignored"] and node["role"]["value"] in operated and not node.get("name", {}).get("value")
-    ]
-    assert nameless == []
-    ids = page.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
-    assert len(ids) == len(set(ids))
-    levels = page.execute_script("return [...document.querySelectorAll('h1,h2,h3')].map(e => Number(e.tagName[1]))")
-    assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
+    find(page, "#tradeoff [data-copy]").click()
+    assert find(page, "#tradeoff [data-copy]").text == "Copied"
+    find(page, "#search").send_keys("\ue009v")  # Ctrl+V
+    assert find(page, "#search").get_attribute("value").startswith("[CONV_CONFIG]")
 
 
-def test_the_printed_page_shows_the_whole_table_on_white(opened):
-    page = opened(report(NAMES), dark=True)
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.execute_script(
-        "const s = document.querySelector('#layers .scroll'); return s.scrollHeight <= s.clientHeight + 2"
-    )
-    assert not find(page, ".filters").is_displayed()
-    assert find(page, "th[data-key=rmse] button").is_displayed()
-
-
-# The ratio of WCAG 2.1, 1.4.3: at least 4.5 to 1 for text.
-CONTRAST = """
-const part = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-const light = ([r, g, b]) => 0.2126 * part(r / 255) + 0.7152 * part(g / 255) + 0.0722 * part(b / 255);
-const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-const back = (e) => {
-  for (; e; e = e.parentElement) {
-    const colour = rgb(getComputedStyle(e).backgroundColor);
-    if (colour.length < 4 || colour[3] > 0.5) return colour;
-  }
-  return [255, 255, 255];
-};
-const bad = [];
-for (const e of document.querySelectorAll("body *")) {
-  const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-  if (!text || !e.getClientRects().length || e.closest("script,style,option,:disabled")) continue;
-  const front = light(rgb(getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"]));
-  const behind = light(back(e));
-  const ratio = (Math.max(front, behind) + 0.05) / (Math.min(front, behind) + 0.05);
-  if (ratio < 4.5) bad.push([e.tagName, e.textContent.slice(0, 30), ratio]);
-}
-return bad;
-"""
 PIXELS = """
 const canvas = document.querySelector("canvas");
 return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size;

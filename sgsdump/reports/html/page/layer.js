@@ -64,7 +64,7 @@ function shareOf(layer) {
     const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
     return [el("dt", {}, what), el("dd", {}, drawing, exact(value))];
   });
-  const how = measured ? "Measured: own with this layer's 8 bits alone, inherited with those of all others." : "";
+  const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16." : "";
   return [el("h3", {}, "Error (RMSE), inherited and own"), el("dl", { class: "share" }, ...rows), el("p", { class: "legend" }, how)];
 }
 
