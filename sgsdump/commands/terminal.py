@@ -49,7 +49,7 @@ class Terminal:
                 lasted = monotonic() - started
                 if lasted < DELAY_SECONDS:
                     return
-                drawn = _bar(what, unit, lasted)
+                drawn = _bar(what, unit, known, lasted)
             drawn.total = None if known is None else max(done, known)  # estimates may be too low
             drawn.update(done - drawn.n)
 
@@ -66,11 +66,11 @@ class Terminal:
 TERMINAL: Progress = Terminal()
 
 
-def _bar(what: str, unit: str, seconds: float) -> tqdm[NoReturn]:
+def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoReturn]:
     """A bar of work that has lasted ``seconds``."""
     from tqdm import tqdm  # here, since only work that lasts needs it
 
-    bar: tqdm[NoReturn] = tqdm(desc=what, unit=unit, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True)
+    bar: tqdm[NoReturn] = tqdm(desc=what, unit=unit, total=total, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True)
     bar.start_t = bar.last_print_t = bar.start_t - seconds
     return bar
 

@@ -18,7 +18,7 @@ SUMS = 6
 COUNTS = 7
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Totals:
     """The lanes of Σa², Σb², Σab, Σd², Σ|d| and Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on."""
 
