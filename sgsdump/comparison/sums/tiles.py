@@ -18,7 +18,7 @@ PART = 128 * CHUNK
 _BROAD = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """Two-dimensional views of both sides, of one shape, and the shape of the tiles."""
 

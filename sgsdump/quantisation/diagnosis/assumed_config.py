@@ -76,8 +76,8 @@ def _input(spec: InputSpec, file: Path, both: tuple[Feed, Feed | None] | None) -
         return _as_it_is(spec.name), f"input {spec.name} is taken as numbers that go in as they are, no picture"
     if both is None:
         how = (
-            f"{'an' if form == 'RGB' else 'a'} {form} picture divided by {PLAIN_STD:g} (mean 0, std_value {PLAIN_STD:g}); if it was trained "
-            f"otherwise, every figure here is of another input"
+            f"{'an' if form == 'RGB' else 'a'} {form} picture divided by {PLAIN_STD:g} (mean 0, std_value "
+            f"{PLAIN_STD:g}); if it was trained otherwise, every figure here is of another input"
         )
         return ModelInput(spec.name, form, form, std=(PLAIN_STD,) * 3), f"input {spec.name} is taken as {how}"
     normalised, raw = both
