@@ -124,11 +124,12 @@ def _run(args: argparse.Namespace) -> int:
 
 def _list_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
     """What there is to choose from in a tree of several runs."""
+    from sgsdump.dumps.run import how_to_choose
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.reports.dump import runs_table
 
     print(for_terminal(runs_table.render(runs)), end="")
-    print(for_terminal(f"{len(runs)} runs; choose one with --step and --rank, or name its folder"))
+    print(for_terminal(f"{len(runs)} runs; {how_to_choose(args.dump, runs)}, or name its folder"))
     for note in notes:
         print(for_terminal(f"note: {note}"))
     return 0

@@ -17,6 +17,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.folder import in_order
 
 SHOWN = 3
+NO_GRAPH = "-"
 _SUFFIX = re.compile(r"(?P<tree>.*?)/?@(?P<words>(?:step|rank|graph)=.*)", re.DOTALL)
 _WORD = re.compile(r"(step|rank)=([0-9]{1,18})|(graph)=(.+)", re.DOTALL)
 
@@ -52,7 +53,7 @@ class Run:
 @dataclass(frozen=True)
 class Choice:
     """What a run has to be; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave the
-    model's number out."""
+    model's number out; ``-`` is a run without a graph."""
 
     step: int | None = None
     rank: int | None = None
@@ -64,6 +65,8 @@ class Choice:
     def fits(self, run: Run) -> bool:
         if self.step not in (None, run.step) or self.rank not in (None, run.rank):
             return False
+        if self.graph == NO_GRAPH:
+            return not run.graph
         return not self.graph or any(fnmatchcase(run.graph, graph) for graph in (self.graph, f"{self.graph}/*"))
 
     def __str__(self) -> str:
@@ -111,13 +114,19 @@ def one_of(path: Path, runs: Sequence[Run]) -> Run:
     """The only run. Raises ConfigError that says how to choose where there are several."""
     if len(runs) == 1:
         return runs[0]
+    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how_to_choose(path, runs)}")
+
+
+def how_to_choose(path: Path, runs: Sequence[Run]) -> str:
+    """What to write for one of several runs, by what tells them apart."""
     apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
-    how = "name the folder of one"
-    if apart:
-        how = f"write {path}@{','.join(f'{name}=…' for name in apart)}"
-        if "graph" not in apart:
-            how = f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
-    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how}")
+    if not apart:
+        return "name the folder of one"
+    how = f"write {path}@{','.join(f'{name}=…' for name in apart)}"
+    if "graph" not in apart:
+        return f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
+    unnamed = not all(run.graph for run in runs)
+    return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how
 
 
 def _listed(runs: Sequence[Run]) -> str:

@@ -53,8 +53,9 @@ def install(torch_module, session):
         start_from(session.control["seed"])
     torch.nn.Module.__call__ = hook.calling(torch.nn.Module.__call__)
     torch.compile = hook.compiling(torch.compile)
-    for name in ("trace", "trace_module"):
-        setattr(torch.jit, name, hook.aside(getattr(torch.jit, name)))
+    for name in ("trace", "trace_module", "_get_trace_graph"):  # the last is torch.onnx.export's
+        if hasattr(torch.jit, name):
+            setattr(torch.jit, name, hook.aside(getattr(torch.jit, name)))
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=hook.after_fork)
 

@@ -26,6 +26,7 @@ class _Compared(NamedTuple):
     run: Run
     status: int
     differs: str
+    by_rounding: bool = False
 
 
 def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
@@ -100,9 +101,13 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     apart = [result for result in results if result.differs]
-    print(f"Runs compared: {len(results)}, of which differ: {len(apart)}.")
+    real = [result for result in apart if not result.by_rounding]
+    alone = f", by rounding alone: {len(apart) - len(real)}" if len(real) < len(apart) else ""
+    print(f"Runs compared: {len(results)}, of which differ: {len(apart)}{alone}.")
     if apart:
-        print(for_terminal(f"The first that differs is {shown(str(apart[0].run))}: {apart[0].differs}"))
+        first = (real or apart)[0]
+        more = " by more" if real and alone else ""
+        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
     return max(result.status for result in results)
 
 
@@ -113,11 +118,12 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
         return _Compared(run, 2, f"not compared: {error}")
-    return _Compared(run, status, _difference(done[0]))
+    return _Compared(run, status, *_difference(done[0]))
 
 
-def _difference(comparison: Comparison) -> str:
-    """Where two runs are not equal, the first layer that is not; else "". NaN and Inf in the same places are equal."""
+def _difference(comparison: Comparison) -> tuple[str, bool]:
+    """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
+    Inf in the same places are equal."""
     from sgsdump.comparison.dataflow import differs, first_difference, is_rounding
 
     first = first_difference(comparison)
@@ -125,12 +131,12 @@ def _difference(comparison: Comparison) -> str:
         count = sum(map(differs, comparison))
         more = first_difference(comparison, beyond_rounding=True)
         if more is None:
-            return f"{count} of {len(comparison)} layers, by rounding alone"
+            return f"{count} of {len(comparison)} layers, by rounding alone, first {shown(first.where)}", True
         by = " beyond rounding" if is_rounding(first.output) else ""
         of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
-        return f"{count} of {len(comparison)} layers, first{by} {of}"
+        return f"{count} of {len(comparison)} layers, first{by} {of}", False
     missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    return f"{missing} layers are not compared, the others are equal" if missing else ""
+    return f"{missing} layers are not compared, the others are equal" if missing else "", False
 
 
 def _title(mine: Run, run: Run) -> str:

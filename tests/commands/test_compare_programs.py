@@ -1,0 +1,159 @@
+"""Two dumps of programs that use torch and onnxruntime, as a user makes and compares them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from capture.programs import environment, sgsdump, trees
+
+pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
+
+NET = """
+import sys
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.bn = nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        if "--clip" in sys.argv:
+            x = x.clamp(-100, 100)
+        return torch.relu(self.bn(self.conv(x))) + x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.blocks = nn.Sequential(Block(), Block())
+        self.fc = nn.Linear(4, 5)
+        for block in self.blocks:
+            block.bn.running_mean.uniform_(-1, 1)
+            block.bn.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        x = self.blocks(self.stem(x))
+        return torch.softmax(self.fc(x.mean((2, 3))), 1)
+
+
+model = Net().eval()
+if "--changed" in sys.argv:
+    model.blocks[1].conv.weight.data[0] *= 1.5
+if "--trace" in sys.argv:
+    model = torch.jit.trace(model, torch.zeros(1, 3, 8, 8))
+if "--torchair" in sys.argv:
+    import sgsdump.torchair as torchair
+
+    config = torchair.CompilerConfig()
+    config.dump_config.enable_dump = True
+    config.dump_config.dump_path = sys.argv[-1]
+    model = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))
+generator = torch.Generator().manual_seed(1)
+images = [torch.randn(1, 3, 8, 8, generator=generator) for _ in range(2)]
+if "--onnx" in sys.argv:
+    import onnxruntime
+
+    torch.onnx.export(model, (images[0],), "net.onnx", dynamo=False)
+    session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
+with torch.no_grad():
+    for image in images:
+        print(model(image).argmax().item())
+        if "--onnx" in sys.argv:
+            print(session.run(None, {session.get_inputs()[0].name: image.numpy()})[0].argmax())
+"""
+CHANGED = "blocks.1.conv"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "net.py").write_text(NET)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dumped(place):
+    """The tree of a run of the program with these options; made once."""
+    made = {}
+
+    def tree(*options):
+        if options not in made:
+            folder = place / f"dumps{len(made)}"
+            done = sgsdump("exec", "-o", folder, "-er", "all", "--", sys.executable, "net.py", *options, cwd=place)
+            assert done.returncode == 0, done.stderr
+            (made[options],) = trees(folder)
+        return made[options]
+
+    return tree
+
+
+def compared(place, sample, benchmark, *options):
+    done = sgsdump("compare", sample, benchmark, *options, cwd=place)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def first(text):
+    """The operator and the module that the summary names."""
+    match = re.search(r"^The first that differs.* first(?: beyond rounding)? (\S+) \(\S+\) in (\S+), (.*)$", text, re.M)
+    return match.groups() if match else None
+
+
+def test_a_changed_weight_is_found_step_by_step(place, dumped):
+    text = compared(place, dumped("--changed"), dumped())
+    operator, module, why = first(text)
+    assert operator.endswith("0_conv/0_convolution/output.0") and module == CHANGED
+    assert "input.1 RMSE" in why and "Runs compared: 2, of which differ: 2." in text
+
+
+def test_a_version_with_one_more_operator_in_each_block(place, dumped):
+    text = compared(place, dumped("--clip"), dumped())
+    assert "Runs compared: 2, of which differ: 2." in text  # by the operators that only one version has
+    assert "the benchmark has no clip at this place of the network (blocks.0)" in text
+    assert text.count("Worst layer: none, all values are equal.") == 2
+    assert first(compared(place, dumped("--clip", "--changed"), dumped()))[1] == CHANGED
+
+
+def test_eager_against_traced(place, dumped):
+    text = compared(place, dumped("--trace"), dumped())
+    assert text.count("Worst layer: none, all values are equal.") == 2 and "by place in the dataflow" in text
+    assert first(compared(place, dumped("--trace", "--changed"), dumped()))[1] == CHANGED
+
+
+def test_eager_against_compiled_graph(place, dumped):
+    folder = place / "air"
+    folder.mkdir()
+    words = [sys.executable, "net.py", "--changed", "--torchair", str(folder)]
+    done = subprocess.run(words, cwd=place, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    operator, module, why = first(compared(place, folder, dumped()))
+    assert module == CHANGED and operator.endswith("0_convolution/output.0") and "input.1 RMSE" in why
+
+
+def test_one_program_with_torch_and_onnxruntime(place, dumped):
+    """Its normalisations are folded into the ONNX model's convolutions."""
+    both = dumped("--onnx")
+    listed = sgsdump("show", both, cwd=place).stdout
+    assert len(re.findall(r"^[01] +0 +- +tensors/", listed, re.M)) == 2
+    assert len(re.findall(r"^[01] +0 +net/0 +onnxruntime/", listed, re.M)) == 2 and "graph=- for" in listed
+    text = compared(place, f"{both}@graph=net", f"{both}@graph=-")
+    assert text.count("Compared: 10 of the benchmark's 62 layers.") == 2
+    assert "Runs compared: 2, of which differ: 2, by rounding alone: 2." in text
+    # The torch part changed: against the ONNX runs of the first program, and against its own torch runs.
+    changed = dumped("--changed")
+    operator, module, why = first(compared(place, changed, f"{both}@graph=net"))
+    assert (operator, module) == ("/blocks/blocks.1/conv/Conv_output_0", CHANGED)
+    assert "inputs /blocks/blocks.0/Add_output_0 RMSE" in why or "inputs equal" in why
+    assert first(compared(place, changed, f"{both}@graph=-"))[1] == CHANGED
+    # Tree against tree pairs each part with its like.
+    text = compared(place, both, both)
+    assert "Runs compared: 4, of which differ: 0." in text
