@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each
+    from sgsdump.reports.copies import Copies, drawn_values
     from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
+    from sgsdump.reports.histogram.drawing import drawing
     from sgsdump.reports.histogram.histogram_png import save_histogram
     from sgsdump.reports.histogram.histogram_summary import summary_lines
     from sgsdump.sidecars import parse_net
@@ -76,22 +78,26 @@ def run(args: argparse.Namespace) -> int:
     older = args.output.exists()
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
+    copies = Copies()
     with replacing_folder(args.output) as folder:
-        results = distributions(dump, by_layer)
-        for result in each(TERMINAL, results, "histogram", "layer", len(names)):
-            if isinstance(result, Undrawn):
-                undrawn.append(result)
-                continue
-            save_histogram(result, folder)
-            drawn.append(result)
+        with drawing(save_histogram) as draw:
+            results = distributions(dump, by_layer)
+            for result in each(TERMINAL, results, "histogram", "layer", len(names)):
+                if isinstance(result, Undrawn):
+                    undrawn.append(result)
+                    continue
+                if not copies.add(len(drawn), result.op_type, drawn_values(result)):
+                    draw(result, folder)
+                drawn.append(result)
         if not drawn:
             raise ValuesError(f"nothing to draw in {args.dump}: {undrawn[0].reason}")
-        sheets = save_contact_sheets(drawn, folder)
+        sheets = save_contact_sheets(drawn, folder, copies.of)
     known = set(pairs.values()) | dump.constants.keys()
-    print(f"{len(drawn)} pictures in {args.output}; begin with {', '.join(str(args.output / s.name) for s in sheets)}")
+    begin = ", ".join(str(args.output / sheet.name) for sheet in sheets)
+    print(f"{len(drawn) - len(copies.of)} pictures in {args.output}; begin with {begin}")
     if older:
         print(f"The older {args.output} is kept beside it, its date added to its name.")
-    for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known)):
+    for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known), copies.of):
         print(for_terminal(line))
     for line in note_lines(args.dump, dump.notes):
         print(for_terminal(line))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.notebook import as_html
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.registry import hint
+from sgsdump.tensors.cores import cores
 
 if TYPE_CHECKING:
     import pandas
@@ -206,7 +206,7 @@ def compare(
     inputs = inputs or own_inputs
     measures = Measures.of(metrics, settings, compatible, crop=not own_inputs, details=details)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
-    threads = threads or _cores()
+    threads = threads or cores()
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
@@ -282,9 +282,3 @@ def _check_name_map(name_map: Any) -> None:
             f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "
             f"with sgsdump.comparison.naming.sources.read_name_sources"
         )
-
-
-def _cores() -> int:
-    """The cores this process may use; more threads than eight only wait for memory."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, available)

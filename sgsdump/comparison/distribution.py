@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.safe_names import normalised
 from sgsdump.notebook import as_html
+from sgsdump.tensors.cores import cores
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
 from sgsdump.tensors.value_range import Range
 
@@ -137,20 +139,33 @@ def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, 
     return pairs
 
 
-def distributions(dump: Dump, ranges: Mapping[str, Range]) -> Iterator[Distribution | Undrawn]:
-    """One result for each of ``layers(dump)``, the values loaded one layer at a time; ``ranges`` is by layer name.
+def distributions(
+    dump: Dump, ranges: Mapping[str, Range], threads: int | None = None
+) -> Iterator[Distribution | Undrawn]:
+    """One result for each of ``layers(dump)``, in their order; ``ranges`` is by layer name.
 
-    Layers whose values cannot be read, integers of unknown scale among them, come as Undrawn.
+    Each thread holds the values of one layer; None is a thread per core. Layers whose values cannot be read, integers
+    of unknown scale among them, come as Undrawn.
     """
-    index = 0
-    for record in layers(dump):
+
+    def described(record: Record) -> Distribution | Undrawn:
         try:
             values = record.tensor.real(layout="logical")
         except SgsdumpError as error:
-            yield Undrawn(record.name, str(error))
-            continue
-        yield describe(index, record, values, ranges.get(record.name))
-        index += 1
+            return Undrawn(record.name, str(error))
+        return describe(0, record, values, ranges.get(record.name))
+
+    pool = ThreadPoolExecutor(threads or cores())
+    try:
+        index = 0
+        for result in pool.map(described, layers(dump)):
+            if isinstance(result, Undrawn):
+                yield result
+                continue
+            yield replace(result, index=index)
+            index += 1
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def describe(index: int, record: Record, values: np.ndarray, range: Range | None) -> Distribution:

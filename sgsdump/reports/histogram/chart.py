@@ -24,6 +24,12 @@ BLACK = (25, 25, 25)
 GREY = (110, 110, 110)
 GRID = (228, 228, 228)
 SHADE = (235, 242, 250)
+PALE = (160, 196, 232)
+
+# A column is at least so wide, so that a lone value can be seen.
+_THINNEST = 2
+# The triangle that marks a limit below the axis, where no column hides it.
+_MARK = 4
 
 # Of the highest column: what is below it can hardly be seen on a linear axis.
 _HARDLY_SEEN = 0.02
@@ -33,7 +39,10 @@ _FEW = 50
 
 @dataclass(frozen=True)
 class Panel:
-    """The plot area in pixels, and what it shows: values ``low`` to ``high`` across, counts 0 to ``peak`` upwards."""
+    """The plot area in pixels, and what it shows: values ``low`` to ``high`` across, counts 0 to ``peak`` upwards.
+
+    least  where the logarithmic axis begins; at half a value, so that one value can be seen.
+    """
 
     left: int
     top: int
@@ -43,6 +52,7 @@ class Panel:
     high: float
     peak: int
     log: bool = False
+    least: float = 0.5
 
     def column(self, value: float) -> int:
         """The pixel column of a value; values beyond the panel give its border."""
@@ -50,12 +60,22 @@ class Panel:
         return self.left + round(min(max(share, 0.0), 1.0) * (self.right - self.left))
 
     def row(self, count: float) -> int:
-        """The pixel row of a count; the logarithmic axis begins at half a value, so that one value can be seen."""
-        if count <= 0:
-            return self.bottom
+        """The pixel row of a count."""
+        return int(self.rows(np.array([count]))[0])
+
+    def columns(self, values: np.ndarray) -> np.ndarray:
+        """The pixel columns of values; values beyond the panel give its border."""
+        shares = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
+        return self.left + np.rint(shares * (self.right - self.left)).astype(int)
+
+    def rows(self, counts: np.ndarray) -> np.ndarray:
+        """The pixel rows of counts."""
         top = max(self.peak, 1)
-        share = math.log(count / 0.5) / math.log(top * 1.4 / 0.5) if self.log else count / (top * 1.05)
-        return self.bottom - round(min(max(share, 0.0), 1.0) * (self.bottom - self.top))
+        if self.log:
+            shares = np.log(np.maximum(counts, self.least) / self.least) / math.log(top * 1.4 / self.least)
+        else:
+            shares = counts / (top * 1.05)
+        return self.bottom - np.rint(np.clip(shares, 0.0, 1.0) * (self.bottom - self.top)).astype(int)
 
 
 def view(*ends: float) -> tuple[float, float]:
@@ -81,7 +101,7 @@ def canvas(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     """
     image = Image.new("P", (width, height), 255)
     palette = [level for grey in range(256) for level in (grey, grey, grey)]
-    for index, colour in enumerate((BLUE, RED, ORANGE, PURPLE, SHADE)):
+    for index, colour in enumerate((BLUE, RED, ORANGE, PURPLE, SHADE, PALE)):
         palette[3 * index : 3 * index + 3] = colour
     image.putpalette(palette)
     draw = ImageDraw.Draw(image)
@@ -89,22 +109,51 @@ def canvas(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     return image, draw
 
 
-def draw_counts(draw: ImageDraw.ImageDraw, panel: Panel, counts: np.ndarray, low: float, high: float) -> None:
-    """Blue columns, at least one pixel wide and high, for counts in bins of equal width over [low, high]."""
-    edges = np.linspace(low, high, len(counts) + 1)
-    for place in np.flatnonzero(counts).tolist():
-        left = panel.column(float(edges[place]))
-        right = max(panel.column(float(edges[place + 1])) - 1, left)
-        top = min(panel.row(int(counts[place])), panel.bottom - 1)
-        draw.rectangle((left, top, right, panel.bottom - 1), fill=BLUE)
+def draw_counts(
+    draw: ImageDraw.ImageDraw, panel: Panel, counts: np.ndarray, low: float, high: float, colour: Colour = BLUE
+) -> None:
+    """Columns of a visible width and height, for counts in bins of equal width over [low, high]."""
+    used = np.flatnonzero(counts)
+    if not used.size:
+        return
+    lefts, rights, tops = _outline(panel, counts, low, high)
+    for left, right, top in zip(lefts[used].tolist(), rights[used].tolist(), tops[used].tolist()):
+        draw.rectangle((left, top, right - 1, panel.bottom - 1), fill=colour)
+
+
+def draw_outline(
+    draw: ImageDraw.ImageDraw, panel: Panel, counts: np.ndarray, low: float, high: float, colour: Colour, width: int = 1
+) -> None:
+    """The upper border of the columns that ``draw_counts`` would draw, so that what is behind them shows."""
+    if not counts.any():
+        return
+    lefts, rights, tops = _outline(panel, counts, low, high)
+    tops = np.where(counts > 0, tops, panel.bottom - 1)
+    points = [(int(lefts[0]), panel.bottom - 1)]
+    for left, right, top in zip(lefts.tolist(), rights.tolist(), tops.tolist()):
+        points += [(left, top), (right, top)]
+    draw.line([*points, (int(rights[-1]), panel.bottom - 1)], fill=colour, width=width)
+
+
+def _outline(panel: Panel, counts: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Left, right and top pixel of each column."""
+    edges = panel.columns(np.linspace(low, high, len(counts) + 1))
+    tops = np.minimum(panel.rows(counts), panel.bottom - 1)
+    return edges[:-1], np.maximum(edges[1:], edges[:-1] + _THINNEST), tops
 
 
 def draw_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, float], dash: int, width: int) -> None:
-    """Red dashed vertical lines, ``width`` pixels wide, at both limits."""
+    """Red dashed vertical lines, ``width`` pixels wide, at both limits, and a triangle below each.
+
+    To be drawn before the columns, which they must not hide; the triangles stay where a column hides the line.
+    """
     for limit in limits:
-        left = panel.column(limit) - (width - 1) // 2
+        middle = panel.column(limit)
+        left = middle - (width - 1) // 2
         for top in range(panel.top, panel.bottom, 2 * dash):
             draw.rectangle((left, top, left + width - 1, min(top + dash, panel.bottom) - 1), fill=RED)
+        base = panel.bottom + _MARK + 1
+        draw.polygon([(middle, panel.bottom + 1), (middle - _MARK, base), (middle + _MARK, base)], fill=RED)
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:

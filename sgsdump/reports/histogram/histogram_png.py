@@ -16,11 +16,13 @@ from PIL import Image, ImageDraw
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.reports.histogram import chart
 from sgsdump.reports.histogram.chart import Panel, font, number, percent, short, span
+from sgsdump.reports.value_bins import joined
 
 SIZE = (800, 480)
 MARGIN = 16
 PLOT = (84, 108, 784, 424)  # left, top, right, bottom
 NAME_BYTES = 150
+MOST_BINS = 256
 _UNSAFE = re.compile(r'[/\\:*?<>|"\x00-\x1f\x7f\x80-\x9f\ud800-\udfff]')
 
 
@@ -44,10 +46,10 @@ def draw_histogram(layer: Distribution) -> Image.Image:
     panel = plot_panel(layer)
     _draw_band(draw, panel, layer)
     _draw_axes(image, draw, panel)
-    chart.draw_counts(draw, panel, layer.counts, *layer.stats.span)
     if layer.limits:
         chart.draw_limits(draw, panel, layer.limits, dash=6, width=2)
         _label_limits(draw, panel, layer.limits)
+    chart.draw_counts(draw, panel, joined(layer.counts, MOST_BINS), *layer.stats.span)
     message = "no values" if not layer.stats.count else "no finite value" if not layer.stats.finite else ""
     draw.text(((PLOT[0] + PLOT[2]) // 2, (PLOT[1] + PLOT[3]) // 2), message, chart.BLACK, font(24), anchor="mm")
     return image
@@ -56,7 +58,8 @@ def draw_histogram(layer: Distribution) -> Image.Image:
 def plot_panel(layer: Distribution) -> Panel:
     """Where values and counts of this layer lie in its picture."""
     low, high = chart.view(*layer.stats.span, *(layer.limits or ()))
-    return Panel(*PLOT, low, high, int(layer.counts.max()), chart.peaky(layer.counts))
+    counts = joined(layer.counts, MOST_BINS)
+    return Panel(*PLOT, low, high, int(counts.max()), chart.peaky(counts))
 
 
 def _draw_title(draw: ImageDraw.ImageDraw, layer: Distribution) -> None:
@@ -120,7 +123,7 @@ def _draw_axes(image: Image.Image, draw: ImageDraw.ImageDraw, panel: Panel) -> N
     for value, label in chart.ticks(panel.low, panel.high, 8):
         column = panel.column(value)
         draw.line((column, panel.bottom, column, panel.bottom + 5), fill=chart.GREY)
-        draw.text((column, panel.bottom + 9), label, chart.GREY, small, anchor="mt")
+        draw.text((column, panel.bottom + 10), label, chart.GREY, small, anchor="mt")
     draw.rectangle((panel.left, panel.top, panel.right, panel.bottom), outline=chart.GREY)
     draw.text(((panel.left + panel.right) // 2, SIZE[1] - 12), "value", chart.BLACK, font(13), anchor="ms")
     title = _upright("count, logarithmic" if panel.log else "count")

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
 
 MOST_NAMES = 8
 MOST_LINES = 20
+NONE: Mapping[int, int] = MappingProxyType({})
 
 
 def summary_lines(
-    layers: Sequence[Distribution], undrawn: Sequence[Undrawn], constants: Sequence[str], unused_ranges: int
+    layers: Sequence[Distribution],
+    undrawn: Sequence[Undrawn],
+    constants: Sequence[str],
+    unused_ranges: int,
+    copies: Mapping[int, int] = NONE,
 ) -> Iterator[str]:
-    """Layers in trouble one to a line, worst first; the rest by name. ``unused_ranges`` counts ranges of no layer."""
+    """Layers in trouble one to a line, worst first; the rest by name. ``unused_ranges`` counts ranges of no layer;
+    ``copies`` are places of layers that are not drawn and of those they are copies of."""
+    of = [f"{layers[copy].name} of {layers[original].name}" for copy, original in copies.items()]
+    layers = [layer for place, layer in enumerate(layers) if place not in copies]
     wasteful = sorted((layer for layer in layers if layer.wasteful), key=lambda layer: layer.levels or 0)
     clipped = sorted(
         (layer for layer in layers if layer.clipped), key=lambda layer: -layer.outside / layer.stats.finite
@@ -43,6 +52,7 @@ def summary_lines(
     slightly = [layer.name for layer in layers if layer.outside and not layer.clipped]
     yield from _names("A few values outside the range, as other pictures than the calibrated ones have", slightly)
     yield from _names("Without a range, drawn without red lines", [la.name for la in layers if la.limits is None])
+    yield from _names("Copies of another layer's values in other order or shape, drawn once", of)
     for layer in undrawn:
         yield f"Not drawn: {layer.reason}"
     yield from _names("Constants, skipped", constants)

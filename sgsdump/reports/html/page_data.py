@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
 from sgsdump.comparison.details.details import Details
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.shown import copied, plain, rounded, shown, whole
+from sgsdump.reports.value_bins import of_details, of_errors
 
 FIGURES = ("mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse")
 MANY_LAYERS = 200
 CHANNELS = 32
-FEWEST_BINS = 32
-FEWEST_TEETH = 16
-COMB = 0.1
 MOST_TRIED = 3000
 MOST_SCALES = 4
 # What would end the script element, or a line of it in old readers of JSON.
@@ -73,14 +69,7 @@ def _layer(layer: Layer, places: dict[str, int], bins: int) -> dict[str, Any]:
 
 
 def _details(details: Details, most: int) -> dict[str, Any]:
-    # few values in many bins would be a comb
-    limit = min(most, max(FEWEST_BINS, int(2 * math.sqrt(details.benchmark.sum()))))
-    values = _within(
-        of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value])), limit
-    )
-    while _is_comb(values.rows):
-        values = values.coarser(values.exponent + 1)
-    errors = _within(of_edges(details.error_edges, details.errors[None]), limit // 2)
+    values, errors = of_details(details, most), of_errors(details, most // 2)
     sample, benchmark, error = values.rows
     with np.errstate(all="ignore"):
         mean_error = np.where(benchmark > 0, error / np.maximum(benchmark, 1), np.nan)
@@ -122,18 +111,6 @@ def _heat(details: Details) -> dict[str, Any]:
         "heatSize": list(details.size),
         "heatOf": shown(details.heat_of),
     }
-
-
-def _within(binned: Binned, limit: int) -> Binned:
-    if not binned.rows.shape[1]:
-        return binned
-    return binned.coarser(binned.exponent + shift_to(binned.first, binned.last, limit))
-
-
-def _is_comb(rows: np.ndarray) -> bool:
-    """Whether the sample's quantised values leave bins empty where the benchmark has many values."""
-    sample, benchmark, _ = rows
-    return len(sample) > FEWEST_TEETH and benchmark[sample == 0].sum() > COMB * benchmark.sum()
 
 
 def _tradeoff(tradeoff: Tradeoff) -> dict[str, Any]:

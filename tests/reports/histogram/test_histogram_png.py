@@ -9,6 +9,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.histogram import chart
 from sgsdump.reports.histogram.contact_sheet import PER_PAGE, save_contact_sheets
 from sgsdump.reports.histogram.histogram_png import PLOT, SIZE, file_name, plot_panel, save_histogram
+from sgsdump.reports.histogram.sheet import CELL, HEAD, MARGIN
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.value_range import Range
 
@@ -37,7 +38,7 @@ def expected_column(value, ends):
 
 
 def test_blue_where_the_values_are_and_red_at_the_limits(tmp_path):
-    values = np.concatenate([np.linspace(-2, -1, 500), np.linspace(3, 4, 500)])
+    values = np.concatenate([np.linspace(-2, -1, 5000), np.linspace(3, 4, 5000)])
     path = save_histogram(layer(values, (-5, 6)), tmp_path)
     red, blue = columns(path, chart.RED), columns(path, chart.BLUE)
     ends = (-5, 6)
@@ -62,6 +63,31 @@ def test_columns_are_as_high_as_their_counts(tmp_path):
 def test_a_lone_value_beside_many_can_be_seen(tmp_path):
     path = save_histogram(layer([0.0] * 100_000 + [7.0], (0, 8)), tmp_path)
     assert any(abs(columns(path, chart.BLUE) - expected_column(7.0, (0, 8))) <= 2)
+
+
+def test_a_spike_at_the_minimum_is_not_hidden_by_its_line(tmp_path):
+    found = layer([0.0] * 5000 + list(np.linspace(0.5, 4, 100)), (0, 4))
+    with Image.open(save_histogram(found, tmp_path)) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    at = plot_panel(found).column(0.0)
+    height = (pixels[TOP:BOTTOM, at : at + 2] == chart.BLUE).all(axis=2).sum(axis=0)
+    assert (height > 0.8 * (BOTTOM - TOP)).all()
+    # the limit is marked below the axis
+    assert (pixels[BOTTOM + 1 : BOTTOM + 6, at] == chart.RED).all(axis=1).sum() >= 4, (
+        "the limit is marked below the axis"
+    )
+
+
+def test_one_upright_scale_for_a_page(tmp_path):
+    """A tenth of a large layer's values in one column is as high as a tenth of a small one's."""
+    small, large = ([0.0] * 9 * n + [1.0] * n for n in (5, 5000))
+    (path,) = save_contact_sheets([layer(small), layer(large)], tmp_path)
+    with Image.open(path) as image:
+        blue = (np.asarray(image.convert("RGB"))[HEAD:] == chart.BLUE).all(axis=2)
+    # in each of the two cells the column furthest to the right
+    tops = [blue[:, start : start + CELL[0]] for start in (MARGIN, MARGIN + CELL[0])]
+    heights = [cell[:, np.flatnonzero(cell.any(axis=0))[-1]].sum() for cell in tops]
+    assert heights[0] == heights[1] > 20
 
 
 def test_without_a_range_there_is_no_red(tmp_path):
@@ -130,12 +156,12 @@ def test_contact_sheet_frames_what_needs_a_look(tmp_path):
     fine = layer(np.linspace(-1, 1, 100), (-1, 1))
     (path,) = save_contact_sheets([fine] * 3, tmp_path)
     with Image.open(path) as image:
-        calm = np.asarray(image.convert("RGB"))[80:]
+        calm = np.asarray(image.convert("RGB"))[HEAD:]
     assert not (calm == chart.ORANGE).all(axis=2).any() and (calm == chart.BLUE).all(axis=2).any()
     clipped = layer(np.linspace(-1, 1, 100), (-0.5, 0.5))
     (path,) = save_contact_sheets([fine, fine, clipped], tmp_path)
     with Image.open(path) as image:
-        framed = (np.asarray(image.convert("RGB"))[80:] == chart.ORANGE).all(axis=2)
+        framed = (np.asarray(image.convert("RGB"))[HEAD:] == chart.ORANGE).all(axis=2)
     rows = np.flatnonzero(framed.any(axis=1))
     assert rows.size and rows.max() < framed.shape[0] / 2, "the clipped layer comes first"
     assert np.flatnonzero(framed.any(axis=0)).min() < 30
