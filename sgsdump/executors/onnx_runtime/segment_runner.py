@@ -11,9 +11,12 @@ session, so a half-precision model takes the memory of all its tensors.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
+from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
@@ -49,14 +53,24 @@ class SegmentRunner:
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
                     False makes each session when its turn comes and lets it go: little memory, for one feed.
     provider        the execution provider, as ``providers`` takes it.
+    threads         that one feed runs on; 0 is every core.
     keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
     skipped         the tensors that cannot be given as arrays, by name, with the reason.
+
+    Several threads may run feeds side by side. While the caller looks at the tensors of one segment, the next one runs.
 
     Raises ModelError when the graph cannot be sorted, has inputs that are no tensors, or needs a newer onnxruntime;
     ConfigError for a provider that is not there.
     """
 
-    def __init__(self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU):
+    def __init__(
+        self,
+        model: Model,
+        keep_sessions: bool = False,
+        keep_going: bool = False,
+        provider: str = CPU,
+        threads: int = 0,
+    ):
         graph = model.proto.graph
         self.model = model
         self.inputs = graph_inputs(model.proto)
@@ -64,14 +78,14 @@ class SegmentRunner:
         self._header = header(model.proto)
         self._providers = providers(provider)
         self._bfloat16 = bfloat16_inputs(model.proto)
-        self._keep = keep_sessions
+        self._keep, self._threads = keep_sessions, threads
         self._keep_going = keep_going
         self._nodes = sorted_nodes(graph)
         self._weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
         self._sessions: dict[tuple[str, ...], _Ready] = {}
-        self._feed: dict[str, _Live] = {}
+        self._making = Lock()
         self._skip_inner_tensors()
 
     def run(
@@ -79,11 +93,13 @@ class SegmentRunner:
     ) -> Iterator[Layer]:
         """Every node output in topological order; see ``runner.Runner``."""
         feed = fitted(feed, self.inputs, self._bfloat16)
-        if self._segments is None:
-            types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
-            uncut = unrounded(self._nodes, types)
-            self._segments = cut(self._nodes, self._weights, tensor_bytes(types), uncut=uncut)
-        return self._run(self._segments, feed, only, advance)
+        with self._making:
+            segments = self._segments = self._segments or self._cut(feed)
+        return self._run(segments, feed, only, advance)
+
+    def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
+        types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
+        return cut(self._nodes, self._weights, tensor_bytes(types), uncut=unrounded(self._nodes, types))
 
     def _run(
         self,
@@ -92,19 +108,15 @@ class SegmentRunner:
         only: Collection[str] | None,
         advance: Advance,
     ) -> Iterator[Layer]:
-        last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
-        live = self._feed = self._fed(feed)
         done = 0
-        for index, part in enumerate(segments):
-            made = self._made(part, live)
-            live = {name: value for name, value in live.items() if last_reader.get(name, -1) > index}
+        for part, made in self._ahead(segments, self._fed(feed)):
             for node in part.nodes:
                 for name in filter(None, node.output):
                     value = made.pop(name, None)
-                    if value is None:
+                    if isinstance(value, Skip):
+                        self.skipped[name] = value
+                    if not isinstance(value, _Live):
                         continue
-                    if last_reader.get(name, -1) > index:
-                        live[name] = value
                     layer = self._layer(node, name, value.value) if only is None or name in only else None
                     del value
                     if layer:
@@ -112,6 +124,24 @@ class SegmentRunner:
                     del layer
                 done += 1
                 advance(done, len(self._nodes))
+
+    def _ahead(self, segments: list[Segment], fed: Mapping[str, _Live]) -> Iterator[tuple[Segment, dict[str, _Made]]]:
+        """Each segment and what it made, which is the caller's to empty; the next one runs meanwhile."""
+        last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
+        live = dict(fed)
+        with ThreadPoolExecutor(1) as pool:
+
+            def start(part: Segment) -> Callable[[], dict[str, _Made]]:
+                # A feed that has one thread to itself runs on no second one.
+                call = partial(self._made, part, live, fed)
+                return call if self._threads == 1 else pool.submit(call).result
+
+            result = start(segments[0]) if segments else dict
+            for index, part in enumerate(segments):
+                made = result()
+                live = {n: v for n, v in _there({**live, **made}).items() if last_reader.get(n, -1) > index}
+                result = start(segments[index + 1]) if index + 1 < len(segments) else dict
+                yield part, made
 
     def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, _Live]:
         live = {}
@@ -121,28 +151,28 @@ class SegmentRunner:
             live[name] = _Live(value, onnx.helper.make_tensor_type_proto(kind, array.shape))
         return live
 
-    def _made(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+    def _made(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
         """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
         if not part.makes:
             return {}
         lost = [name for name in part.reads if name not in live]
         if lost and len(part.nodes) > 1:
-            return self._single(part, live)
+            return self._single(part, live, fed)
         if lost:
-            return self._lost(part, f"needs {lost[0]!r}, which failed")
+            return _lost(part, f"needs {lost[0]!r}, which failed")
         absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
         whole = without_reading(part, absent)
         try:
-            return self._ran(whole, live)
+            return dict(self._ran(whole, live))
         except REFUSALS as error:
             if len(part.nodes) > 1:
-                return self._single(part, live)
-            made = self._with_ancestors(part)
+                return self._single(part, live, fed)
+            made = self._with_ancestors(part, fed)
             if made:
-                return made
+                return dict(made)
             why = f"{called(part.nodes[0])} cannot run: {plain(error)}"
             if self._keep_going:
-                return self._lost(part, why)
+                return _lost(part, why)
             raise ModelError(f"{self.model.path}: {why}") from error
 
     def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
@@ -152,14 +182,14 @@ class SegmentRunner:
         types = {info.name: info.type for info in session.get_outputs()}
         return {n: _Live(v, type_proto(types[n], shape_of(v))) for n, v in zip(part.makes, values)}
 
-    def _single(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
+    def _single(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
         """Outputs of a segment's nodes, one node at a time."""
-        made: dict[str, _Live] = {}
+        made: dict[str, _Made] = {}
         for node in part.nodes:
-            made |= self._made(segment([node], set(self._weights)), {**live, **made})
+            made |= self._made(segment([node], set(self._weights)), {**live, **_there(made)}, fed)
         return made
 
-    def _with_ancestors(self, part: Segment) -> dict[str, _Live]:
+    def _with_ancestors(self, part: Segment, fed: Mapping[str, _Live]) -> dict[str, _Live]:
         """Outputs of a node with bodies (Scan, Loop, If) that runs in its graph only; {} when it does not there either.
 
         onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
@@ -173,31 +203,31 @@ class SegmentRunner:
                 wanted |= needs(node)
         whole = replace(segment(cone[::-1], set(self._weights)), makes=part.makes)
         try:
-            return self._ran(whole, self._feed)
+            return self._ran(whole, fed)
         except REFUSALS:
             return {}
 
-    def _lost(self, part: Segment, reason: str) -> dict[str, _Live]:
-        for name in part.makes:
-            self.skipped[name] = Skip(name, part.nodes[0].op_type, reason, failed=True)
-        return {}
-
     def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> _Ready:
         types = {name: kind.SerializeToString() for name, kind in reads.items()}
-        kept = self._sessions.get(part.makes)
-        if kept and kept.types == types:
+        if not self._keep:
+            return self._new_session(part, reads, types)
+        with self._making:
+            kept = self._sessions.get(part.makes)
+            if not kept or kept.types != types:
+                kept = self._sessions[part.makes] = self._new_session(part, reads, types)
             return kept
+
+    def _new_session(self, part: Segment, reads: Mapping[str, onnx.TypeProto], types: dict[str, bytes]) -> _Ready:
         stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
         options = session_options(self.model.folder)
+        use_shared_arena(options)
+        options.intra_op_num_threads = self._threads
         if self._keep:
             # Idle threads of the other sessions would spin and take the processors from the one that runs.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_external_initializers(list(lent), list(lent.values()))
         data = sub_model(self._header, part, stubs, reads)
-        ready = _Ready(types, ort.InferenceSession(data, options, providers=self._providers), lent)
-        if self._keep:
-            self._sessions[part.makes] = ready
-        return ready
+        return _Ready(types, ort.InferenceSession(data, options, providers=self._providers), lent)
 
     def _skip_inner_tensors(self) -> None:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
@@ -219,6 +249,19 @@ class SegmentRunner:
 class _Live(NamedTuple):
     value: ort.OrtValue
     type: onnx.TypeProto
+
+
+_Made = _Live | Skip
+"""What became of a tensor."""
+
+
+def _there(made: Mapping[str, _Made]) -> dict[str, _Live]:
+    """Without those that are lost."""
+    return {name: value for name, value in made.items() if isinstance(value, _Live)}
+
+
+def _lost(part: Segment, reason: str) -> dict[str, _Made]:
+    return {name: Skip(name, part.nodes[0].op_type, reason, failed=True) for name in part.makes}
 
 
 class _Ready(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_NODES = 12
-MAX_BYTES = 64 << 20
+MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
