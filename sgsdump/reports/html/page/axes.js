@@ -16,7 +16,8 @@ function ticks(low, high, count) {
   const unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].find((times) => times * unit >= raw) * unit;
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(Number((i * step).toPrecision(12)));
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++)
+    found.push(Number((i * step).toPrecision(12)));
   return found;
 }
 
@@ -26,7 +27,9 @@ const words = (text, x, y, anchor, kind) => svg("text", { x, y, "text-anchor": a
 // A chart over values from low to high: x(value), and the heights of its top and bottom.
 function frame(holder, height, label, low, high, space = 20) {
   const chart = canvas(holder, height, label);
-  const left = 44, right = chart.width - 8, bottom = height - space;
+  const left = 44,
+    right = chart.width - 8,
+    bottom = height - space;
   const x = (value) => left + ((value - low) / (high - low || 1)) * (right - left);
   for (const mark of ticks(low, high, chart.width < 320 ? 4 : 6)) {
     chart.root.append(words(show(mark), clamp(x(mark), left, right - 6), bottom + 14, "middle"));
@@ -42,5 +45,8 @@ function markHeight(chart, y, text) {
 // Where the pointer is in the drawing's own units.
 function within(event, chart) {
   const box = chart.root.getBoundingClientRect();
-  return { x: ((event.clientX - box.left) / box.width) * chart.width, y: ((event.clientY - box.top) / box.height) * chart.height };
+  return {
+    x: ((event.clientX - box.left) / box.width) * chart.width,
+    y: ((event.clientY - box.top) / box.height) * chart.height,
+  };
 }

@@ -9,7 +9,8 @@ function redraw() {
 }
 
 function startWidth() {
-  let wide = innerWidth, waiting = 0;
+  let wide = innerWidth,
+    waiting = 0;
   addEventListener("resize", () => {
     if (innerWidth === wide) return; // a phone's address bar comes and goes
     wide = innerWidth;
@@ -25,10 +26,13 @@ function startWidth() {
 }
 
 function startTheme() {
-  const root = document.documentElement, theme = $("theme");
+  const root = document.documentElement,
+    theme = $("theme");
   theme.hidden = false;
   theme.addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const dark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
   });
 }
@@ -56,6 +60,7 @@ async function copied(text) {
 }
 
 if (layers.length) {
+  $("selected").hidden = false; // before anything is measured: the table's width depends on it
   startTable();
   startDepth();
   onSelect(drawLayer);

@@ -14,18 +14,23 @@ const METRICS = [
 ];
 // The layers in view are those from ``from`` up to ``to``.
 const view = { metric: METRICS[0], from: 0, to: layers.length };
-const LEFT = 52, RIGHT = 14, DECADES = 9, WIDE_ENOUGH = 26;
+const LEFT = 52,
+  RIGHT = 14,
+  DECADES = 9,
+  WIDE_ENOUGH = 26;
 const steepest = Math.max(...layers.map((layer) => layer.rise).filter(Number.isFinite), 0);
 
 // Infinite SQNR is no error at all.
-const isOdd = (metric, value) => Number.isNaN(value) || (!Number.isFinite(value) && metric.key !== "sqnr") || value === -Infinity;
+const isOdd = (metric, value) =>
+  Number.isNaN(value) || (!Number.isFinite(value) && metric.key !== "sqnr") || value === -Infinity;
 
 // y of a value, and the marks of the axis.
 function heights(metric, top, bottom) {
   const values = layers.map(metric.of).filter((value) => Number.isFinite(value) && (!metric.log || value > 0));
   if (Number.isFinite(metric.limit) && (!metric.log || metric.limit > 0)) values.push(metric.limit);
   if (!values.length) values.push(metric.log ? 1 : 0);
-  const low = Math.min(...values), high = Math.max(...values);
+  const low = Math.min(...values),
+    high = Math.max(...values);
   return metric.log ? logarithmic(low, high, top, bottom) : linear(Math.min(low, 0), high, top, bottom);
 }
 
@@ -51,15 +56,21 @@ function linear(low, high, top, bottom) {
   return { y, marks, text: (value) => show(value) };
 }
 
-const xAt = (place, width, from = view.from, to = view.to) => LEFT + ((place + 0.5 - from) / (to - from)) * (width - LEFT - RIGHT);
+const xAt = (place, width, from = view.from, to = view.to) =>
+  LEFT + ((place + 0.5 - from) / (to - from)) * (width - LEFT - RIGHT);
 const placeAt = (x, width) => view.from + ((x - LEFT) / (width - LEFT - RIGHT)) * (view.to - view.from);
 const inView = (place) => place >= view.from && place < view.to;
 
 function drawDepth() {
-  const holder = $("depth-chart"), seen = layers.slice(view.from, view.to);
-  const narrow = holder.clientWidth < 620, named = seen.length <= Math.floor((holder.clientWidth - 60) / WIDE_ENOUGH);
+  const holder = $("depth-chart"),
+    seen = layers.slice(view.from, view.to);
+  const narrow = holder.clientWidth < 620,
+    named = seen.length <= Math.floor((holder.clientWidth - 60) / WIDE_ENOUGH);
   const { root, width, height } = canvas(holder, (narrow ? 220 : 270) + (named ? 78 : 0), "");
-  const top = 26, bottom = height - (named ? 104 : 34), right = width - RIGHT, scale = heights(view.metric, top, bottom);
+  const top = 26,
+    bottom = height - (named ? 104 : 34),
+    right = width - RIGHT,
+    scale = heights(view.metric, top, bottom);
   for (const mark of scale.marks) {
     const y = scale.y(mark);
     root.append(line("grid", LEFT, y, right, y), words(scale.text(mark), LEFT - 6, y + 4, "end"));
@@ -69,14 +80,19 @@ function drawDepth() {
     const value = view.metric.of(layer);
     return { layer, value, x: xAt(layer.place, width), y: scale.y(value) };
   });
-  if (inView(selection.place)) root.append(line("chosen", xAt(selection.place, width), top - 16, xAt(selection.place, width), bottom));
-  const hover = line("hover", 0, top - 16, 0, bottom), brush = svg("rect", { class: "window", y: top - 16, height: bottom - top + 16 });
+  if (inView(selection.place))
+    root.append(line("chosen", xAt(selection.place, width), top - 16, xAt(selection.place, width), bottom));
+  const hover = line("hover", 0, top - 16, 0, bottom),
+    brush = svg("rect", { class: "window", y: top - 16, height: bottom - top + 16 });
   for (const each of [hover, brush]) each.setAttribute("visibility", "hidden");
   root.append(hover, svg("path", { class: "line", d: pathOf(points) }));
   drawPoints(root, points, (right - LEFT) / (seen.length || 1));
   if (Number.isFinite(view.metric.limit)) {
     const y = scale.y(view.metric.limit);
-    root.append(line("limit", LEFT, y, right, y), words(`threshold ${view.metric.limitText || show(view.metric.limit)}`, right, y - 5, "end", "limit-text"));
+    root.append(
+      line("limit", LEFT, y, right, y),
+      words(`threshold ${view.metric.limitText || show(view.metric.limit)}`, right, y - 5, "end", "limit-text"),
+    );
   }
   drawChosen(root, points, width, narrow);
   if (named) drawNames(root, points, bottom);
@@ -88,7 +104,8 @@ function drawDepth() {
 }
 
 function pathOf(points) {
-  let path = "", open = false;
+  let path = "",
+    open = false;
   for (const { x, y, value } of points) {
     if (Number.isFinite(value)) path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
     open = Number.isFinite(value);
@@ -101,10 +118,13 @@ function drawPoints(root, points, room) {
   const radius = clamp(room / 2.6, 2, 4.5);
   for (const { layer, value, x, y } of points) {
     if (isOdd(view.metric, value)) root.append(svg("path", { class: "odd", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }));
-    else if (room > 3.5 || layer.verdict !== "pass") root.append(svg("circle", { class: `dot ${layer.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
+    else if (room > 3.5 || layer.verdict !== "pass")
+      root.append(svg("circle", { class: `dot ${layer.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
     if (!layer.rises) continue;
     const size = 3 + 4 * Math.sqrt(Number.isFinite(layer.rise) ? clamp(layer.rise / steepest, 0, 1) : 1);
-    root.append(svg("path", { class: "rise", d: `M${x - size} ${y - radius - 4}h${2 * size}l${-size} ${-1.7 * size}z` }));
+    root.append(
+      svg("path", { class: "rise", d: `M${x - size} ${y - radius - 4}h${2 * size}l${-size} ${-1.7 * size}z` }),
+    );
   }
 }
 
@@ -114,7 +134,10 @@ function drawChosen(root, points, width, narrow) {
   const { layer, value, x, y } = chosen;
   const anchor = x < width * 0.3 ? "start" : x > width * 0.7 ? "end" : "middle";
   const text = `${short(layer.name, narrow ? 24 : 48)}  ${show(value)}${view.metric.unit || ""}`;
-  root.append(svg("circle", { class: "ring", cx: x, cy: y, r: 7 }), words(text, clamp(x, LEFT, width - RIGHT), 10, anchor, "strong"));
+  root.append(
+    svg("circle", { class: "ring", cx: x, cy: y, r: 7 }),
+    words(text, clamp(x, LEFT, width - RIGHT), 10, anchor, "strong"),
+  );
 }
 
 function drawNames(root, points, bottom) {
@@ -135,17 +158,26 @@ function tellSelected(holder) {
   const layer = layers[selection.place];
   if (!layer) return;
   const figure = `${view.metric.label} ${show(view.metric.of(layer))}`;
-  fill(holder, { "aria-valuenow": layer.place, "aria-valuetext": `${layer.name}, ${layer.op || "no type"}, ${figure}, ${layer.verdict}` });
+  fill(holder, {
+    "aria-valuenow": layer.place,
+    "aria-valuetext": `${layer.name}, ${layer.op || "no type"}, ${figure}, ${layer.verdict}`,
+  });
 }
 
 // The whole net, small, and which part of it is in view.
 function drawStrip() {
   const { root, width } = canvas($("depth-strip"), 44, "");
   const scale = heights(view.metric, 6, 40);
-  const points = layers.map((layer) => ({ x: xAt(layer.place, width, 0, layers.length), y: scale.y(view.metric.of(layer)), value: view.metric.of(layer) }));
+  const points = layers.map((layer) => ({
+    x: xAt(layer.place, width, 0, layers.length),
+    y: scale.y(view.metric.of(layer)),
+    value: view.metric.of(layer),
+  }));
   const edge = (place) => LEFT + (place / layers.length) * (width - LEFT - RIGHT);
-  const from = edge(view.from), to = Math.max(edge(view.to), from + 3);
+  const from = edge(view.from),
+    to = Math.max(edge(view.to), from + 3);
   root.append(svg("path", { class: "line", d: pathOf(points) }), line("axis", LEFT, 42, width - RIGHT, 42));
   root.append(svg("rect", { class: "window", x: from, width: to - from, y: 1, height: 41, rx: 3 }));
-  for (const x of [from, to]) root.append(svg("rect", { class: "handle", x: x - 2.5, width: 5, y: 13, height: 17, rx: 2.5 }));
+  for (const x of [from, to])
+    root.append(svg("rect", { class: "handle", x: x - 2.5, width: 5, y: 13, height: 17, rx: 2.5 }));
 }

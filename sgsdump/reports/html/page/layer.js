@@ -1,7 +1,8 @@
 // The selected layer: its figures, what it inherits and what it adds, its neighbours, its charts.
 function drawLayer(layer) {
-  const box = $("selected"), d = layer.details, focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
-  box.hidden = false;
+  const box = $("selected"),
+    d = layer.details,
+    focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
   box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...shareOf(layer));
   drawNeighbours(box, layer);
   box.append(factsOf(layer));
@@ -33,13 +34,22 @@ function fact(what, value, kind) {
 
 function figuresOf(layer) {
   const each = (what, key, unit = "") => fact(what, figure(layer, key) + unit);
-  return el("dl", { class: "figures" }, each("RMSE", "rmse"), each("COS", "cos"), each("MSE", "mse"), each("SQNR", "sqnr", " dB"));
+  return el(
+    "dl",
+    { class: "figures" },
+    each("RMSE", "rmse"),
+    each("COS", "cos"),
+    each("MSE", "mse"),
+    each("SQNR", "sqnr", " dB"),
+  );
 }
 
 function factsOf(layer) {
   const scales = layer.scale ? layer.scale.map((scale) => show(number(scale), 6)).join(", ") : "";
   const range = layer.details && layer.details.range;
-  return el("dl", { class: "facts" },
+  return el(
+    "dl",
+    { class: "facts" },
     fact("shape", layer.shape && layer.shape.join(" × ")),
     fact("type", layer.dtype),
     fact("scale", scales + (layer.scales > (layer.scale || []).length ? ` … (${layer.scales})` : "")),
@@ -48,7 +58,8 @@ function factsOf(layer) {
     fact("mean RMSE of the pictures", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
     fact("worst picture", layer.worst),
     fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
-    fact("remark", layer.note, "wide"));
+    fact("remark", layer.note, "wide"),
+  );
 }
 
 // What comes in from the layers before, what arises here, and what goes out: bars of one scale.
@@ -56,7 +67,11 @@ function shareOf(layer) {
   const measured = layer.known.has("own_error") && layer.known.has("inherited");
   const before = Math.max(0, ...layer.sources.map((place) => layers[place].rmse));
   const [from, own] = measured ? [layer.inherited, layer.own_error] : [before, layer.rise];
-  const parts = [["inherited", from, "from"], ["own", own, "own"], ["in all", layer.rmse, "all"]];
+  const parts = [
+    ["inherited", from, "from"],
+    ["own", own, "own"],
+    ["in all", layer.rmse, "all"],
+  ];
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)).filter(Number.isFinite)) || 1;
   const rows = parts.flatMap(([what, value, kind]) => {
     const length = Number.isFinite(value) ? (Math.abs(value) / most) * 100 : 100;
@@ -65,19 +80,29 @@ function shareOf(layer) {
     return [el("dt", {}, what), el("dd", {}, drawing, exact(value))];
   });
   const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16." : "";
-  return [el("h3", {}, "Error (RMSE), inherited and own"), el("dl", { class: "share" }, ...rows), el("p", { class: "legend" }, how)];
+  return [
+    el("h3", {}, "Error (RMSE), inherited and own"),
+    el("dl", { class: "share" }, ...rows),
+    el("p", { class: "legend" }, how),
+  ];
 }
 
 function chartIn(parent, title, ...legend) {
   const holder = el("div", { class: "chart" });
-  parent.append(el("div", {}, el("h3", {}, title), holder, legend.length ? el("p", { class: "legend" }, ...legend) : null));
+  parent.append(
+    el("div", {}, el("h3", {}, title), holder, legend.length ? el("p", { class: "legend" }, ...legend) : null),
+  );
   return holder;
 }
 
 function drawDetails(box, layer, d) {
   const key = (side) => el("span", {}, el("span", { class: `key ${side}` }), side);
   const ranges = d.range ? el("span", {}, "dashed: calibrated minimum and maximum, between them the 256 levels") : null;
-  drawValues(chartIn(box, "Values", key("benchmark"), key("sample"), ranges, el("span", {}, "counts are logarithmic")), layer, d);
+  drawValues(
+    chartIn(box, "Values", key("benchmark"), key("sample"), ranges, el("span", {}, "counts are logarithmic")),
+    layer,
+    d,
+  );
   const pair = el("div", { class: "pair" });
   box.append(pair);
   drawErrors(chartIn(pair, "Error, sample − benchmark"), d);

@@ -2,10 +2,18 @@
 const MOST_NEIGHBOURS = 4;
 
 function drawNeighbours(box, layer) {
-  const before = neighbours(layer.sources, "the net's input"), after = neighbours(layer.feeds, "nothing that was compared");
+  const before = neighbours(layer.sources, "the net's input"),
+    after = neighbours(layer.feeds, "nothing that was compared");
   const here = el("div", {}, el("div", { class: `here is-${layer.verdict}` }, ...labelOf(layer)));
   const links = svg("svg", { "aria-hidden": "true" });
-  const graph = el("div", { class: "walk", role: "group", "aria-label": "What feeds this layer, and what it feeds" }, links, before, here, after);
+  const graph = el(
+    "div",
+    { class: "walk", role: "group", "aria-label": "What feeds this layer, and what it feeds" },
+    links,
+    before,
+    here,
+    after,
+  );
   box.append(el("h3", {}, "Fed by  →  this layer  →  feeds"), graph);
   drawLinks(graph, links, before, here.firstChild, after);
 }
@@ -32,13 +40,24 @@ function drawLinks(graph, links, before, here, after) {
   // On paper the graph is as much narrower as its box.
   fill(links, { viewBox: `0 0 ${frame.width} ${frame.height}`, preserveAspectRatio: "none" });
   const link = (from, to) => {
-    const a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
-    const [x1, x2] = (flat ? [a.right, b.left] : [(a.left + a.right) / 2, (b.left + b.right) / 2]).map((x) => x - frame.left);
-    const [y1, y2] = (flat ? [(a.top + a.bottom) / 2, (b.top + b.bottom) / 2] : [a.bottom, b.top]).map((y) => y - frame.top);
+    const a = from.getBoundingClientRect(),
+      b = to.getBoundingClientRect();
+    const [x1, x2] = (flat ? [a.right, b.left] : [(a.left + a.right) / 2, (b.left + b.right) / 2]).map(
+      (x) => x - frame.left,
+    );
+    const [y1, y2] = (flat ? [(a.top + a.bottom) / 2, (b.top + b.bottom) / 2] : [a.bottom, b.top]).map(
+      (y) => y - frame.top,
+    );
     const middle = (x1 + x2) / 2;
-    links.append(svg("path", { class: "link", d: flat ? `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` : `M${x1} ${y1}L${x2} ${y2}` }));
+    links.append(
+      svg("path", {
+        class: "link",
+        d: flat ? `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` : `M${x1} ${y1}L${x2} ${y2}`,
+      }),
+    );
   };
-  const sources = [...before.querySelectorAll("button")], fed = [...after.querySelectorAll("button")];
+  const sources = [...before.querySelectorAll("button")],
+    fed = [...after.querySelectorAll("button")];
   for (const node of flat ? sources : sources.slice(-1)) link(node, here);
   for (const node of flat ? fed : fed.slice(0, 1)) link(here, node);
 }

@@ -22,6 +22,7 @@ function selectFirst() {
   const asked = /^#layer-(\d+)$/.exec(location.hash);
   if (asked && layers[asked[1]]) return select(Number(asked[1]));
   const rise = (layer) => (Number.isFinite(layer.rise) ? layer.rise : Infinity);
-  const worst = (a, b) => (b.verdict === "fail") - (a.verdict === "fail") || Boolean(b.rises) - Boolean(a.rises) || rise(b) - rise(a);
+  const worst = (a, b) =>
+    (b.verdict === "fail") - (a.verdict === "fail") || Boolean(b.rises) - Boolean(a.rises) || rise(b) - rise(a);
   select([...layers].sort((a, b) => worst(a, b) || a.place - b.place)[0].place);
 }

@@ -15,7 +15,15 @@ function startTable() {
   const body = $("table").tBodies[0];
   for (const row of body.rows) {
     const layer = layers[Number(row.dataset.place)];
-    row.querySelector(".name").replaceWith(el("button", { type: "button", class: "name", title: layer.name, tabindex: "-1" }, written(short(layer.name, 66))));
+    row
+      .querySelector(".name")
+      .replaceWith(
+        el(
+          "button",
+          { type: "button", class: "name", title: layer.name, tabindex: "-1" },
+          written(short(layer.name, 66)),
+        ),
+      );
     layer.row = row;
     layer.text = `${layer.name} ${layer.op || ""} ${layer.note || ""}`.toLowerCase();
   }
@@ -46,7 +54,9 @@ function reachable(row) {
 function walkRows(event) {
   const rows = [...$("table").tBodies[0].rows].filter((row) => !row.hidden);
   const at = rows.indexOf(event.target.closest("tr"));
-  const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: rows.length - 1 }[event.key];
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: rows.length - 1 }[
+    event.key
+  ];
   if (to === undefined) return;
   event.preventDefault();
   const row = rows[clamp(to, 0, rows.length - 1)];
@@ -64,7 +74,8 @@ function sortBy(key) {
 function compareBy(key) {
   const of = (layer) => (key === "verdict" ? GRAVITY[layer.verdict] : layer[key]);
   return (one, other) => {
-    const a = of(one), b = of(other);
+    const a = of(one),
+      b = of(other);
     if (typeof a === "string") return a.localeCompare(b, "en", { numeric: true });
     if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
     return a === b ? 0 : a - b;
@@ -72,7 +83,8 @@ function compareBy(key) {
 }
 
 function sortRows() {
-  const compare = compareBy(order.key), sign = order.down ? -1 : 1;
+  const compare = compareBy(order.key),
+    sign = order.down ? -1 : 1;
   const sorted = [...layers].sort((a, b) => sign * compare(a, b) || a.place - b.place);
   $("table").tBodies[0].append(...sorted.map((layer) => layer.row));
   for (const head of heads()) head.removeAttribute("aria-sort");
@@ -81,10 +93,16 @@ function sortRows() {
 
 function filterRows() {
   const sought = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const op = $("op").value, rising = $("rises").checked;
-  const verdicts = new Set([...document.getElementsByName("verdict")].filter((box) => box.checked).map((box) => box.value));
+  const op = $("op").value,
+    rising = $("rises").checked;
+  const verdicts = new Set(
+    [...document.getElementsByName("verdict")].filter((box) => box.checked).map((box) => box.value),
+  );
   const fits = (layer) =>
-    verdicts.has(layer.verdict) && (!op || layer.op === op) && (!rising || layer.rises) && sought.every((word) => layer.text.includes(word));
+    verdicts.has(layer.verdict) &&
+    (!op || layer.op === op) &&
+    (!rising || layer.rises) &&
+    sought.every((word) => layer.text.includes(word));
   let count = 0;
   for (const layer of layers) {
     layer.row.hidden = !fits(layer);

@@ -5,34 +5,65 @@ function pairsOf(list) {
   return list.map(([rate, error]) => [number(rate), number(error)]);
 }
 
-const plans = data.tradeoff ? data.tradeoff.plans.map((plan) => ({ ...plan, rate: number(plan.rate), error: number(plan.error), asked: number(plan.asked) })) : [];
+const plans = data.tradeoff
+  ? data.tradeoff.plans.map((plan) => ({
+      ...plan,
+      rate: number(plan.rate),
+      error: number(plan.error),
+      asked: number(plan.asked),
+    }))
+  : [];
 const taken = data.tradeoff ? plans[data.tradeoff.taken] : undefined;
 const showing = { plan: taken };
 
 function drawTradeoff() {
-  const tried = pairsOf(data.tradeoff.tried), envelope = pairsOf(data.tradeoff.envelope);
+  const tried = pairsOf(data.tradeoff.tried),
+    envelope = pairsOf(data.tradeoff.envelope);
   const label = `${plural(data.tradeoff.triedCount, "plan")} tried; to take: ${taken.label}, rate ${show(taken.rate)}, error ${show(taken.error)}`;
   const { root, width, height } = canvas($("tradeoff-chart"), 320, label);
-  const drawable = [...tried, ...plans.map(({ rate, error }) => [rate, error])].filter(([rate, error]) => error > 0 && Number.isFinite(rate * error));
-  const low = Math.min(...drawable.map(([rate]) => rate), 1), high = Math.max(...drawable.map(([rate]) => rate), low);
-  const top = 14, bottom = height - 38, right = width - 14, errors = drawable.map(([, error]) => error);
-  const scale = errors.length ? logarithmic(Math.min(...errors), Math.max(...errors), top, bottom) : logarithmic(0.1, 1, top, bottom);
+  const drawable = [...tried, ...plans.map(({ rate, error }) => [rate, error])].filter(
+    ([rate, error]) => error > 0 && Number.isFinite(rate * error),
+  );
+  const low = Math.min(...drawable.map(([rate]) => rate), 1),
+    high = Math.max(...drawable.map(([rate]) => rate), low);
+  const top = 14,
+    bottom = height - 38,
+    right = width - 14,
+    errors = drawable.map(([, error]) => error);
+  const scale = errors.length
+    ? logarithmic(Math.min(...errors), Math.max(...errors), top, bottom)
+    : logarithmic(0.1, 1, top, bottom);
   const x = (rate) => AXIS + 6 + ((rate - low) / (high - low || 1)) * (right - AXIS - 12);
   for (const mark of scale.marks) {
     const y = scale.y(mark);
     root.append(line("grid", AXIS, y, right, y), words(scale.text(mark), AXIS - 6, y + 4, "end"));
   }
-  for (const mark of ticks(low, high, width < 500 ? 4 : 8)) root.append(words(show(mark), x(mark), bottom + 16, "middle"));
+  for (const mark of ticks(low, high, width < 500 ? 4 : 8))
+    root.append(words(show(mark), x(mark), bottom + 16, "middle"));
   root.append(line("axis", AXIS, bottom, right, bottom));
   root.append(words("bytes of the weights, 1 = all at 16 bits", width / 2, height - 4, "middle"));
-  for (const { asked } of plans) if (asked >= low && asked <= high) root.append(line("asked", x(asked), top, x(asked), bottom));
-  const dots = tried.filter(([, error]) => error >= 0).map(([rate, error]) => `M${x(rate).toFixed(1)} ${scale.y(error).toFixed(1)}h0`);
+  for (const { asked } of plans)
+    if (asked >= low && asked <= high) root.append(line("asked", x(asked), top, x(asked), bottom));
+  const dots = tried
+    .filter(([, error]) => error >= 0)
+    .map(([rate, error]) => `M${x(rate).toFixed(1)} ${scale.y(error).toFixed(1)}h0`);
   root.append(svg("path", { class: "tried", d: dots.join("") }));
-  const steps = envelope.map(([rate, error], i) => (i ? "H" : "M") + x(rate).toFixed(1) + (i ? "V" : " ") + scale.y(error).toFixed(1));
+  const steps = envelope.map(
+    ([rate, error], i) => (i ? "H" : "M") + x(rate).toFixed(1) + (i ? "V" : " ") + scale.y(error).toFixed(1),
+  );
   root.append(svg("path", { class: "envelope", d: steps.length ? `${steps.join("")}H${x(high)}` : "" }));
   for (const plan of plans) root.append(dotOf(plan, x(plan.rate), scale.y(plan.error)));
-  const at = [x(taken.rate), scale.y(taken.error)], leftwards = at[0] > width * 0.75;
-  root.append(words(`to take: ${short(taken.label, 20)}`, at[0] + (leftwards ? -14 : 14), Math.max(at[1] - 12, 12), leftwards ? "end" : "start", "strong"));
+  const at = [x(taken.rate), scale.y(taken.error)],
+    leftwards = at[0] > width * 0.75;
+  root.append(
+    words(
+      `to take: ${short(taken.label, 20)}`,
+      at[0] + (leftwards ? -14 : 14),
+      Math.max(at[1] - 12, 12),
+      leftwards ? "end" : "start",
+      "strong",
+    ),
+  );
 }
 
 function dotOf(plan, cx, cy) {
@@ -46,8 +77,11 @@ function dotOf(plan, cx, cy) {
 // The text to copy for any of the plans, not only for the one to take.
 function showPlan(plan) {
   showing.plan = plan;
-  plans.forEach((each, i) => fill($("plans").tBodies[0].rows[i].querySelector("button"), { "aria-pressed": String(each === plan) }));
-  $("plan-name").textContent = `${plan === taken ? "The plan to take" : "The plan"}, ${plan.label}, for input_config.ini:`;
+  plans.forEach((each, i) =>
+    fill($("plans").tBodies[0].rows[i].querySelector("button"), { "aria-pressed": String(each === plan) }),
+  );
+  $("plan-name").textContent =
+    `${plan === taken ? "The plan to take" : "The plan"}, ${plan.label}, for input_config.ini:`;
   $("plan-text").textContent = plan.copy || "No convolution at INT16: there is nothing to write.";
   drawTradeoff();
 }

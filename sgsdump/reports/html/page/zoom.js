@@ -1,7 +1,9 @@
 // Walking along the error over depth, and zooming into it: pointer, keys and buttons.
-const FEWEST = 4, STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+const FEWEST = 4,
+  STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
 const STEEPEST = 5;
-const CLICK = 6, GRIP = 9; // pixels: what moves less was a click; how near to an edge takes hold of it
+const CLICK = 6,
+  GRIP = 9; // pixels: what moves less was a click; how near to an edge takes hold of it
 
 function zoomTo(from, to) {
   const least = Math.min(FEWEST, layers.length);
@@ -33,7 +35,14 @@ function follow(layer) {
 
 function startChart() {
   const holder = $("depth-chart");
-  fill(holder, { tabindex: 0, role: "slider", "aria-label": "Selected layer, in depth order", "aria-valuemin": 0, "aria-valuemax": layers.length - 1, "aria-valuenow": 0 });
+  fill(holder, {
+    tabindex: 0,
+    role: "slider",
+    "aria-label": "Selected layer, in depth order",
+    "aria-valuemin": 0,
+    "aria-valuemax": layers.length - 1,
+    "aria-valuenow": 0,
+  });
   let start = null;
   const at = (event) => within(event, holder.parts).x;
   const under = (event) => clamp(Math.floor(placeAt(at(event), holder.parts.width)), view.from, view.to - 1);
@@ -42,9 +51,12 @@ function startChart() {
     if (event.pointerType === "mouse") holder.setPointerCapture(event.pointerId);
   });
   holder.addEventListener("pointermove", (event) => {
-    const place = under(event), x = at(event), { hover, brush, width } = holder.parts;
+    const place = under(event),
+      x = at(event),
+      { hover, brush, width } = holder.parts;
     fill(hover, { x1: xAt(place, width), x2: xAt(place, width), visibility: "visible" });
-    if (start !== null && Math.abs(x - start) > CLICK) fill(brush, { x: Math.min(x, start), width: Math.abs(x - start), visibility: "visible" });
+    if (start !== null && Math.abs(x - start) > CLICK)
+      fill(brush, { x: Math.min(x, start), width: Math.abs(x - start), visibility: "visible" });
     tip(event, summary(layers[place]));
   });
   holder.addEventListener("pointerleave", (event) => {
@@ -58,7 +70,9 @@ function startChart() {
     if (ends[1] - ends[0] > CLICK) zoomTo(...ends.map((x) => placeAt(x, holder.parts.width)));
     else select(under(event));
   });
-  holder.addEventListener("pointercancel", () => { start = null; });
+  holder.addEventListener("pointercancel", () => {
+    start = null;
+  });
   holder.addEventListener("dblclick", showWhole);
   holder.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -83,18 +97,25 @@ function startStrip() {
   const strip = $("depth-strip");
   let move = null;
   const room = () => strip.clientWidth - LEFT - RIGHT;
-  const placeOf = (event) => clamp(((event.clientX - strip.getBoundingClientRect().left - LEFT) / room()) * layers.length, 0, layers.length);
+  const placeOf = (event) =>
+    clamp(((event.clientX - strip.getBoundingClientRect().left - LEFT) / room()) * layers.length, 0, layers.length);
   strip.addEventListener("pointerdown", (event) => {
     strip.setPointerCapture(event.pointerId);
-    const here = placeOf(event), { from, to } = view, near = (GRIP / room()) * layers.length;
-    const size = to - from, whole = size >= layers.length;
+    const here = placeOf(event),
+      { from, to } = view,
+      near = (GRIP / room()) * layers.length;
+    const size = to - from,
+      whole = size >= layers.length;
     if (Math.abs(here - from) < near) move = (place) => zoomTo(Math.min(place, to - 1), to);
     else if (Math.abs(here - to) < near) move = (place) => zoomTo(from, Math.max(place, from + 1));
     else if (!whole && here > from && here < to) move = (place) => moveTo(Math.round(from + place - here), size);
     else move = (place) => Math.abs(place - here) > near && zoomTo(Math.min(place, here), Math.max(place, here));
   });
   strip.addEventListener("pointermove", (event) => move && move(placeOf(event)));
-  for (const end of ["pointerup", "pointercancel"]) strip.addEventListener(end, () => { move = null; });
+  for (const end of ["pointerup", "pointercancel"])
+    strip.addEventListener(end, () => {
+      move = null;
+    });
 }
 
 function moveTo(from, size) {
@@ -104,7 +125,8 @@ function moveTo(from, size) {
 
 function startMetrics() {
   const group = $("metric");
-  for (const metric of METRICS) group.append(button({ role: "radio", "data-metric": metric.key }, () => choose(metric), metric.label));
+  for (const metric of METRICS)
+    group.append(button({ role: "radio", "data-metric": metric.key }, () => choose(metric), metric.label));
   group.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step) return;
@@ -112,21 +134,34 @@ function startMetrics() {
     choose(METRICS[(METRICS.indexOf(view.metric) + step + METRICS.length) % METRICS.length]);
     group.querySelector('[aria-checked="true"]').focus();
   });
-  choose(view.metric);
+  markMetric();
 }
 
 function choose(metric) {
   view.metric = metric;
+  markMetric();
+  drawDepth();
+}
+
+function markMetric() {
   for (const each of $("metric").children) {
-    const on = each.dataset.metric === metric.key;
+    const on = each.dataset.metric === view.metric.key;
     fill(each, { "aria-checked": String(on), tabindex: on ? "0" : "-1" });
   }
-  drawDepth();
 }
 
 function nameSteepest() {
   const rising = layers.filter((layer) => layer.rises).sort((a, b) => compareBy("rise")(b, a));
-  const buttons = rising.slice(0, STEEPEST).map((layer) => button({ title: layer.name }, () => select(layer.place), written(short(layer.name, 40)), ` ▲ ${show(layer.rise)}`));
+  const buttons = rising
+    .slice(0, STEEPEST)
+    .map((layer) =>
+      button(
+        { title: layer.name },
+        () => select(layer.place),
+        written(short(layer.name, 40)),
+        ` ▲ ${show(layer.rise)}`,
+      ),
+    );
   $("steepest").append("Rises most:", ...buttons);
   $("steepest").hidden = !buttons.length;
 }
