@@ -130,7 +130,7 @@ INLINE void add_chunk(const char *a, const char *b, size_t size, lanes_t totals,
             totals[sum][i] += lanes[sum][i];
 }
 
-/* One side of a pair: rows and columns of values at strides in bytes, and what integers mean: (value - zero) * scale. */
+/* One side of a pair: rows and columns at strides in bytes, and what integers mean: (value - zero) * scale. */
 enum { FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT16, UINT16 };
 
 typedef struct {
@@ -160,12 +160,22 @@ INLINE float half(uint16_t bits)
     return float_of(found | (uint32_t)(bits & 0x8000) << 16);
 }
 
+/* The next block of columns of a side whose columns lie together: the processor does not foresee them. */
+INLINE void fetch_columns(side_t side, size_t bytes, size_t start)
+{
+    for (size_t i = 0; i < BLOCK; i++)
+        for (size_t byte = 0; byte < bytes; byte += LINE)
+            PREFETCH(side.data + (Py_ssize_t)(start + i) * side.column_stride + byte);
+}
+
 #define PACK(name, type, means)                                                                                        \
     INLINE void name(side_t side, size_t rows, size_t columns, float *out)                                             \
     {                                                                                                                  \
         for (size_t start = 0; start < columns;) {                                                                     \
             int together = side.column_stride == sizeof(type);                                                         \
             size_t left = columns - start, width = together || left < BLOCK ? left : BLOCK;                            \
+            if (side.row_stride == sizeof(type))                                                                       \
+                fetch_columns(side, rows * sizeof(type), start + BLOCK);                                               \
             for (size_t row = 0; row < rows; row++) {                                                                  \
                 const char *from = side.data + (Py_ssize_t)row * side.row_stride +                                     \
                                    (Py_ssize_t)start * side.column_stride;                                             \
