@@ -17,7 +17,7 @@ kernel = Extension(
     "sgsdump.comparison.sums.kernel",
     ["sgsdump/comparison/sums/kernel.c"],
     # No fused multiply-add: every processor, and numpy, gives the same digits.
-    extra_compile_args=[] if os.name == "nt" else ["-O3", "-ffp-contract=off"],
+    extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off"],
     define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
     py_limited_api=STABLE_ABI,
     optional=True,

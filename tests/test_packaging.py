@@ -71,3 +71,12 @@ def test_the_changelog_has_this_version_dated_and_what_is_not_released():
 def test_the_files_that_are_packed_are_there():
     assert {path.suffix for path in (ROOT / "cfg").iterdir()} == {".txt", ".ini"}
     assert (ROOT / "LICENSE").read_text().lstrip().startswith("Apache License")
+
+
+def test_what_is_compiled_is_in_setup_and_has_a_stub():
+    setup, package = (ROOT / "setup.py").read_text(encoding="utf-8"), ROOT / "sgsdump"
+    sources = {path.relative_to(package).as_posix() for path in package.rglob("*.c")}
+    assert sources and all(f'"sgsdump/{source}"' in setup for source in sources)
+    stubs = {path.relative_to(package).as_posix() for path in package.rglob("*.pyi")}
+    assert stubs == {source.replace(".c", ".pyi") for source in sources}
+    assert all(f'"{stub}"' in setup for stub in stubs), "a stub is packed"

@@ -27,27 +27,27 @@ _LOCAL = threading.local()
 def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = (), threads: int = 1) -> Sums:
     """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
 
-    threads  how many may add up the parts of a large pair; one such pair is on at a time. Mapped pages that were read
-             are given back.
+    threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
+             that was read are given back, those of a small pair go with the last user of its values.
     """
     add = compiled.add if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy.add
+
+    work = list(parts(sample.array, benchmark.array))
 
     def summed(part: list[Table]) -> Totals:
         totals = Totals()
         for table in part:
             add(totals, sample, benchmark, table)
-            if table.is_flat:
+            if len(work) > 1 and table.is_flat:
                 let_go(table.a)
                 let_go(table.b)
         return totals
 
     sums, counts = np.zeros(6), np.zeros(7, np.int64)
-    for totals in _side_by_side(summed, list(parts(sample.array, benchmark.array)), threads):
+    for totals in _side_by_side(summed, work, threads):
         with np.errstate(all="ignore"):
             sums += totals.sums()
         counts += totals.odd
-    let_go(sample.array)
-    let_go(benchmark.array)
     _feed_all(sample, benchmark, accumulators)
     aa, bb, ab, dd, d1, b1 = sums.tolist()
     return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts.tolist())

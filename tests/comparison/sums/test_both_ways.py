@@ -2,9 +2,11 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -213,6 +215,21 @@ def test_the_sums_are_right(pair):
     for name, terms in exact.items():
         size = sum(map(abs, terms))
         assert abs(Fraction(getattr(sums, name)) - sum(terms)) <= size * Fraction(1, 10**13)
+
+
+@compiled_only
+def test_the_stub_names_what_is_there():
+    stub = Path(compiled.__file__).with_name("kernel.pyi").read_text()
+    names = set(re.findall(r"^(?:def )?(\w+)(?:: int|\()", stub, re.MULTILINE))
+    assert names == {name for name in vars(kernel) if not name.startswith("_")}
+
+
+@compiled_only
+def test_a_tile_that_is_no_chunk_is_refused():
+    side = (0, 0, 4, 4, 1.0, 0)
+    for tile in ((0, 1), (1, 0), (2, CHUNK), (1 << 40, 1 << 40)):
+        with pytest.raises(ValueError, match="tile"):
+            kernel.add_pair(side, side, (0, 0, *tile), 0, 0, 0)
 
 
 def test_the_kernel_can_be_left_out():
