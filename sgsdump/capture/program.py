@@ -92,6 +92,8 @@ def check_command(argv: Sequence[str]) -> None:
     if not argv:
         raise ConfigError("no program is given; write it behind --, as in sgsdump exec -- python infer.py")
     if shutil.which(argv[0]) is None:
+        if Path(argv[0]).is_dir():
+            raise ConfigError(f"the program {argv[0][:200]!r} is a folder; name the program in it")
         near = difflib.get_close_matches(Path(argv[0]).name, _programs(), 3)
         hint = f"; near it are {', '.join(near)}" if near else ""
         what = "cannot be executed" if Path(argv[0]).is_file() else "is not there"

@@ -207,7 +207,7 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
     for note in lacking:
         say("error", note)
     if not captured.caught:
-        say("error", "nothing was dumped")
+        say("error", f"nothing was dumped{_chosen(control)}")
         shutil.rmtree(root, ignore_errors=True)
         return captured.status or NOT_AS_ASKED
     steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
@@ -219,6 +219,18 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
         f"{root}: {tensors} tensors of {processes} process{'' if processes == 1 else 'es'}, {_steps(steps)}{state}",
     )
     return captured.status or (NOT_AS_ASKED if lacking else 0)
+
+
+def _chosen(control: DumpControl) -> str:
+    """What may be why: the steps and operators that were chosen, and when nothing was to be dumped at all."""
+    if not control.enabled:
+        return ": the configuration switches the dump off"
+    steps = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in control.steps.ranges)
+    words = [f"steps {steps} (counted from 0; -er)"] if steps and steps != "0" else []
+    words += [f"operators {', '.join(control.ids)} (-ids)"] if control.ids else []
+    words += [f"devices {', '.join(map(str, control.devices))} (-device)"] if control.devices else []
+    words += [f"ranks {', '.join(map(str, control.ranks))} (--rank)"] if control.ranks else []
+    return f"; chosen were {', '.join(words)}" if words else ""
 
 
 def _steps(steps: Sequence[int]) -> str:

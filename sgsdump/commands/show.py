@@ -129,7 +129,7 @@ def _list_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespa
     from sgsdump.reports.dump import runs_table
 
     print(for_terminal(runs_table.render(runs)), end="")
-    print(for_terminal(f"{len(runs)} runs; {how_to_choose(args.dump, runs)}, or name its folder"))
+    print(for_terminal(f"{len(runs)} runs; {how_to_choose(args.dump, runs)}"))
     for note in notes:
         print(for_terminal(f"note: {note}"))
     return 0

@@ -120,7 +120,7 @@ def one_of(path: Path, runs: Sequence[Run]) -> Run:
 def how_to_choose(path: Path, runs: Sequence[Run]) -> str:
     """What to write for one of several runs, by what tells them apart."""
     apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
-    if not apart:
+    if len({(run.step, run.rank, run.graph) for run in runs}) < len(runs):
         return "name the folder of one"
     how = f"write {path}@{','.join(f'{name}=…' for name in apart)}"
     if "graph" not in apart:

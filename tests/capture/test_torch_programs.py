@@ -162,6 +162,36 @@ for step in range(3):
         assert result.text == plain(write_program(result.root / "plain", text)).stdout
 
 
+def test_an_lstm_that_is_trained(run):
+    source = """
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+net = Last()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+net.lstm.register_forward_hook(lambda module, given, made: print(made[0].double().sum().item()))
+for step in range(2):
+    optimizer.zero_grad()
+    loss = net(torch.linspace(-1, 1, 48).reshape(2, 6, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item(), net.lstm.weight_hh_l0.grad.sum().item())
+"""
+    result = run(source)
+    assert result.text == plain(write_program(result.root / "plain", source)).stdout
+    sums = [float(line) for line in result.text.splitlines()[::2]]
+    outputs = [result.values(step=step, op="lstm", side="out", slot=0) for step in range(2)]
+    assert [output.astype(np.float64).sum() for output in outputs] == pytest.approx(sums, abs=0, rel=1e-12)
+    inside = {line["module"] for line in result.lines(step=1) if line["id"].startswith("0_")}
+    assert inside == {"root.lstm"} and not result.process.troubles
+
+
 def test_threads_forks_and_spawned_workers_have_their_own_steps(run):
     result = run("""
 import multiprocessing, os, threading, sys

@@ -115,6 +115,10 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert "python -I, -E and -S and env -i keep them out" in done.stderr
     assert done.stderr.splitlines()[-1] == "sgsdump: error: nothing was dumped"
     assert sgsdump("exec", "--", "python", "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
+    done = sgsdump("exec", "-er", "7,9", "-ids", "3_1", "--", "python", infer, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith(
+        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids)"
+    )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2
     assert "no operator ran whose type begins with 'sotfmax'; near it are softmax" in done.stderr
@@ -175,6 +179,7 @@ def test_a_type_that_no_library_has_is_told_before_the_program_starts(tmp_path, 
     ("words", "message"),
     [
         (["--", "pythonn", "x"], "error: the program 'pythonn' is not there; near it are"),
+        (["--", "./code"], "error: the program './code' is a folder; name the program in it"),
         ([], "error: no program is given"),
         (["--exec", "python x > y"], "into a shell script"),
         (["--exec", "python x", "--", "python", "y"], "the program is given twice"),
