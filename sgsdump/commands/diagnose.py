@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
-    from sgsdump.tuning.measured_advice import advise_by_measure
+    from sgsdump.tuning.measured_advice import advise_by_measure, measure
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED
@@ -110,12 +110,13 @@ def run(args: argparse.Namespace) -> int:
             PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
             for most in (args.pictures, min(MEASURED, args.pictures))
         )
+        measured = measure(subject, few, limits, progress)
         compared = over_all(_each_compared(args, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
             why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
             raise ValuesError(f"no layer of {args.model} could be compared{why}")
-        advice = advise_by_measure(subject, few, comparison, limits, progress)
+        advice = advise_by_measure(measured, comparison) if measured is not None else None
         report = report_of_diagnosis(
             subject,
             compared,
@@ -222,7 +223,7 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 
-    names = advice.names or advice.raised if advice is not None else subject.config.tensor_arrays
+    names = advice.names if advice is not None else subject.config.tensor_arrays
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
     if subject.made is not None:
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))

@@ -46,16 +46,17 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))
             file.flush()
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else None
+            data = mapped.MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else None
     except OSError as error:
         raise OutputError(f"cannot write the values of a run into {folder}: {error.strerror or error}") from error
-    return Dump([record if record.constant or data is None else _read(record, data, place) for record, place in kept])
+    return Dump([record if record.constant else _read(record, data, place) for record, place in kept])
 
 
-def _read(record: Record, data: mmap.mmap, place: int) -> Record:
+def _read(record: Record, data: mmap.mmap | None, place: int) -> Record:
     info = record.tensor.info
-    count = math.prod(info.shape or ())
-    return replace(record, tensor=Tensor(info, mapped.loader(data, info.dtype, count, place)))
+    if data is None:  # no tensor has values, and an empty file cannot be mapped
+        return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
+    return replace(record, tensor=Tensor(info, mapped.loader(data, info.dtype, math.prod(info.shape or ()), place)))
 
 
 def _nothing() -> np.ndarray:

@@ -6,7 +6,7 @@ The advice starts from the fixed model as it is: what it has at INT16 already st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sgsdump.comparison.comparison import Comparison
@@ -15,7 +15,7 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.diagnosis.subject import Subject
-from sgsdump.quantisation.domains import analyse
+from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
@@ -26,60 +26,79 @@ from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredAdvice:
-    """advice    on every convolution, worst first.
-    raised    first inputs, one of each domain, that the fixed model has at INT16.
-    names     those to raise, ``raised`` among them; () where the outputs are good as they are.
-    outputs   the judged tensors' sums on all pictures, of the fixed model as it is; only those that were compared.
-    good      whether ``outputs`` are within the limits.
-    measurement  on some of the pictures; ``tried`` is with ``names`` raised, None where there are none.
-    layers    convolution -> the tensor that its operator stores.
+class Measured:
+    """What was measured before anything is compared.
+
+    raised       first inputs, one of each domain, that the fixed model has at INT16.
+    names        those and what is advised to raise; ``tried`` is with them raised, None where there are none.
+    layers       convolution -> the tensor that its operator stores; ``judged`` are those the outputs are judged by.
     """
 
-    advice: tuple[Advice, ...]
+    subject: Subject
     limits: Thresholds
+    analysis: Analysis
+    convolutions: tuple[Convolution, ...]
+    measurement: Measurement
     raised: tuple[str, ...]
     names: tuple[str, ...]
-    outputs: Totals
-    good: bool
-    measurement: Measurement
     tried: Totals | None
     layers: Mapping[str, str]
+    judged: tuple[str, ...]
 
 
-def advise_by_measure(
-    subject: Subject,
-    pairs: PicturePairs,
-    comparison: Comparison,
-    limits: Thresholds = DOCUMENTED,
-    progress: Progress = SILENT,
-) -> MeasuredAdvice | None:
+@dataclass(frozen=True, eq=False)
+class MeasuredAdvice:
+    """advice    on every convolution, worst first.
+    outputs   the judged tensors' sums on all pictures, of the fixed model as it is; only those that were compared.
+    good      whether ``outputs`` are within the limits.
+    """
+
+    measured: Measured
+    advice: tuple[Advice, ...]
+    outputs: Totals
+    good: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs to have at INT16: what the fixed model has where its outputs are good."""
+        return self.measured.raised if self.good else self.measured.names
+
+
+def measure(
+    subject: Subject, pairs: PicturePairs, limits: Thresholds = DOCUMENTED, progress: Progress = SILENT
+) -> Measured | None:
     """None where there is nothing to measure: no ranges, or no convolution that could be raised.
 
-    pairs       the pictures to measure on; a few will do.
-    comparison  of the fixed with the float model over all pictures.
-    Raises ValuesError where the outputs cannot be compared.
+    pairs  the pictures to measure on; a few will do. Raises ValuesError where the outputs cannot be measured.
     """
     analysis = analyse(deployed(subject.float_model), pictures_of(subject.float_model, subject.config, subject.ranges))
     convs = convolutions(analysis)
     if not subject.ranges or all(conv.reads_picture for conv in convs):
         return None
     trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel)
-    pictures = [_labelled(pairs, index) for index in range(len(pairs))]
-    with progress.bar("advise", "run", trial.runs * len(pictures)) as advance:
-        measurement = trial.measure(pictures, advance)
+    with progress.bar("advise", "run", trial.runs * len(pairs)) as advance:
+        measurement = trial.measure(_labelled(pairs), advance)
     raised = _raised(subject.fixed_model, convs)
-    advice = advise(convs, read_signs(analysis, convs, subject.ranges, comparison=comparison), measurement, limits)
-    outputs = {row.name: row.sums for row in comparison.alike if row.name in trial.judged and row.sums is not None}
-    good = bool(outputs) and holds(outputs, limits)
-    names = () if good else _ordered({*raised, *tensor_arrays(advice, convs)}, convs)
-    tried = trial.try_plan(names, pictures) if names else None
-    return MeasuredAdvice(advice, limits, raised, names, outputs, good, measurement, tried, trial.layers)
+    advice = advise(convs, read_signs(analysis, convs, subject.ranges), measurement, limits)
+    names = _ordered({*raised, *tensor_arrays(advice, convs)}, convs)
+    tried = trial.try_plan(names, _labelled(pairs)) if names else None
+    judged = tuple(trial.judged)
+    return Measured(subject, limits, analysis, tuple(convs), measurement, raised, names, tried, trial.layers, judged)
 
 
-def _labelled(pairs: PicturePairs, index: int) -> LabelledPictureFeed:
-    picture = pairs.make(index)
-    return picture.label, picture.feed, picture.raw
+def advise_by_measure(measured: Measured, comparison: Comparison) -> MeasuredAdvice:
+    """``comparison``: of the fixed with the float model over all pictures."""
+    convs, judged = list(measured.convolutions), measured.judged
+    signs = read_signs(measured.analysis, convs, measured.subject.ranges, comparison=comparison)
+    advice = advise(convs, signs, measured.measurement, measured.limits)
+    outputs = {row.name: row.sums for row in comparison.alike if row.name in judged and row.sums is not None}
+    return MeasuredAdvice(measured, advice, outputs, bool(outputs) and holds(outputs, measured.limits))
+
+
+def _labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:
+    for index in range(len(pairs)):
+        picture = pairs.make(index)
+        yield picture.label, picture.feed, picture.raw
 
 
 def _raised(fixed: Model, convs: Iterable[Convolution]) -> tuple[str, ...]:

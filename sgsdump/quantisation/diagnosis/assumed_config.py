@@ -106,10 +106,12 @@ def fit_normalisation(raw: np.ndarray, normalised: np.ndarray) -> tuple[tuple[fl
         slope = float(spread @ y) / (float(spread @ spread) or 1.0)
         if not slope > 0:
             return None
-        fits = [(_rounded(x.mean() - y.mean() / slope, digits), _rounded(1 / slope, digits)) for digits in (3, 4, 5, 8)]
+        fits = [
+            (_rounded(x.mean() - y.mean() / slope, digits), _rounded(1 / slope, digits)) for digits in (3, 4, 5, 6, 8)
+        ]
         # few digits where they do as well: those of the user's own file
         far = [float(np.abs(y * std + mean - x).max()) for mean, std in fits]
-        best = next(place for place, error in enumerate(far) if error <= min(far) + 0.01)
+        best = next(place for place, error in enumerate(far) if error <= min(far) + 0.001)
         if far[best] > MOST_LEVELS:
             return None
         means.append(fits[best][0])

@@ -35,13 +35,16 @@ class PictureComparer:
     """Compares the fixed with the float model on one picture after another.
 
     folder  for the values of the picture at work.
+
+    The sessions of the fixed model, several times as many as those of the float one, are made for each picture: kept,
+    they would be the largest part of the memory.
     """
 
     def __init__(self, float_model: Model, fixed_model: Model, folder: Path):
         facts = read_facts(fixed_model)
         self._pictures = {name for name, tensor in facts.tensors.items() if tensor.picture} if facts else set()
         self._float = Simulator(float_model, keep_sessions=True)
-        self._fixed = Simulator(fixed_model, keep_sessions=True)
+        self._fixed = Simulator(fixed_model)
         self._folder = folder
 
     def compare(self, picture: PicturePair) -> Compared:
