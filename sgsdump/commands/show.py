@@ -11,9 +11,10 @@ first. Exit status 1 when a tensor of the list is damaged.
 Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
 choose one, here and wherever a dump is named.
 
-With --operators the file is a model: ONNX, a program that torch.export.save wrote (.pt2), or the text of a graph
-(ge_proto_*.txt, which DUMP_GE_GRAPH=3 leaves). Its operators are listed by the names that dump_layer takes, with type,
-inputs and attributes.
+With --operators the file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph
+(ge_proto_*.txt, which DUMP_GE_GRAPH=3 leaves), or the topology of a running program (a tree of sgsdump exec, or a file
+in its model/). Its operators are listed by the names that dump_layer takes, with type, inputs and attributes; those of
+a topology with the ids that -ids takes.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
@@ -240,7 +241,9 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
     if not matches and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
         return dump.records[int(name[1:10])], ""
     if not matches:
-        raise ConfigError(f"no tensor {name!r} in {dump.path}{hint(name, [record.name for record in dump.records])}")
+        names = [record.name for record in dump.records]
+        near = f"; for patterns there is --select {name!r}" if set(name) & set("*?[") else hint(name, names)
+        raise ConfigError(f"no tensor {name!r} in {dump.path}{near}")
     matches.sort(key=lambda record: (record.io != "out", record.constant))
     outputs = [record for record in matches if record.io == matches[0].io]
     if len(outputs) == 1:

@@ -20,6 +20,7 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 _UNITS_OF_16_BITS, _UNITS = 4, 128
+_LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -142,7 +143,9 @@ def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
     16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
     dtype = KNOWN.get(row.benchmark_dtype)
-    if not row.finite or row.statistics or dtype is None or not is_float(dtype):
+    if row.statistics and row.error <= _LAST_DIGITS:
+        return True
+    if not row.finite or dtype is None or not is_float(dtype):
         return False
     units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
     return row.error <= units * float(ml_dtypes.finfo(dtype).eps)

@@ -72,7 +72,11 @@ class Measures:
             measured, notes = self.measured(pair)
         except SgsdumpError as error:
             apart = unlike(pair) if both_quantised(pair) else ""
-            return Failed(pair, f"quantised differently: {apart}; {error}" if apart else str(error))
+            why = str(error)
+            for record in (pair.sample, pair.benchmark):
+                # The name is told beside the reason, which others may share.
+                why = why.removeprefix(f"tensor {record.name!r} ")
+            return Failed(pair, f"quantised differently: {apart}; {why}" if apart else why)
         equality = _equality(measured)
         row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
         row = _with_integers(replace(row, equal=bool(equality)), pair, measured)

@@ -12,6 +12,8 @@ from sgsdump.dumps.run import Choice, Run, chosen, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file
 
+TOPOLOGY = "model/*/*.json"
+
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     """The format of the dump that is meant, and the file or folder to read. Raises FormatError and ConfigError."""
@@ -60,6 +62,11 @@ def _format_of(path: Path) -> Any:
             return format
     if not head and path.is_file():
         raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
+    if any(path.glob(TOPOLOGY)):
+        raise FormatError(
+            f"{path} has no tensors, only the topology of a program (--type without tensor); sgsdump show --operators "
+            f"{path} lists it"
+        )
     if path.is_dir():
         marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
         raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")

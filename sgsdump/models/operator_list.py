@@ -1,5 +1,5 @@
-"""The operators of a model, to choose names from: ONNX (and whatever is read as ONNX), an exported torch program, or
-the text of a graph (``ge_proto_*.txt``)."""
+"""The operators of a model, to choose names from: ONNX (and whatever is read as ONNX), an exported torch program, the
+text of a graph (``ge_proto_*.txt``), or the topology that a dump's tree has of its program."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import read_start
 from sgsdump.models import exported_program
+from sgsdump.models.atb import operation, operation_list
 from sgsdump.models.model import open_model
 from sgsdump.sidecars import ge_proto
 from sgsdump.sidecars.ge_proto import Attribute, Graph, GraphOperator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 def list_operators(path: Path) -> list[Graph]:
     """The graphs of a file and their operators, in its order. Raises FormatError, ModelError, ConfigError."""
+    if path.is_dir():
+        return operation_list.graphs_of_tree(path)
     try:
         head = read_start(path, 4096)
     except OSError as error:
@@ -27,6 +30,8 @@ def list_operators(path: Path) -> list[Graph]:
         return exported_program.read_graphs(path)
     if path.suffix == ".txt":
         return ge_proto.read(path)
+    if operation.looks_like(head):
+        return [operation_list.graph_of(path)]
     graph = open_model(path).proto.graph
     return [Graph(graph.name, tuple(map(_of_onnx, graph.node)))]
 

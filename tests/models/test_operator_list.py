@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from small_nets import residual_net
 
+from sgsdump import open_dump
 from sgsdump.cli import main
-from sgsdump.errors import ModelError
+from sgsdump.errors import FormatError, ModelError
 from sgsdump.models.operator_list import list_operators
 
 
@@ -129,3 +130,32 @@ def test_options_of_dumps_are_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["show", "--operators", str(tmp_path / "g.txt"), "--select", "addd"]) == 2
     assert "did you mean 'add'" in capsys.readouterr().err
     assert main(["show", "--operators", str(tmp_path / "none.txt")]) == 2
+
+
+def layer(name, kind, *inside):
+    return {"opName": name, "opType": kind, "inTensors": ["x"], "outTensors": ["y"], "nodes": list(inside)}
+
+
+def test_a_topology_lists_its_operations_with_their_ids(tmp_path):
+    """Ids stand behind the names; where they do not, the order counts. conv_1 is a name, its id is 3_0."""
+    inside = [layer("conv_1_3_0", "Conv", layer("Kernel", "K")), layer("Relu", "Relu")]
+    model = {"modelName": "Net", "inTensors": ["x"], "nodes": [layer("embed_0", "E"), layer("block_3", "B", *inside)]}
+    (tmp_path / "model/4711").mkdir(parents=True)
+    (tmp_path / "model/4711/Net.json").write_text(json.dumps(model))
+    (by_tree,), (by_file,) = list_operators(tmp_path), list_operators(tmp_path / "model/4711/Net.json")
+    assert by_tree == by_file and by_tree.name == "Net"
+    assert [(one.name, dict(one.attributes)["id"]) for one in by_tree.operators] == [
+        *(("embed_0", "0"), ("block_3", "3"), ("conv_1_3_0", "3_0"), ("Kernel", "3_0_0"), ("Relu", "3_1")),
+    ]
+
+
+def test_a_tree_without_a_topology_says_how_to_get_one(tmp_path):
+    with pytest.raises(FormatError, match="dump it with --type model"):
+        list_operators(tmp_path)
+
+
+def test_a_tree_without_tensors_says_what_it_has(tmp_path):
+    (tmp_path / "model/4711").mkdir(parents=True)
+    (tmp_path / "model/4711/Net.json").write_text("{}")
+    with pytest.raises(FormatError, match=r"has no tensors.*show --operators .* lists it$"):
+        open_dump(tmp_path)
