@@ -22,6 +22,7 @@ from sgsdump.reports.shown import copied, number, shown
 __all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
 
 BAR = 56  # width of a table's bar
+ROOM = 9  # characters of a number that fit into a column of the usual width
 STYLES = ("page/page.css", "page/print.css")
 # In this order: what is used stands before who uses it.
 SCRIPTS = (
@@ -44,6 +45,7 @@ def render(report: Report) -> str:
         report=report,
         bars=[_bar(layer.rmse, top) for layer in report.layers],
         counts=Counter(layer.verdict for layer in report.layers),
+        long_numbers=any(len(number(v)) > ROOM for each in report.layers for v in (each.rmse, each.mse, each.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         data=page_data.as_json(report),

@@ -70,7 +70,7 @@ def verdict(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tupl
     sentences = [f"{first}; the worst is {_label(worst)}, {_figures(worst)}."]
     jumps = comparison.jumps[:MOST_NAMED]
     if jumps:
-        places = ", ".join(f"{_label(row)} ({_rise(row, comparison)})" for row in jumps)
+        places = "; ".join(f"{_label(row)}, {_rise(row, comparison)}" for row in jumps)
         sentences.append(f"RMSE rises most at {places}.")
     odd = [row for row in comparison.rows if not row.finite and not row.equal]
     if odd:

@@ -66,8 +66,8 @@ function drawDepth() {
     seen = layers.slice(view.from, view.to);
   const narrow = holder.clientWidth < 620,
     named = seen.length <= Math.floor((holder.clientWidth - 60) / WIDE_ENOUGH);
-  const { root, width, height } = canvas(holder, (narrow ? 220 : 270) + (named ? 78 : 0), "");
-  const top = 26,
+  const { root, width, height } = canvas(holder, (narrow ? 230 : 280) + (named ? 78 : 0), "");
+  const top = 36,
     bottom = height - (named ? 104 : 34),
     right = width - RIGHT,
     scale = heights(view.metric, top, bottom);

@@ -77,7 +77,7 @@ function shareOf(layer) {
     const length = Number.isFinite(value) ? (Math.abs(value) / most) * 100 : 100;
     const bar = svg("rect", { class: `${kind}${value < 0 ? " less" : ""}`, width: length.toFixed(1), height: 10 });
     const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
-    return [el("dt", {}, what), el("dd", {}, drawing, exact(value))];
+    return [el("dt", {}, what), el("dd", {}, drawing, el("span", {}, exact(value)))];
   });
   const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16." : "";
   return [
