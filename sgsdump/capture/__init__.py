@@ -4,6 +4,7 @@ control.py        DumpControl: the one record of what is dumped, whichever front
 steps.py names.py the vendors' words for steps, ids, devices, names
 front_door.py     what was asked for in a vendor's options -> DumpControl; configs/ their JSON files
 program.py        runs the program; process_index.py reads what its processes wrote of themselves
+tensor_tree.py    the tree of tensors, made of that while the program runs (meanwhile.py)
 known_names.py    operators that were asked for and do not run; operator_types.py: types that there may be
 trees/            what belongs beside the tensors
 replay/           runs of onnxruntime: computed again from what was captured, a dump for each

@@ -1,7 +1,8 @@
 """Run a program unchanged with the hooks on its PYTHONPATH, and tell what they caught.
 
 The program inherits standard input, output and error; it is started without a shell. Its processes find
-``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_spool.py`` says what).
+``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_session.py`` says what); the tree of
+tensors is made of that at the same time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.capture.control import DumpControl, to_json
-from sgsdump.capture.header_files import write_headers
+from sgsdump.capture.meanwhile import Meanwhile
 from sgsdump.capture.process_index import Process, processes_of
+from sgsdump.capture.tensor_tree import TensorTree
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.stopping import Terminated
@@ -133,10 +135,11 @@ def run_program(
         program = subprocess.Popen(list(argv), env=environment(os.environ, control, out))
     except OSError as error:
         raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
-    status = _wait(program, out, live)
+    tree = TensorTree(out)
+    with Meanwhile(tree):
+        status = _wait(program, out, live)
+    tree.finish()
     processes = processes_of(out)
-    for process in processes:
-        write_headers(out, process)
     return Captured(
         status if status >= 0 else 128 - status,
         processes,

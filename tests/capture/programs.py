@@ -14,13 +14,13 @@ import sys
 
 import torch
 
-spool = sys.modules["sgsdump_spool"]
-session = spool.session()
+records, hooked = (sys.modules.get(name) for name in ("sgsdump_records", "sgsdump_session"))
+session = hooked and hooked.session()
 
 
 def operator(step, folders, op_type, ins, outs, module):
     """``ins`` and ``outs`` are pairs of value and weight's name; every tensor is 2 x 2."""
-    one = spool.Operator(step, folders, op_type=op_type, module=module, model="Net")
+    one = records.Operator(step, folders, op_type=op_type, module=module, model="Net")
     if not session.wants(step, one.name, one.op_type, one.ids, one.model):
         return
     for side, values in (("in", ins), ("out", outs)):
@@ -28,8 +28,8 @@ def operator(step, folders, op_type, ins, outs, module):
             for slot, (value, weight) in enumerate(values):
                 data = struct.pack("<4f", *[value + step] * 4)
                 stats = {"max": value, "min": value, "mean": value, "l2norm": 2.0 * value, "nan": 0}
-                more = {"stats": stats, "value": value + 100 * step, "weight": weight}
-                session.tensor(one, side, slot, moment, data, "float32", (2, 2), **more)
+                held = records.Values("float32", (2, 2), value + 100 * step, stats=stats)
+                session.tensor(one, side, slot, moment, held, data, weight)
     session.operator(one, param={"alpha": 1}, nanoseconds=12345)
 
 

@@ -118,7 +118,7 @@ ROWS = {
         ],
         "-stp --save-tensor-part": [(EXEC, "test_which_side_at_which_moment")],
         "-o --output": [(EXEC, "test_output_and_status_are_the_programs_and_messages_go_to_standard_error")],
-        "-device --device-id": [("tests/capture/test_spool.py", "test_rank_and_device_are_the_launchers")],
+        "-device --device-id": [("tests/capture/test_session.py", "test_rank_and_device_are_the_launchers")],
         "-symlink --enable-symlink": [(EXEC, "test_links")],
         "-config --config-path": [
             (FRONT, "test_msits_configuration_replaces_its_four_options_and_no_others"),
@@ -132,7 +132,7 @@ ROWS = {
             )
         ],
         "-h": [("tests/tools/test_msit.py", "test_help_and_errors_are_msits")],
-        "disk guard": [("tests/capture/test_spool.py", "test_a_full_disk_stops_the_dump_with_msits_sentence")],
+        "disk guard": [("tests/capture/test_session.py", "test_a_full_disk_stops_the_dump_with_msits_sentence")],
         "outputs": [
             ("tests/capture/test_trees.py", "test_the_whole_tree"),
             ("tests/capture/test_trees.py", "test_the_tables_are_read_by_the_reader_of_the_vendors"),

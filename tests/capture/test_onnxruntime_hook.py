@@ -1,6 +1,5 @@
 """What programs feed to onnxruntime, however they do, is captured and computed again; the programs do not notice."""
 
-import ast
 import subprocess
 import sys
 from dataclasses import replace
@@ -388,11 +387,3 @@ session.run(None, {"x": np.array(["a", "b"], dtype=object)})
     _, replayed = dumped(tmp_path, text, tmp_path / "t.onnx")
     assert not replayed.entries and not replayed.complete
     assert "takes text" in replayed.notes[0]
-
-
-@pytest.mark.parametrize("file", ["sgsdump_hook_ort.py", "sgsdump_model_files.py"])
-def test_the_hook_is_for_old_pythons_and_imports_the_standard_library_only(file):
-    tree = ast.parse((HOOK / file).read_text(), feature_version=(3, 8))
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names <= {*sys.stdlib_module_names, "sgsdump_model_files", "sgsdump_spool"}

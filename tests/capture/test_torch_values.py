@@ -303,14 +303,14 @@ def test_an_asynchronous_device_is_waited_for(monkeypatch):
     from sgsdump.capture.program import HOOK
 
     monkeypatch.syspath_prepend(str(HOOK))
-    import sgsdump_torch_values
+    import sgsdump_torch_tensors
 
     waited = []
     monkeypatch.setattr(torch, "soon", type("soon", (), {"synchronize": lambda: waited.append(1)}), raising=False)
     tensor = type("Later", (), {"device": type("device", (), {"type": "soon"})})
-    sgsdump_torch_values.synchronise(tensor)
-    sgsdump_torch_values.synchronise(torch.ones(1))
+    sgsdump_torch_tensors.synchronise(tensor)
+    sgsdump_torch_tensors.synchronise(torch.ones(1))
     assert waited == [1]
     for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
         monkeypatch.delitem(sys.modules, name)
-    assert Path(HOOK, "sgsdump_torch_values.py").is_file()
+    assert Path(HOOK, "sgsdump_torch_tensors.py").is_file()

@@ -26,7 +26,7 @@ import threading
 from typing import Any
 
 import sgsdump_model_files
-from sgsdump_spool import folder_name
+from sgsdump_records import folder_name
 
 MARK = "_sgsdump_capture"
 WORDS = {

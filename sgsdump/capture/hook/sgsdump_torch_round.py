@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Any
 
 import torch
-from sgsdump_spool import Operator
-from sgsdump_torch_values import plain
+from sgsdump_records import Operator
+from sgsdump_torch_tensors import plain
 
 ROOT = "root"
 
@@ -73,9 +73,9 @@ class Round:
                     weight = (place, _below(_below(ROOT, place), word), tensor.shape)
                     self.owners.setdefault(tensor.untyped_storage()._cdata, weight)
 
-    def weight(self, tensor):
-        """The name of a weight in the network, ``root.fc.weight``; "" for what is none."""
-        owner = self.owners.get(tensor.untyped_storage()._cdata)
+    def weight(self, storage, tensor):
+        """The name of a weight in the network, ``root.fc.weight``; "" for what is none. ``storage``: its number."""
+        owner = self.owners.get(storage)
         return owner[1] if owner is not None and owner[2] == tensor.shape else ""
 
     def end_module(self):
@@ -98,9 +98,7 @@ class Round:
             short = "{}_{}".format(short, again)
         folder = "{}_{}".format(frame.children, short if short[:1].isalpha() else "op" + short)
         frame.children += 1
-        operator = Operator(self.step, (*frame.folders, folder), kind, _below(ROOT, path), self.model)
-        operator.name = name
-        return operator
+        return Operator(self.step, (*frame.folders, folder), kind, _below(ROOT, path), self.model, name)
 
     def _path_inside(self, frame, tensors):
         """Where an operator of a scripted, traced or FX graph stands: by its node, else by whose weights it reads."""

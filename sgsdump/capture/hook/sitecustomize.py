@@ -60,9 +60,9 @@ def install(name, module):
     sys.path.insert(0, HOOK_FOLDER)
     session = None
     try:
-        import sgsdump_spool
+        import sgsdump_session
 
-        session = sgsdump_spool.session()
+        session = sgsdump_session.session()
         if session is None:
             return
         session.begin(name, str(getattr(module, "__version__", "")))

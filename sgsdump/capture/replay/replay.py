@@ -262,7 +262,7 @@ def _held_against(
 
 
 def _spent(root: Path) -> int:
-    """Bytes that the program's processes wrote, counted where there is a limit (``hook/sgsdump_spool.py``)."""
+    """Bytes that the program's processes wrote, counted where there is a limit (``hook/sgsdump_files.py``)."""
     try:
         return int((root / "processes" / ".bytes").read_bytes()[:30] or b"0")
     except (OSError, ValueError):

@@ -1,11 +1,13 @@
 """The hooks' session in one process: what it asks for, what it writes, and when it stops."""
 
-import importlib.util
+import importlib
 import json
 import os
 import struct
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from sgsdump.capture.known_names import known_of, unmatched
 from sgsdump.capture.process_index import read_process, steps_of
 from sgsdump.capture.program import DISK_FULL, HOOK
 from sgsdump.capture.steps import Steps
+from sgsdump.capture.tensor_tree import TensorTree
 from sgsdump.dumps.formats.ascend.acl_types import number_of
 from sgsdump.tensors.dtypes import KNOWN
 
@@ -23,38 +26,46 @@ DATA = struct.pack("<4f", 1, 2, 3, 4)
 
 
 @pytest.fixture
-def spool():
-    spec = importlib.util.spec_from_file_location("spool_under_test", HOOK / "sgsdump_spool.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def hook(monkeypatch):
+    """The hook's modules by name, fresh: ``hook.session``, ``hook.control`` …"""
+    monkeypatch.syspath_prepend(str(HOOK))
+    names = ("session", "control", "files", "header", "records")
+    modules = SimpleNamespace(**{name: importlib.import_module(f"sgsdump_{name}") for name in names})
+    yield modules
+    for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
+        del sys.modules[name]
 
 
 @pytest.fixture
-def start(spool, tmp_path):
+def start(hook, tmp_path):
     """``start(control)``: a session whose folder is ``tmp_path``."""
 
     def session(control=None, **fields):
         (tmp_path / "control.json").write_text(to_json(control or DumpControl(**fields)))
-        return spool.Session(str(tmp_path))
+        return hook.session.Session(str(tmp_path))
 
     return session
 
 
-def save(spool, session, step=0, data=DATA, ids=("0_Linear", "1_addmm"), side="in", moment="before", **more):
-    operator = spool.Operator(step, ids, op_type="aten.addmm", module="root.fc", model="Net")
-    more = {"dtype": "float32", "shape": (2, 2), **more}
-    return session.tensor(operator, side, 0, moment, data, **more)
+def save(hook, session, step=0, data=DATA, ids=("0_Linear", "1_addmm"), values=None, weight="", **more):
+    """Let the session have an operator's input; its file in the tree, None where it has none."""
+    operator = hook.records.Operator(step, ids, op_type="aten.addmm", module="root.fc", model="Net")
+    values = values or hook.records.Values(**{"dtype": "float32", "shape": (2, 2), **more})
+    before = len(lines(session))
+    session.tensor(operator, "in", 0, "before", values, data, weight)
+    TensorTree(Path(session.root)).advance()
+    return next((line["file"] for line in lines(session)[before:] if "side" in line), None)
 
 
 def lines(session):
-    return [json.loads(line) for line in (Path(session.out) / "index.jsonl").read_text().splitlines()]
+    path = Path(session.out) / "index.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_tensor_is_an_atb_file_in_its_place_and_a_line(spool, start, tmp_path):
+def test_a_tensor_is_an_atb_file_in_its_place_and_a_line(hook, start, tmp_path):
     session = start()
-    path = save(spool, session, label="x", value=7, weight="root.fc.weight")
-    assert path == f"tensors/0_{os.getpid()}/0/0_Linear/1_addmm/before/intensor0_x.bin"
+    path = save(hook, session, number=7, weight="root.fc.weight")
+    assert path == f"tensors/0_{os.getpid()}/0/0_Linear/1_addmm/before/intensor0.bin"
     dump = open_dump(tmp_path / path)
     assert dump.records[0].tensor.stored().tolist() == [[1, 2], [3, 4]]
     (line,) = lines(session)
@@ -67,28 +78,28 @@ def test_a_tensor_is_an_atb_file_in_its_place_and_a_line(spool, start, tmp_path)
     assert (line["value"], line["weight"], line["device"], line["stats"]) == (7, "root.fc.weight", 0, None)
 
 
-def test_data_may_be_a_function_that_is_called_only_when_needed(spool, start):
+def test_data_may_be_a_function_that_is_called_only_when_needed(hook, start):
     calls = []
 
     def data():
         calls.append(1)
         return np.arange(4, dtype=np.float32)
 
-    save(spool, start(content="structure"), data=data)
+    save(hook, start(content="structure"), data=data)
     assert not calls
-    assert save(spool, start(), data=data) and calls
+    assert save(hook, start(), data=data) and calls
 
 
-def test_the_numbers_of_types_are_atbs(spool):
-    assert {name: number_of(KNOWN[name]) for name in spool.ATB_TYPES if name in KNOWN} | {
+def test_the_numbers_of_types_are_atbs(hook):
+    assert {name: number_of(KNOWN[name]) for name in hook.header.ATB_TYPES if name in KNOWN} | {
         "complex32": 33
-    } == spool.ATB_TYPES
+    } == hook.header.ATB_TYPES
 
 
-def test_statistics_are_a_header_of_exactly_msits_seven(spool, start, tmp_path):
+def test_statistics_are_a_header_of_exactly_msits_seven(hook, start, tmp_path):
     session = start(content="stats")
     stats = {"max": 4.0, "min": 1.0, "mean": 2.5, "l2norm": 5.477, "nan": 0}
-    text = (tmp_path / save(spool, session, data=None, stats=stats)).read_text()
+    text = (tmp_path / save(hook, session, data=None, stats=stats)).read_text()
     names = [line.partition("=")[0] for line in text.splitlines()]
     assert names == [
         *("$Version", "$Object.Count", "$Object.Length"),
@@ -96,31 +107,31 @@ def test_statistics_are_a_header_of_exactly_msits_seven(spool, start, tmp_path):
         "$End",
     ]
     assert open_dump(tmp_path).records[0].tensor.statistics.l2norm == 5.477
-    assert save(spool, session, dtype="bool", stats=None) is None  # nothing to compute from
+    assert save(hook, session, dtype="bool", stats=None) is None  # nothing to compute from
 
 
-def test_a_sum_of_squares_beyond_a_double_is_told(spool, start):
+def test_a_sum_of_squares_beyond_a_double_is_told(hook, start):
     session = start(content="stats")
     inf = float("inf")
-    save(spool, session, data=None, stats={"max": 1e200, "min": 0.0, "mean": 1e199, "l2norm": inf})
-    save(spool, session, data=None, stats={"max": inf, "min": 0.0, "mean": inf, "l2norm": inf})
+    save(hook, session, data=None, stats={"max": 1e200, "min": 0.0, "mean": 1e199, "l2norm": inf})
+    save(hook, session, data=None, stats={"max": inf, "min": 0.0, "mean": inf, "l2norm": inf})
     expected = "addmm: the sum of squares of a tensor is beyond a double, its l2norm is inf"
     assert read_process(Path(session.out)).troubles == (expected,)
 
 
-def test_a_description_has_type_and_shape_only(spool, start, tmp_path):
-    save(spool, start(content="description"), data=None, stats={"max": 1.0})
+def test_a_description_has_type_and_shape_only(hook, start, tmp_path):
+    save(hook, start(content="description"), data=None, stats={"max": 1.0})
     (record,) = open_dump(tmp_path).records
     assert (record.tensor.info.shape, str(record.tensor.info.dtype)) == ((2, 2), "float32")
     with pytest.raises(Exception, match="only its type and shape were dumped"):
         record.tensor.stored()
 
 
-def test_what_cannot_be_a_file_is_told_in_its_line(spool, start):
+def test_what_cannot_be_a_file_is_told_in_its_line(hook, start):
     session = start()
-    assert save(spool, session, dtype="quint4x2") is None
-    assert save(spool, session, data=b"", shape=(0,)) is None
-    assert save(spool, session, data=lambda: 1 / 0) is None
+    assert save(hook, session, dtype="quint4x2") is None
+    assert save(hook, session, data=b"", shape=(0,)) is None
+    assert save(hook, session, data=lambda: 1 / 0) is None
     assert [line["why"] for line in lines(session)] == [
         "ATB has no number for quint4x2",
         "it has no elements",
@@ -128,20 +139,24 @@ def test_what_cannot_be_a_file_is_told_in_its_line(spool, start):
     ]
 
 
-def test_values_of_one_key_are_stored_once_without_being_asked_for_again(spool, start, tmp_path):
-    session = start()
-    first = save(spool, session, key="w")
-    second = save(spool, session, step=1, key="w", data=lambda: pytest.fail("asked for"))
+def test_values_are_stored_once_without_being_asked_for_again(hook, start, tmp_path):
+    session, values = start(), hook.records.Values("float32", (2, 2))
+    first = save(hook, session, values=values)
+    second = save(hook, session, step=1, values=values, data=lambda: pytest.fail("asked for"))
     assert (tmp_path / first).samefile(tmp_path / second) and first != second
-    third = save(spool, session, step=2, key="other")
+    third = save(hook, session, step=2)
     assert not (tmp_path / first).samefile(tmp_path / third)
+    assert len(list(Path(session.out, "values").iterdir())) == 2
+    TensorTree(tmp_path).finish()
+    assert not Path(session.out, "values").exists() and not list(tmp_path.rglob("*.part"))
+    assert (tmp_path / second).read_bytes().endswith(DATA)
 
 
-def test_equal_payloads_as_symlinks_hardlinks_and_lines(spool, start, tmp_path):
+def test_equal_payloads_as_symlinks_hardlinks_and_lines(hook, start, tmp_path):
     for links in ("symlink", "hardlink", "index"):
         session = start(links=links)
-        paths = [save(spool, session, step=step, ids=(f"0_{links}",)) for step in range(2)]
-        other = save(spool, session, step=2, data=DATA[::-1], ids=(f"0_{links}",))
+        paths = [save(hook, session, step=step, ids=(f"0_{links}",)) for step in range(2)]
+        other = save(hook, session, step=2, data=DATA[::-1], ids=(f"0_{links}",))
         first, second = (tmp_path / path for path in paths)
         assert second.is_symlink() == (links == "symlink")
         assert second.exists() == (links != "index") and (tmp_path / other).is_file()
@@ -151,10 +166,10 @@ def test_equal_payloads_as_symlinks_hardlinks_and_lines(spool, start, tmp_path):
     assert open_dump(tmp_path, step=1).records[-1].tensor.stored().tolist() == [[1, 2], [3, 4]]
 
 
-def test_a_file_system_without_links_gets_copies(spool, start, tmp_path, monkeypatch):
-    monkeypatch.setattr(spool.os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links here")))
-    session = start()
-    first, second = (tmp_path / save(spool, session, step=step, key="w") for step in range(2))
+def test_a_file_system_without_links_gets_copies(hook, start, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links here")))
+    session, values = start(), hook.records.Values("float32", (2, 2))
+    first, second = (tmp_path / save(hook, session, step=step, values=values) for step in range(2))
     assert first.read_bytes() == second.read_bytes() and not first.samefile(second)
 
 
@@ -207,48 +222,76 @@ def test_when_each_side_is_taken(start, mode, when, before, after):
     assert (session.moments("in"), session.moments("out")) == (before, after)
 
 
-def test_rank_and_device_are_the_launchers(spool, start, monkeypatch, tmp_path):
+def test_rank_and_device_are_the_launchers(hook, start, monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
     session = start(ranks=(3,), devices=(1,))
     assert (session.rank, session.device) == (3, 1) and session.wants(0)
-    assert save(spool, session).startswith("tensors/1_")
-    assert save(spool, session, device=0) is None
+    assert save(hook, session).startswith("tensors/1_")
+    assert save(hook, session, device=0) is None
     assert len(lines(session)) == 1  # what another device holds has no line
 
 
-def test_a_full_disk_stops_the_dump_with_msits_sentence(spool, start, tmp_path):
+def test_a_full_disk_stops_the_dump_with_msits_sentence(hook, start, tmp_path):
     session = start(min_free=1 << 62)
-    assert save(spool, session) is None and not list(tmp_path.rglob("*.bin"))
+    assert save(hook, session) is None and not list(tmp_path.rglob("*.bin"))
     assert session.stopped.startswith(DISK_FULL) and session.stopped.removeprefix(DISK_FULL).strip().isdigit()
     assert not session.wants(0)
-    assert spool.DISK_FULL == DISK_FULL == "Disk space is not enough, it's must more than 2G, free size(MB) is:"
+    assert hook.files.DISK_FULL == DISK_FULL == "Disk space is not enough, it's must more than 2G, free size(MB) is:"
     process = read_process(Path(session.out))
     assert process.stopped == session.stopped and not process.complete
 
 
-def test_the_size_cap_counts_all_processes_together(spool, start, tmp_path):
+def test_the_size_cap_counts_all_processes_together(hook, start, tmp_path):
     (tmp_path / "processes").mkdir()
     room = 300
     session, other = start(max_bytes=room), start(max_bytes=room)
-    assert save(spool, session) and save(spool, other, step=1)
+    assert save(hook, session) and save(hook, other, step=1)
     for step in range(2, 9):
-        save(spool, session, step=step)
-        save(spool, other, step=step + 10)
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*.bin")) <= room
+        save(hook, session, step=step)
+        save(hook, other, step=step + 10)
+    assert sum(path.stat().st_size for path in (tmp_path / "tensors").rglob("*.bin")) <= room
     assert "--max-size" in session.stopped and "--max-size" in other.stopped
 
 
-def test_an_unwritable_folder_stops_the_dump_and_never_the_program(spool, start, tmp_path):
+def test_an_unwritable_folder_stops_the_dump_and_never_the_program(hook, start, tmp_path):
     session = start()
     session.begin("torch", "1")
-    (tmp_path / "tensors").write_text("a file where the folder should be")
-    assert save(spool, session) is None
+    Path(session.out, "values").write_text("a file where the folder should be")
+    assert save(hook, session) is None
     assert session.stopped.startswith("tensors/") and not session.wants(0)
 
 
-def test_the_control_is_read_again_when_it_is_replaced(start, tmp_path, spool, monkeypatch):
-    monkeypatch.setattr(spool, "RELOAD_SECONDS", 0)
+def test_a_tree_that_cannot_be_written_is_told_in_the_index(hook, start, tmp_path):
+    (tmp_path / "tensors").write_text("a file where the folder should be")
+    session = start()
+    save(hook, session)
+    save(hook, session, step=1)
+    session.finish()
+    process = read_process(Path(session.out))
+    assert process.stopped.startswith("tensors/0_") and process.stopped.endswith("Not a directory")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"file": "tensors/../../outside.bin"},
+        {"file": "/tmp/outside.bin"},
+        {"file": "tensors/0_1/x.bin", "stored": "../../secret.bin"},
+        {"file": "tensors/0_1/x.bin", "dtype": "no type"},
+        {"file": "tensors/0_1/x.bin", "shape": "four"},
+    ],
+)
+def test_a_line_that_no_hook_wrote_makes_no_file(hook, start, tmp_path, damage):
+    session = start(content="description")
+    session.line(**{"side": "in", "dtype": "float32", "shape": [1], **damage})
+    TensorTree(tmp_path).advance()
+    assert not [*tmp_path.rglob("*.bin"), *tmp_path.parent.glob("*.bin")]
+    assert not read_process(Path(session.out)).stopped
+
+
+def test_the_control_is_read_again_when_it_is_replaced(start, tmp_path, hook, monkeypatch):
+    monkeypatch.setattr(hook.control, "RELOAD_SECONDS", 0)
     session = start(enabled=False)
     assert not session.wants(0)
     new = tmp_path / "new"
@@ -259,12 +302,12 @@ def test_the_control_is_read_again_when_it_is_replaced(start, tmp_path, spool, m
     assert session.wants(4)
 
 
-def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(spool, start, tmp_path):
+def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(hook, start, tmp_path):
     session = start(prefixes=("add",))
     session.begin("torch", "9.9")
     assert session.wants(0, "addmm", "aten.addmm", "0_1") and not session.wants(0, "relu", "aten.relu", "1")
-    save(spool, session)
-    session.operator(spool.Operator(0, ("1_relu",), model="Net"), param={"a": 1}, nanoseconds=7)
+    save(hook, session)
+    session.operator(hook.records.Operator(0, ("1_relu",), model="Net"), param={"a": 1}, nanoseconds=7)
     session.trouble("twice")
     session.trouble("twice")
     assert not read_process(Path(session.out)).complete
@@ -276,12 +319,12 @@ def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(spool, start, tm
     assert (process.names, process.types) == (("addmm", "relu"), ("aten.addmm", "aten.relu"))
     (step,) = steps_of(process)
     assert (step.model, step.number, len(step.tensors), len(step.operators)) == ("Net", 0, 1, 1)
-    save(spool, session)
+    save(hook, session)
     assert not read_process(Path(session.out)).complete  # it went on after all
 
 
-def test_what_named_an_operator_is_known_however_many_there_are(spool, start, monkeypatch):
-    monkeypatch.setattr(spool, "MOST_SEEN", 3)
+def test_what_named_an_operator_is_known_however_many_there_are(hook, start, monkeypatch):
+    monkeypatch.setattr(hook.session, "MOST_SEEN", 3)
     session = start(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
     session.begin("torch", "9.9")
     wanted = [session.wants(0, f"op{number}", "aten.first") for number in range(10)]
@@ -293,9 +336,9 @@ def test_what_named_an_operator_is_known_however_many_there_are(spool, start, mo
     assert list(unmatched(control, known_of([process]))) == ["no operator ran whose name matches 'never'"]
 
 
-def test_a_cut_off_index_is_read_to_where_it_goes(spool, start):
+def test_a_cut_off_index_is_read_to_where_it_goes(hook, start):
     session = start()
-    save(spool, session)
+    save(hook, session)
     path = Path(session.out) / "index.jsonl"
     path.write_bytes(path.read_bytes() + b'{"step": 1, "side": "in"\n\xff\xfe[1]\n{"step"')
     process = read_process(Path(session.out))
@@ -309,15 +352,15 @@ def test_other_files_go_into_the_processs_folder_whole(start, tmp_path):
     assert not list(tmp_path.rglob(".part*"))
 
 
-def test_a_name_stays_one_folder(spool):
-    operator = spool.Operator(0, ("0_../../etc", "1_" + "x" * 300))
+def test_a_name_stays_one_folder(hook):
+    operator = hook.records.Operator(0, ("0_../../etc", "1_" + "x" * 300))
     assert operator.folders == ("0_.._.._etc", "1_" + "x" * 98) and operator.ids == "0_1"
 
 
-def test_no_session_without_a_dump(spool, monkeypatch, tmp_path):
+def test_no_session_without_a_dump(hook, monkeypatch, tmp_path):
     monkeypatch.delenv("SGSDUMP_CAPTURE", raising=False)
-    assert spool.session() is None
+    assert hook.session.session() is None
     monkeypatch.setenv("SGSDUMP_CAPTURE", str(tmp_path))
-    monkeypatch.setattr(spool, "_made", False)
-    assert spool.session() is None
+    monkeypatch.setattr(hook.session, "_made", False)
+    assert hook.session.session() is None
     assert replace(DumpControl(), enabled=False).enabled is False

@@ -1,0 +1,106 @@
+"""What is dumped of a process: ``control.json`` in the dump's root, a ``DumpControl`` in plain JSON.
+
+Whenever the file is replaced the new one counts, within a second.
+"""
+
+import json
+import os
+import re
+import time
+
+RELOAD_SECONDS = 1.0
+SIDES = ("in", "out")
+
+# Until a control.json was read.
+NOTHING = {
+    **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both"},
+    **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
+}
+
+
+class Control:
+    """failed   why there is nothing to go by, "" as ever.
+    matched  the names, beginnings and patterns that named an operator so far.
+    """
+
+    def __init__(self, path):
+        self.failed = ""
+        self.matched: set = set()
+        self._path = path
+        self._seen = None
+        self._looked = 0.0
+        self._use(NOTHING)
+        self._read()
+
+    def fields(self):
+        """The DumpControl in force, a dict."""
+        if time.monotonic() - self._looked >= RELOAD_SECONDS:
+            self._read()
+        return self._fields
+
+    def moments(self, side):
+        """When inputs ("in") or outputs ("out") are dumped: of "before", "after"."""
+        self.fields()
+        return self._moments[side]
+
+    def _read(self):
+        self._looked = time.monotonic()
+        try:
+            status = os.stat(self._path)
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if seen == self._seen:
+                return
+            with open(self._path, encoding="utf-8") as file:
+                self._use(json.load(file))
+            self._seen = seen
+        except (OSError, ValueError) as error:
+            if self._seen is None:
+                self.failed = f"control.json: {error}"
+
+    def _use(self, fields):
+        self.chosen = Choice(fields, self.matched)
+        self._moments = {side: _moments(fields, side) for side in SIDES}
+        self._fields = fields
+
+
+def _moments(fields, side):
+    if fields["mode"] not in ("all", "input" if side == "in" else "output"):
+        return ()
+    if fields["when"] == "inputs-before-outputs-after":
+        return ("before",) if side == "in" else ("after",)
+    return ("before", "after") if fields["when"] == "both" else (fields["when"],)
+
+
+class Choice:
+    """Whether an operator is among those that a control names; what named one goes into ``matched``."""
+
+    def __init__(self, fields, matched):
+        self.named = bool(fields["names"] or fields["prefixes"] or fields["patterns"] or fields["models"])
+        self._names = frozenset(fields["names"])
+        self._prefixes = [(prefix, prefix.lower()) for prefix in fields["prefixes"]]
+        self._patterns = [(pattern, re.compile(pattern)) for pattern in fields["patterns"]]
+        self._ids = frozenset(fields["ids"])
+        self._children = fields["children"]
+        self._models = [(model, frozenset(names)) for model, names in fields["models"]]
+        self._matched = matched
+
+    def __call__(self, name, op_type, ids, model):
+        if self._ids:
+            if ids not in self._ids and not (self._children and any(ids.startswith(id + "_") for id in self._ids)):
+                return False
+        elif not self._children and "_" in ids:
+            return False
+        if not self.named:
+            return True
+        found = self._found(name, op_type.lower(), model)
+        self._matched.update(found)
+        return bool(found)
+
+    def _found(self, name, kind, model):
+        found = [name] if name in self._names else []
+        for among, names in self._models:
+            if among in ("", model) and (not names or name in names):
+                found.append(name)
+        short = kind.partition(".")[2]
+        found += [prefix for prefix, lower in self._prefixes if kind.startswith(lower) or short.startswith(lower)]
+        return found + [text for text, pattern in self._patterns if pattern.search(name)]

@@ -1,0 +1,79 @@
+"""Which tensors hold the same values: those that are the same piece of the same memory, with no operator that has
+written to it in between. What changes memory behind torch's back a checksum notices (``sgsdump_torch_taking``)."""
+
+import itertools
+import threading
+
+from sgsdump_records import Values
+from sgsdump_torch_tensors import dtype_word
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+class Seen(Values):
+    """checksum  of the values; None until one was taken, and of what has none.
+    when      the round and torch's version of the tensor in which ``stats`` were last known to hold; None without.
+    storage   the number of the memory they are in.
+    """
+
+    __slots__ = ("checksum", "storage", "when")
+
+    def __init__(self, tensor, number, storage):
+        device = None if tensor.is_cpu else tensor.device.index
+        super().__init__(dtype_word(tensor), tensor.shape, number, device)
+        self.checksum = self.when = None
+        self.storage = storage
+
+
+class Memories:
+    def __init__(self):
+        self._numbers = itertools.count()
+        self._of_storage: dict = {}
+        self.after_fork()
+
+    def after_fork(self):
+        self._lock = threading.RLock()
+
+    def values(self, tensor):
+        """The ``Seen`` of a tensor's values as they are now."""
+        storage = tensor.untyped_storage()
+        number = storage._cdata
+        place = _place(tensor)
+        with self._lock:
+            memory = self._of_storage.get(number)
+            if memory is None:
+                memory = self._of_storage[number] = Memory(storage)
+            seen = memory.seen.get(place)
+            if seen is None:
+                seen = memory.seen[place] = Seen(tensor, next(self._numbers), number)
+        return seen
+
+    def renew(self, tensor, seen):
+        """Other values are where these were, and no operator told of it."""
+        with self._lock:
+            new = Seen(tensor, next(self._numbers), seen.storage)
+            self._of_storage[seen.storage].seen[_place(tensor)] = new
+        return new
+
+    def written(self, tensor):
+        """An operator wrote to a tensor's memory."""
+        memory = self._of_storage.get(tensor.untyped_storage()._cdata)
+        if memory is not None:
+            memory.seen = {}
+
+    def tidy(self):
+        """Forget what memory was given back."""
+        with self._lock:
+            for number in [number for number, memory in self._of_storage.items() if memory.reference.expired()]:
+                del self._of_storage[number]
+
+
+class Memory:
+    """A storage, by a weak reference: as long as that is kept, no other storage gets its number."""
+
+    def __init__(self, storage):
+        self.reference = StorageWeakRef(storage)
+        self.seen: dict = {}
+
+
+def _place(tensor):
+    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())

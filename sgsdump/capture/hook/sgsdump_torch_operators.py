@@ -1,0 +1,85 @@
+"""Torch's own operators: the mode that sees them below autograd, and what their schemas say."""
+
+import torch
+from sgsdump_torch_tensors import plain, tensors_in
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# They compute nothing: torch makes them in passing.
+SKIPPED = {
+    *("aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.is_same_size", "aten.sym_size"),
+    *("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided"),
+}
+MOST_IN_LIST = 100
+
+
+class Dispatch(TorchDispatchMode):
+    """Hands every operator to ``dispatched(round, func, args, kwargs)``."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # it would import Dynamo, which takes seconds
+
+    def __init__(self, dispatched, round):
+        super().__init__()
+        self.dispatched = dispatched
+        self.round = round
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.dispatched(self.round, func, args, kwargs or {})
+
+
+class Facts:
+    """What an operator's schema says, looked up once."""
+
+    def __init__(self, func):
+        schema = getattr(func, "_schema", None)
+        if schema is None:  # torch.cond and its like
+            self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
+            self.arguments, self.out, self.writes = [], set(), []
+            return
+        namespace, _, name = schema.name.partition("::")
+        self.kind = "{}.{}".format(namespace, name)
+        self.skipped = self.kind in SKIPPED or namespace == "prim"
+        self.arguments = [argument.name for argument in schema.arguments]
+        self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
+        self.writes = [
+            (place, argument.name)
+            for place, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+
+    def inputs(self, args, kwargs):
+        """The tensors that it reads."""
+        if self.out:
+            kwargs = {name: value for name, value in kwargs.items() if name not in self.out}
+        return [tensor for tensor in tensors_in((args, kwargs) if kwargs else args) if plain(tensor)]
+
+    def written(self, args, kwargs):
+        if not self.writes:
+            return ()
+        values = [args[place] if place < len(args) else kwargs.get(name) for place, name in self.writes]
+        return [tensor for tensor in tensors_in(values) if plain(tensor)]
+
+    def param(self, args, kwargs):
+        """The arguments that are no tensors."""
+        given = {name: value for name, value in zip(self.arguments, args) if is_simple(value)}
+        given.update((name, value) for name, value in kwargs.items() if is_simple(value))
+        return given
+
+
+def is_simple(value):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return True
+    return isinstance(value, (list, tuple)) and len(value) <= MOST_IN_LIST and all(map(is_simple, value))
+
+
+def is_no_step():
+    """Whether what runs now is torch's own: a trace, or a backward pass that computes activations again."""
+    return torch._C._get_tracing_state() is not None or torch._C._current_graph_task_id() != -1
+
+
+def transparent(module):
+    """The module that ``torch.compile`` made another one of; None for any other."""
+    return module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None

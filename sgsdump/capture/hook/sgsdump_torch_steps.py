@@ -1,0 +1,178 @@
+"""Where steps, modules and operators begin and end.
+
+``Module.__call__`` is replaced by one that tells where a module begins and ends. The outermost call of a thread is a
+round, a step of the dump; in a step that is dumped a mode stands around it, which sees every operator below autograd.
+Everywhere else the program runs as it would without the hook: the replacement hands on to what it replaced, and while
+torch compiles or exports it is nothing but that.
+
+A compiled program runs its operators one by one in a step that is dumped, and compiled in all others. Runs that torch
+makes by itself (tracing, checking a trace, recomputing activations in a backward pass) are no steps.
+"""
+
+import contextlib
+import functools
+import itertools
+import threading
+import time
+
+import torch
+from sgsdump_torch_operators import Dispatch, Facts, is_no_step, transparent
+from sgsdump_torch_round import Round
+from sgsdump_torch_taking import Taking
+from sgsdump_torch_tensors import tensors_in
+
+COMPILED = (
+    "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
+    "results may differ from those of the compiled program in their last digits"
+)
+
+
+class Thread(threading.local):
+    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen."""
+
+    round = None
+    inside = 0
+
+
+class Steps:
+    def __init__(self, session):
+        self.session = session
+        self.taking = Taking(session)
+        self.thread = Thread()
+        self.numbers = itertools.count()
+        self.facts = {}
+        self.compiles = False
+
+    def after_fork(self):
+        self.taking.memories.after_fork()
+        self.numbers = itertools.count()
+
+    # what stands around the program's calls
+
+    def calling(self, original):
+        """``Module.__call__``."""
+        steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if compiling():
+                return original(self, *args, **kwargs)
+            round = thread.round
+            if round is not None:
+                return steps.inner(round, original, self, args, kwargs)
+            if thread.inside or is_no_step():
+                return original(self, *args, **kwargs)
+            return steps.outermost(original, self, type(self).__name__, (self, *args), kwargs)
+
+        return __call__
+
+    def compiling(self, original):
+        """``torch.compile``: a function that it compiled is called like a module."""
+        steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def compile(*args, **kwargs):
+            steps.compiles = True
+            compiled = original(*args, **kwargs)
+            if not (args and args[0] is not None) and kwargs.get("model") is None:
+                return compiled  # a decorator, which calls torch.compile again
+            if isinstance(compiled, (torch.nn.Module, type)) or not callable(compiled):
+                return compiled
+
+            @functools.wraps(compiled)
+            def called(*args, **kwargs):
+                if compiling() or thread.round is not None or thread.inside or is_no_step():
+                    return compiled(*args, **kwargs)
+                return steps.outermost(compiled, None, getattr(compiled, "__name__", "function"), args, kwargs)
+
+            return called
+
+        return compile
+
+    def aside(self, original):
+        """A call in which torch runs modules for purposes of its own."""
+        thread = self.thread
+
+        @functools.wraps(original)
+        def called(*args, **kwargs):
+            thread.inside += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                thread.inside -= 1
+
+        return called
+
+    def outermost(self, original, module, name, args, kwargs):
+        """A step, dumped or not."""
+        thread = self.thread
+        step = next(self.numbers)
+        if not self.session.wants_step(step):
+            thread.inside += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                thread.inside -= 1
+        root = transparent(module) or module
+        round = Round(step, root, type(root).__name__ if module is not None else name)
+        thread.round = round
+        taking = self.taking
+        given = args if module is None else args[1:]
+        taking.guard(round, taking.step_begins, (given, kwargs))
+        result, ended = None, False
+        try:
+            with self.operator_by_operator(), Dispatch(self.dispatched, round):
+                result = original(*args, **kwargs)
+                ended = True
+                return result
+        finally:
+            thread.round = None
+            taking.guard(round, taking.step_ends, result, ended)
+            taking.memories.tidy()
+
+    @contextlib.contextmanager
+    def operator_by_operator(self):
+        """Let Dynamo, where the program uses it, leave everything as it was written; else it would never compile again
+        what it saw under a dispatch mode."""
+        if not self.compiles or not hasattr(torch.compiler, "set_stance"):
+            yield
+            return
+        self.session.trouble(COMPILED)
+        with torch.compiler.set_stance("force_eager"):
+            yield
+
+    def inner(self, round, original, module, args, kwargs):
+        """A module that is called inside a step that is dumped."""
+        if round.quiet or module is round.root or transparent(module) or type(module).__name__ == "GuardsFn":
+            return original(module, *args, **kwargs)
+        operator, taking = round.begin_module(module), self.taking
+        given = tensors_in((args, kwargs) if kwargs else args)
+        wanted = taking.guard(round, taking.before, operator, given)
+        result, ended, begun = None, False, time.perf_counter_ns()
+        try:
+            result = original(module, *args, **kwargs)
+            ended = True
+            return result
+        finally:
+            taken = time.perf_counter_ns() - begun
+            round.end_module()
+            if ended:
+                taking.guard(round, taking.after, wanted, operator, given, result, None, taken, ())
+
+    def dispatched(self, round, func, args, kwargs):
+        """One of torch's operators."""
+        facts = self.facts.get(func) or self.facts.setdefault(func, Facts(func))
+        if round.quiet or facts.skipped:
+            return func(*args, **kwargs)
+        taking = self.taking
+        inputs = facts.inputs(args, kwargs)
+        operator = round.begin_operator(facts.kind, inputs)
+        wanted = taking.guard(round, taking.before, operator, inputs)
+        begun = time.perf_counter_ns()
+        result = func(*args, **kwargs)
+        taken = time.perf_counter_ns() - begun
+        written = facts.written(args, kwargs)
+        output = written if result is None else result
+        param = facts.param(args, kwargs)
+        taking.guard(round, taking.after, wanted, operator, inputs, output, param, taken, written)
+        return result

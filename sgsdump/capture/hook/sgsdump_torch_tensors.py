@@ -1,0 +1,114 @@
+"""What a tensor is to the torch hook, and its elements as they lie in memory."""
+
+import ctypes
+
+import torch
+
+# Up to so many bytes a tensor is its own checksum.
+SMALL = 2048
+# The sums of a checksum: so many stretches of memory, and in each so many classes of places.
+STRETCHES, CLASSES = 8, 64
+WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_functorch = getattr(torch._C, "_functorch", None)
+_is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+
+
+def plain(value):
+    """Whether a value is a tensor with elements in memory of its own, not a fake, meta, sparse or quantised one."""
+    kind = type(value)
+    if kind not in _PLAIN and (
+        not isinstance(value, torch.Tensor)
+        or hasattr(kind, "__tensor_flatten__")
+        or kind.__name__ in ("FakeTensor", "FunctionalTensor")
+    ):
+        return False
+    return value.layout is torch.strided and not (value.is_meta or value.is_quantized or _is_wrapped(value))
+
+
+def tensors_in(value):
+    """The tensors in lists, tuples, dicts and dataclasses, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    found: list = []
+    _collect(value, found, 0)
+    return found
+
+
+def _collect(value, found, depth):
+    if isinstance(value, (list, tuple)):
+        inner = value
+    elif isinstance(value, dict):
+        inner = list(value.values())
+    elif hasattr(type(value), "__dataclass_fields__"):
+        inner = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
+    else:
+        return
+    for one in inner:
+        if isinstance(one, torch.Tensor):
+            found.append(one)
+        elif depth < 7 and type(one) not in (int, float, bool, str, type(None)):
+            _collect(one, found, depth + 1)
+
+
+def dtype_word(tensor):
+    return str(tensor.dtype).partition(".")[2]
+
+
+def version(tensor):
+    return None if tensor.is_inference() else tensor._version
+
+
+def synchronise(tensor):
+    """Let an asynchronous device finish what would still change a tensor."""
+    kind = tensor.device.type
+    if kind != "cpu":
+        wait = getattr(getattr(torch, kind, None), "synchronize", None)
+        if wait is not None:
+            wait()
+
+
+def in_c_order(tensor):
+    """The same elements in C order on the host, without a copy where they are so."""
+    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def payload(lying):
+    """The memory of a tensor in C order, which has to live as long as this is used."""
+    size = lying.numel() * lying.element_size()
+    return memoryview((ctypes.c_char * size).from_address(lying.data_ptr())).cast("B") if size else memoryview(b"")
+
+
+def in_memory_order(tensor):
+    """All elements once, in the order of memory; without a copy where they fill it without gaps."""
+    tensor = tensor.detach()
+    if not tensor.is_contiguous():
+        order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), -tensor.size(axis)))
+        tensor = tensor.permute(order)
+    return tensor.reshape(-1)
+
+
+def checksum_of(tensor):
+    """What tells other values in a tensor's memory from these: all bytes of a small one, else the sums of the words in
+    512 sets of places, so that it does not go unseen, either, where words only change places; None where elements do
+    not fill their memory."""
+    flat = in_memory_order(tensor)
+    if flat.data_ptr() != tensor.data_ptr() or flat.is_conj() or flat.is_neg():
+        return None
+    size = flat.numel() * flat.element_size()
+    if size <= SMALL:
+        return _bytes(flat)
+    word = next(width for width in WORDS if not (size % width or flat.data_ptr() % width))
+    if word < flat.element_size():
+        return None
+    words = flat.view(WORDS[word])
+    whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES
+    sums = words[:whole].view(STRETCHES, -1, CLASSES).sum(1)
+    return _bytes(sums) + _bytes(words[whole:])
+
+
+def _bytes(tensor):
+    tensor = tensor.cpu()
+    size = tensor.numel() * tensor.element_size()
+    return ctypes.string_at(tensor.data_ptr(), size) if size else b""
