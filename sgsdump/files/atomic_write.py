@@ -169,12 +169,12 @@ def _link_or_copy(source: Path | str, target: Path | str) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, option: str = "-o") -> None:
     """Raises OutputError for what cannot become a result folder: a file, or the folder one stands in."""
     if path.exists() and not path.is_dir():
-        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with -o")
+        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
-        raise OutputError(f"cannot write the folder {path}: you are in it; name another with -o")
+        raise OutputError(f"cannot write the folder {path}: you are in it; name another with {option}")
 
 
 def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]) -> None:

@@ -29,6 +29,7 @@ examples:
   sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
   sgsdump compare fixed.bin float.bin --top 10
   sgsdump compare fixed.bin float.bin --max-rmse 0.1 --junit layers.xml --markdown summary.md
+  sgsdump compare fixed.bin float.bin --plots pictures_of_it --tensor-min-max log/tensor_min_max.txt
   sgsdump compare fixed.bin float.bin --annotate net.onnx net_errors.onnx
   sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
   sgsdump compare padded.bin float.bin --parse-net parse_net.txt

@@ -19,12 +19,16 @@ FILES = ("csv", "json", "html", "junit", "markdown")
 def check_files(args: argparse.Namespace) -> None:
     """Raises OutputError when one would overwrite another, or what is read."""
     from sgsdump.dumps.trees import tree_of
-    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
 
     model, annotated = args.annotate or (None, None)
     read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map, model]
     written = [*(getattr(args, name) for name in FILES), annotated, args.write_name_map]
-    check_outputs(written, [tree_of(path) for path in read if path])
+    trees = [tree_of(path) for path in read if path]
+    check_outputs([*written, args.plots], trees)
+    if args.plots:
+        check_folder(args.plots, "--plots")
+        check_not_around(args.plots, [*trees, *written])
 
 
 def of_run(args: argparse.Namespace, label: str) -> None:
@@ -32,6 +36,8 @@ def of_run(args: argparse.Namespace, label: str) -> None:
     for name in FILES:
         path = getattr(args, name)
         setattr(args, name, path and path.with_stem(f"{path.stem}.{label}"))
+    if args.plots:
+        args.plots = args.plots.with_name(f"{args.plots.name}.{label}")
     if args.annotate:
         model, path = args.annotate
         args.annotate = [model, path.with_stem(f"{path.stem}.{label}")]
@@ -63,6 +69,8 @@ def write_files(
     lines = write_tables(args, table)
     if args.write_name_map and dumps:
         lines += _write_names(args.write_name_map, comparison, *dumps)
+    if args.plots and comparison.rows:
+        lines.append(_plotted(args, comparison, thresholds))
     return lines
 
 
@@ -119,6 +127,18 @@ def _page(
             facts=[("sample", str(args.sample)), ("benchmark", str(args.benchmark))],
         )
     )
+
+
+def _plotted(args: argparse.Namespace, comparison: Comparison, thresholds: Thresholds) -> str:
+    """Last of all files, since a folder takes its place at once."""
+    from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.reports.plots.plots import save_plots
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else {}
+    with replacing_folder(args.plots) as folder:
+        pictures = save_plots(comparison, folder, thresholds, title=title_of(args), ranges=ranges)
+    return f"Pictures: {', '.join(str(args.plots / picture.name) for picture in pictures)}"
 
 
 def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> list[str]:

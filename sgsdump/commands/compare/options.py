@@ -151,6 +151,13 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
     parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
+    parser.add_argument(
+        "--plots",
+        type=Path,
+        metavar="DIR",
+        help="the same as pictures: error over depth, and every layer's values on both sides; an existing folder is "
+        "moved aside under its date",
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="the same as JUnit XML, a test case per layer")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a summary as GitHub-flavoured Markdown")
     parser.add_argument(

@@ -83,7 +83,7 @@ def _comparing(args: argparse.Namespace, own: Mapping[str, OwnMetric]) -> Callab
         metrics={name: own.get(name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),
         compatible=args.compatible,
-        details=args.html is not None,
+        details=args.html is not None or args.plots is not None,
     )
 
 

@@ -45,7 +45,11 @@ def save_contact_sheets(layers: Sequence[Distribution], folder: Path, copies: Ma
     paths = []
     for page_number, page in enumerate(pages, 1):
         path = folder / ("overview.png" if page_number == 1 else f"overview_{page_number}.png")
-        title = f"{len(layers)} layers" + (f", page {page_number} of {len(pages)}" if len(pages) > 1 else "")
+        title = (
+            f"{len(layers)} layers"
+            + copied(len(copies))
+            + (f", page {page_number} of {len(pages)}" if len(pages) > 1 else "")
+        )
         cells = [(layers[place], [layers[copy].index for copy in also.get(place, ())]) for place in page]
         first = [cell for cell in cells if cell[0].troubled]
         others = [cell for cell in cells if not cell[0].troubled]
@@ -68,6 +72,11 @@ def _draw_cell(
     if layer.limits:
         chart.draw_limits(draw, panel, layer.limits, dash=4, width=1)
     chart.draw_counts(draw, panel, joined(layer.counts, MOST_BINS), *layer.stats.span)
+
+
+def copied(copies: int) -> str:
+    """What the heading says of copies."""
+    return f" ({copies} that only move values are drawn once: name = numbers)" if copies else ""
 
 
 def with_copies(name: str, copies: Sequence[int]) -> str:

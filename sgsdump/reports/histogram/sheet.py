@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 from PIL import Image, ImageDraw
 
 from sgsdump.reports.histogram import chart
-from sgsdump.reports.histogram.chart import Panel, font, short
+from sgsdump.reports.histogram.chart import Panel, font, number, short
 from sgsdump.reports.shown import shown
 
 Item = TypeVar("Item")
 
 COLUMNS = 8
 CELL = (216, 150)
-INSET = (10, 24, 206, 116)  # the plot in a cell: left, top, right, bottom
+INSET = (10, 24, 206, 110)  # the plot in a cell: left, top, right, bottom
 HEAD = 106
 SECTION = 34
 MARGIN = 12
@@ -109,11 +109,13 @@ def draw_frame(
 
 
 def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale) -> None:
-    """What lies behind the columns."""
+    """What lies behind the columns, and the values at both ends of the axis."""
     for share in scale.lines:
         row = panel.row(share * panel.peak)
         draw.line((panel.left, row, panel.right, row), fill=chart.GRID)
     draw.line((panel.left, panel.bottom, panel.right, panel.bottom), fill=chart.GREY)
+    for column, value, anchor in ((panel.left, panel.low, "ls"), (panel.right, panel.high, "rs")):
+        draw.text((column, panel.bottom + 16), number(value, 3), chart.GREY, font(9), anchor=anchor)
 
 
 def _draw_head(draw: ImageDraw.ImageDraw, title: str, legends: Sequence[Legend], scale: Scale) -> None:
