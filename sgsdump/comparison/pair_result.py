@@ -79,7 +79,7 @@ class Measures:
             return Failed(pair, f"quantised differently: {apart}; {why}" if apart else why)
         equality = _equality(measured)
         row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
-        row = _with_integers(replace(row, equal=bool(equality)), pair, measured)
+        row = _with_integers(replace(row, equal=True) if equality else row, pair, measured)
         row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
         if self.details:
             row = replace(row, details=details_of(measured.sample, measured.benchmark, _layout(pair, measured)))

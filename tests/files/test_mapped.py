@@ -8,25 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from resident_pages import resident
 
 from sgsdump.errors import FormatError
 from sgsdump.files import mapped
 from sgsdump.files.mapped import let_bytes_go, let_go, map_file, view
 from sgsdump.tensors.dtypes import KNOWN
-
-
-def resident(path: Path) -> int:
-    """KiB of a mapped file that are in this process's memory, as the system counts them."""
-    smaps = Path("/proc/self/smaps")
-    if not smaps.is_file():
-        pytest.skip("only Linux tells what is resident")
-    found, here = 0, False
-    for line in smaps.read_text().splitlines():
-        if "-" in line.split()[0] and not line.split()[0].endswith(":"):
-            here = line.endswith(str(path))
-        elif here and line.startswith("Rss:"):
-            found += int(line.split()[1])
-    return found
 
 
 def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:

@@ -91,8 +91,10 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
         except ValuesError:
             continue
         match = Match(record, cos(sums), rmse(sums))
+        let_go(other.array)
         if match.cos >= agreement.cos and match.rmse <= limit and (best is None or match.rmse < best.rmse):
             best = match
+    let_go(values.array)
     return best
 
 

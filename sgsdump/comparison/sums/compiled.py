@@ -9,6 +9,7 @@ import os
 import threading
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 
 from sgsdump.comparison.sums.lanes import CHUNK, LANES, Totals
@@ -16,9 +17,9 @@ from sgsdump.comparison.sums.tiles import Table
 from sgsdump.tensors.real_view import Values
 
 _INTERFACE = 2
-# The kernel's numbers for types, and whether they are integers, which mean numbers by a scale and a zero point.
-_KINDS = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "uint8": 4, "int16": 5, "uint16": 6}
-_INTEGERS = ("int8", "uint8", "int16", "uint16")
+# The kernel's numbers for types; integers mean numbers by a scale and a zero point.
+_TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
+_KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
 _LOCAL = threading.local()
 
@@ -45,11 +46,11 @@ def description() -> str:
 def takes(side: Values) -> bool:
     """Whether the kernel is there and knows the type, and how its values become real ones."""
     dtype = side.array.dtype
-    if _KERNEL is None or dtype.name not in _KINDS or not dtype.isnative:
+    if _KERNEL is None or dtype not in _KINDS:
         return False
     if side.to_real is None:
         return True
-    return dtype.name in _INTEGERS and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
+    return dtype.kind in "iu" and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
 
 
 def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
@@ -67,7 +68,7 @@ def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None
 def _described(side: Values, array: np.ndarray) -> tuple[int, int, int, int, float, int]:
     scale, zero_point = (1.0, 0) if side.scaling is None else (side.scaling.scale, side.scaling.zero_point)
     rows, columns = array.strides
-    return _address(array), _KINDS[array.dtype.name], rows, columns, scale, zero_point
+    return _address(array), _KINDS[array.dtype], rows, columns, scale, zero_point
 
 
 def _scratch() -> np.ndarray:

@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from resident_pages import resident
 
 from sgsdump import compare, open_dump
 from sgsdump.comparison.metrics import METRICS
+from sgsdump.comparison.misnaming.value_probes import probe_all
 from sgsdump.comparison.pair_sums import pair_sums
 from sgsdump.comparison.sums import compiled, tiles
 from sgsdump.comparison.sums.lanes import CHUNK, LANES
 from sgsdump.comparison.sums.tiles import PART
+from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.real_view import Values, values_of
 from sgsdump.tensors.tensor import Quant, Tensor
 
@@ -184,6 +187,19 @@ def test_any_number_of_threads(transposed, monkeypatch):
     assert others == [one, one] and one == bits(by_numpy(a, b))
 
 
+def test_mapped_pages_are_given_back_while_the_values_are_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    a = np.random.default_rng(5).standard_normal(32 * CHUNK).astype(np.float32)
+    a.tofile(tmp_path / "a")
+    held = Values(view(map_file(tmp_path / "a"), a.dtype, a.size, 0))
+    assert held.array.sum() and resident(tmp_path / "a") >= 4000
+    assert pair_sums(held, Values(a)).dd == 0
+    assert resident(tmp_path / "a") <= 64
+    probe_all([held], np.arange(64) * CHUNK // 2)
+    assert resident(tmp_path / "a") <= 64
+
+
+@compiled_only
 def test_genuine_dumps(shared):
     """Every metric of every layer, of all dumps of the vendor's small network."""
     paths = sorted((shared / "sigmastar/dumps").glob("*/sigma_outtensor_dump.bin"))
