@@ -41,7 +41,7 @@ def partial_beside(path: Path, folder: bool = False) -> Iterator[Path]:
 
 def sweep(path: Path) -> None:
     """Remove the partials of a result that no living process writes."""
-    if fcntl is None:
+    if fcntl is None or _is_own(path.parent):
         return
     mine = re.compile(re.escape(f".{path.name[:KEPT]}.") + r"\d+(-\d+)?\.partial")
     try:
@@ -59,6 +59,12 @@ def sweep(path: Path) -> None:
                 remove(place)
             finally:
                 os.close(lock)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder is one that this process is making: no killed writer left anything in it, and listing it for
+    each of many files would take the square of their number."""
+    return re.fullmatch(rf"\..*\.{os.getpid()}(-\d+)?\.partial", folder.name, re.DOTALL) is not None
 
 
 def remove(place: Path) -> None:

@@ -211,3 +211,17 @@ def test_twice_the_best_error_is_as_good(times, first, note):
     found = matched(dump(worse=with_error(a, times * 1e-4), better=with_error(a, 1e-4, seed=8)), dump(a=a))[1]
     assert found.rows[0].sample_name == first and found.rows[0].note.startswith(note)
     assert bool(found.rows[0].note) == bool(note)
+
+
+@pytest.mark.parametrize("error", [0.0, 2e-4, 9e-4])
+def test_every_tensor_is_found_among_hundreds_of_its_size(error):
+    """Errors of a share of the norm: along the tensor itself, so that norms differ the most, and across it."""
+    drawn = rand(300, 1, 4, 4, 4, seed=7) * np.linspace(0.1, 10, 300, dtype=np.float32).reshape(-1, 1, 1, 1, 1)
+    across = rand(*drawn.shape, seed=8)
+    norms = (np.linalg.norm(each.reshape(300, -1), axis=1).reshape(-1, 1, 1, 1, 1) for each in (drawn, across))
+    across *= np.divide(*norms)
+    kinds = [drawn * (1 + error), drawn * (1 - error), drawn + error * across]
+    order = np.random.default_rng(9).permutation(300)
+    sample = dump(**{f"s{i}": kinds[i % 3][i] for i in order})
+    pairs, _ = matched(sample, dump(**{f"b{i}": drawn[i] for i in range(300)}))
+    assert sorted(pairs) == sorted((f"s{i}", f"b{i}", "value") for i in range(300))

@@ -10,7 +10,15 @@ import pytest
 
 from sgsdump.errors import OutputError
 from sgsdump.files import atomic_write
-from sgsdump.files.atomic_write import check_outputs, make_folder, replacing, replacing_folder, set_aside, together
+from sgsdump.files.atomic_write import (
+    check_outputs,
+    make_folder,
+    replace_text,
+    replacing,
+    replacing_folder,
+    set_aside,
+    together,
+)
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -192,3 +200,14 @@ def test_an_older_folder_that_a_killed_swap_left_is_not_lost(tmp_path):
         pass
     (aside,) = tmp_path.glob("d_*")
     assert (aside / "x").read_text() == "older" and not list(tmp_path.glob(".*"))
+
+
+def test_a_new_folder_is_not_listed_for_each_file_in_it(tmp_path, monkeypatch):
+    listed = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    with replacing_folder(tmp_path / "parts") as folder:
+        for number in range(20):
+            replace_text(folder / f"{number}.txt", "whole")
+    assert len(listed) <= 2
+    assert len(listdir(tmp_path / "parts")) == 20

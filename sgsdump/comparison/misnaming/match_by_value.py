@@ -63,11 +63,15 @@ def pairs_by_value(
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     made = {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
+    holders: dict[int, Record] = {}  # by id, the first record of the other side that holds the same values
+    for _, a, b in equal.values():
+        holders.setdefault(id(a.record), b.record)
+        holders.setdefault(id(b.record), a.record)
     reasons = {**given.reasons, **unclear}
     for held, side in ((sample_groups, "benchmark"), (benchmark_groups, "sample")):
         for item in (item for group in held.values() for item in group):
             if id(item.record) not in made:
-                reasons[id(item.record)] = _why(item, equal, side)
+                reasons[id(item.record)] = _why(item.record, holders.get(id(item.record)), side)
     return Given((*given.pairs, *pairs), given.apart, reasons)
 
 
@@ -101,21 +105,31 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
         np.array([[s.l2norm, (s.mean or 0.0) * math.sqrt(s.finite), *s.span] for s in (item.stats for item in group)])
         for group in (sample, benchmark)
     )
-    limit = CLOSE * b[:, 0] * (1 + ROUNDING)
+    share = CLOSE * (1 + ROUNDING)
+    limit = share * b[:, 0]
+    # only those of nearly the same norm are looked at; a bit more than that, which the exact test leaves out
+    order = np.argsort(b[:, 0], kind="stable")
+    first = np.searchsorted(b[order, 0], a[:, 0] / (1 + share) * (1 - ROUNDING))
+    last = np.searchsorted(b[order, 0], a[:, 0] / (1 - share) * (1 + ROUNDING), "right")
     places = np.random.default_rng(sample[0].stats.finite).integers(0, sample[0].stats.finite, PROBES)
     owners, rows = probe_all([item.values for item in sample], places)
     benchmark_owners, benchmark_rows = probe_all([item.values for item in benchmark], places)
-    starts = np.searchsorted(benchmark_owners, np.arange(len(benchmark)))
+    own_starts = np.searchsorted(owners, np.arange(len(sample) + 1))
+    starts = np.searchsorted(benchmark_owners, np.arange(len(benchmark) + 1))
     norms = (benchmark_rows**2).sum(1)
     for i, item in enumerate(sample):
-        near = np.all(np.abs(a[i] - b) <= limit[:, None], axis=1)
-        if near.any():
-            own = rows[owners == i]
+        around = np.sort(order[first[i] : last[i]])
+        near = around[np.all(np.abs(a[i] - b[around]) <= limit[around, None], axis=1)]
+        if near.size:
+            own = rows[own_starts[i] : own_starts[i + 1]]
+            counts = starts[near + 1] - starts[near]
+            begins = np.cumsum(counts) - counts
+            others = np.repeat(starts[near] - begins, counts) + np.arange(counts.sum())
             # |p - q|² by one matrix product; its rounding is far below the limit
-            squares = np.min((own**2).sum(1)[:, None] + norms - 2 * own @ benchmark_rows.T, axis=0)
-            apart = np.minimum.reduceat(squares, starts) / PROBES
-            near &= apart <= PROBED_CLOSE**2 * b[:, 0] ** 2 / item.stats.finite
-        yield from ((item, benchmark[j]) for j in np.flatnonzero(near))
+            squares = np.min((own**2).sum(1)[:, None] + norms[others] - 2 * own @ benchmark_rows[others].T, axis=0)
+            apart = np.minimum.reduceat(squares, begins) / PROBES
+            near = near[apart <= PROBED_CLOSE**2 * b[near, 0] ** 2 / item.stats.finite]
+        yield from ((item, benchmark[j]) for j in near)
 
 
 def _error(sample: Values, benchmark: Values) -> float:
@@ -169,9 +183,8 @@ def _rule(sample: Record, benchmark: Record) -> str:
     return "normalised name" if normalised(sample.name) == normalised(benchmark.name) else "value"
 
 
-def _why(item: Held, equal: dict[tuple[int, int], tuple[float, Held, Held]], side: str) -> str:
-    """Why a tensor that could be identified by value has no partner."""
-    others = [b if a is item else a for _, a, b in equal.values() if a is item or b is item]
-    if others:
-        return f"it holds the values of {others[0].record.name!r} of the {side}, which is paired already"
-    return f"no {item.record.io}put of this name in the {side}, and none that holds its values"
+def _why(record: Record, holder: Record | None, side: str) -> str:
+    """Why a tensor that could be identified by value has no partner; ``holder`` has the same values."""
+    if holder is not None:
+        return f"it holds the values of {holder.name!r} of the {side}, which is paired already"
+    return f"no {record.io}put of this name in the {side}, and none that holds its values"
