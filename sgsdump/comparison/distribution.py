@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -148,24 +149,31 @@ def distributions(
     of unknown scale among them, come as Undrawn.
     """
 
-    def described(record: Record) -> Distribution | Undrawn:
-        try:
-            values = record.tensor.real(layout="logical")
-        except SgsdumpError as error:
-            return Undrawn(record.name, str(error))
-        return describe(0, record, values, ranges.get(record.name))
-
     pool = ThreadPoolExecutor(threads or cores())
     try:
-        index = 0
-        for result in pool.map(described, layers(dump)):
-            if isinstance(result, Undrawn):
-                yield result
-                continue
-            yield replace(result, index=index)
-            index += 1
+        yield from numbered(pool.map(partial(distribution_of, ranges=ranges), layers(dump)))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def numbered(results: Iterable[Distribution | Undrawn]) -> Iterator[Distribution | Undrawn]:
+    """The results as they come, those that are drawn numbered."""
+    index = 0
+    for result in results:
+        if isinstance(result, Undrawn):
+            yield result
+            continue
+        yield replace(result, index=index)
+        index += 1
+
+
+def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution | Undrawn:
+    """One layer's, its index 0; ``ranges`` is by layer name."""
+    try:
+        values = record.tensor.real(layout="logical")
+    except SgsdumpError as error:
+        return Undrawn(record.name, str(error))
+    return describe(0, record, values, ranges.get(record.name))
 
 
 def describe(index: int, record: Record, values: np.ndarray, range: Range | None) -> Distribution:

@@ -227,3 +227,12 @@ def test_diagnose_writes_the_files_of_one_process(tmp_path, monkeypatch, dask_cl
     assert contents(tmp_path / "alone" / "log") == contents(tmp_path / "many" / "log")
     for name in ("report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini"):
         assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name
+
+
+def test_histogram_draws_the_pictures_of_one_process(dumps, dask_cluster, capsys):
+    outputs = []
+    for where in ([], ["--scheduler", dask_cluster.scheduler_address]):
+        assert main(["histogram", "fixed.npz", "-o", f"pictures{len(where)}", *where]) == 0
+        outputs.append(capsys.readouterr().out.replace(f"pictures{len(where)}", "pictures"))
+    assert outputs[0] == outputs[1] and "6 pictures" in outputs[0]
+    assert contents(Path("pictures0")) == contents(Path("pictures2"))

@@ -3,7 +3,8 @@
 Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
 tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
 An existing folder is moved aside under its date. Constants are not drawn. Without ranges, of dumps of other devices
-say, there are no lines to draw.
+say, there are no lines to draw. With --scheduler the values are counted on a Dask cluster (pip install
+'sgsdump[cluster]') whose workers read the dump themselves from a shared file system.
 
 examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
@@ -18,6 +19,7 @@ import argparse
 from pathlib import Path
 
 from sgsdump.commands.options import add_run
+from sgsdump.commands.shared_files import add_scheduler
 from sgsdump.errors import ConfigError, ValuesError
 
 
@@ -37,16 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
     )
     add_run(parser)
+    add_scheduler(parser, "count the values")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.histogram.on_cluster import distributions_on_cluster, with_what_is_known
     from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
-    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
@@ -57,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.histogram.drawing import drawing
     from sgsdump.reports.histogram.histogram_png import save_histogram
     from sgsdump.reports.histogram.histogram_summary import summary_lines
-    from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     _refuse_folder_in_use(args.output, tuple(filter(None, (tree_of(args.dump), args.ranges, Path.cwd()))))
@@ -65,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
     if args.ranges and not ranges:
         raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
     (dump,) = opened(args, args.dump)
-    net = parse_net.read(args.parse_net) if args.parse_net else None
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)
     if args.ranges and not pairs:
@@ -74,14 +75,15 @@ def run(args: argparse.Namespace) -> int:
             f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
         )
     by_layer = {name: ranges[pairs[name]] for name in pairs}
-    dump = with_side_files(dump, by_layer, net)
+    dump = with_what_is_known(args, dump, by_layer)
     older = args.output.exists()
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
     copies = Copies()
     with replacing_folder(args.output) as folder:
         with drawing(save_histogram) as draw:
-            results = distributions(dump, by_layer)
+            counted = distributions_on_cluster(args, dump, by_layer) if args.scheduler else None
+            results = counted or distributions(dump, by_layer)
             for result in each(TERMINAL, results, "histogram", "layer", len(names)):
                 if isinstance(result, Undrawn):
                     undrawn.append(result)
