@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.histogram.on_cluster import distributions_on_cluster, with_what_is_known
-    from sgsdump.commands.options import opened
+    from sgsdump.commands.histogram.on_cluster import distributions_on_cluster
+    from sgsdump.commands.histogram.ranges import opened_with_ranges
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers, pair_ranges
+    from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
@@ -60,22 +60,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.histogram.drawing import drawing
     from sgsdump.reports.histogram.histogram_png import save_histogram
     from sgsdump.reports.histogram.histogram_summary import summary_lines
-    from sgsdump.sidecars.tensor_min_max import read_ranges
 
     _refuse_folder_in_use(args.output, tuple(filter(None, (tree_of(args.dump), args.ranges, Path.cwd()))))
-    ranges = read_ranges(args.ranges) if args.ranges else {}
-    if args.ranges and not ranges:
-        raise ConfigError(f"{args.ranges} holds no range; calibrate again, or name another file")
-    (dump,) = opened(args, args.dump)
-    names = [record.name for record in layers(dump)]
-    pairs = pair_ranges(names, ranges)
-    if args.ranges and not pairs:
-        raise ConfigError(
-            f"no layer of {args.dump} has a range in {args.ranges}; are both of the same network? "
-            f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
-        )
-    by_layer = {name: ranges[pairs[name]] for name in pairs}
-    dump = with_what_is_known(args, dump, by_layer)
+    dump, by_layer, left_over = opened_with_ranges(args)
     older = args.output.exists()
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
@@ -84,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         with drawing(save_histogram) as draw:
             counted = distributions_on_cluster(args, dump, by_layer) if args.scheduler else None
             results = counted or distributions(dump, by_layer)
-            for result in each(TERMINAL, results, "histogram", "layer", len(names)):
+            for result in each(TERMINAL, results, "histogram", "layer", len(layers(dump))):
                 if isinstance(result, Undrawn):
                     undrawn.append(result)
                     continue
@@ -94,12 +81,11 @@ def run(args: argparse.Namespace) -> int:
         if not drawn:
             raise ValuesError(f"nothing to draw in {args.dump}: {undrawn[0].reason}")
         sheets = save_contact_sheets(drawn, folder, copies.of)
-    known = set(pairs.values()) | dump.constants.keys()
     begin = ", ".join(str(args.output / sheet.name) for sheet in sheets)
     print(f"{len(drawn) - len(copies.of)} pictures in {args.output}; begin with {begin}")
     if older:
         print(f"The older {args.output} is kept beside it, its date added to its name.")
-    for line in summary_lines(drawn, undrawn, list(dump.constants), len(ranges.keys() - known), copies.of):
+    for line in summary_lines(drawn, undrawn, list(dump.constants), len(left_over - dump.constants.keys()), copies.of):
         print(for_terminal(line))
     for line in note_lines(args.dump, dump.notes):
         print(for_terminal(line))
@@ -111,7 +97,3 @@ def _refuse_folder_in_use(folder: Path, inside: tuple[Path, ...]) -> None:
     for path in inside:
         if path.resolve().is_relative_to(folder.resolve()):
             raise ConfigError(f"-o {folder}: that folder holds {path} and would be moved aside; name one of its own")
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(repr(name) for name in names[:3]) + (" …" if len(names) > 3 else "")

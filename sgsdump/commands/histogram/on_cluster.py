@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.histogram.ranges import with_what_is_known
 from sgsdump.commands.options import opened
 from sgsdump.commands.shared_files import absolute, another_dump, on_this_worker
 
@@ -36,14 +37,6 @@ def distributions_on_cluster(
     workers = Workers(scheduler=args.scheduler)
     counted = run_tasks(_counting, (options, dict(ranges)), _tasks(layers(dump)), workers, Terminal("stderr"))
     return numbered(chain.from_iterable(counted))
-
-
-def with_what_is_known(args: argparse.Namespace, dump: Dump, ranges: Mapping[str, Range]) -> Dump:
-    """The dump, unpadded and dequantised as far as its layers' ranges and ``--parse-net`` tell."""
-    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
-    from sgsdump.sidecars import parse_net
-
-    return with_side_files(dump, ranges, parse_net.read(args.parse_net) if args.parse_net else None)
 
 
 def _tasks(records: Sequence[Record]) -> Iterator[_Places]:
