@@ -2,6 +2,7 @@
 
     python benchmarks/table.py                    all of them, in full, on an idle machine
     python benchmarks/table.py --short compare text    these two, in their short settings
+    python benchmarks/table.py --markdown rows.md      the table as README.md has it, too
 
 What a row measures stands in its benchmark's own text. A benchmark that fails is named at the end; exit status 1.
 """
@@ -37,20 +38,34 @@ def collected(name: str, short: bool) -> tuple[list[Row], bool]:
         return rows, done.returncode == 0
 
 
+def markdown(rows: list[tuple[str, Row]]) -> str:
+    """A line for each row, by its benchmark."""
+    lines = ["| benchmark | what | figure | floor | ratio | aim |", "|---|---|---:|---:|---:|---:|"]
+    for name, row in rows:
+        aim = "" if row.aim is None else f"{row.aim:g}"
+        figures = f"{row.figure:.4g} {row.unit} | {row.floor:.4g} {row.unit} | {row.ratio:.2f} | {aim}"
+        lines.append(f"| {name} | {row.name} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--markdown", type=Path, metavar="FILE")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(benchmarks())}")
     args = parser.parse_args()
-    rows, failed = [], []
+    rows: list[tuple[str, Row]] = []
+    failed: list[str] = []
     for name in args.names or benchmarks():
         print(f"\n{name}", flush=True)
         some, well = collected(name, args.short)
-        rows += some
+        rows += [(name, row) for row in some]
+        if args.markdown:
+            args.markdown.write_text(markdown(rows))
         failed += [] if well else [name]
     print("\nAll rows")
     if rows:
-        show(rows)
+        show(row for _, row in rows)
     for name in failed:
         print(f"failed: {name}")
     return 1 if failed else 0
