@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
         _dump("simulate -m digits.onnx -t Float -i digit.png --input-config input_config.ini", "float.bin")
         _dump("simulate -m fixed.onnx -t Fixed -i digit.png", "fixed.bin")
         _type("compare fixed.bin float.bin")
+        _type("report fixed.bin float.bin --ranges log/tensor_min_max.txt")
         _type("histogram float.bin log/tensor_min_max.txt")
         _type("repair -m digits.onnx -i pictures --input-config input_config.ini -o repaired")
         answers[TUNED] = _answers(open_model("repaired/fixed.onnx"), digits.images, raw=True)
@@ -75,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {kind:26} {(answer == digits.labels).mean():.2f}")
     print(f"Made sick on purpose: {', '.join(_planted(models['float']))}")
     print(f"What was done to repair it: {args.output / 'repaired' / 'rounds.txt'}")
+    print(f"To look at: {args.output / 'report.html'}, and after the repair {args.output / 'repaired' / 'report.html'}")
     print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
     return 0
 

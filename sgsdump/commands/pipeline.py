@@ -6,7 +6,8 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 --data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run) and an
 --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with -cd's 0, 1 ...
 
--cd compares with the files of another run: difference and a verdict per tensor. With -g too, the three-way comparison:
+-cd compares with the files of another run: difference and a verdict per tensor; of `full` also as
+compare_result.html to look at. With -g too, the three-way comparison:
 pass where the error against the golden (float32) run is within input-tag times that of the run of -cd (float16).
 
 examples:
@@ -237,9 +238,38 @@ def _compare(job: Job) -> bool:
         log.with_suffix(".csv"): csv.render(comparison),
         log.with_suffix(".json"): json.render(comparison),
     }
+    page = log.with_suffix(".html")
     with together():
         for path, text in texts.items():
             replace_text(path, text)
+        if job.kind == "full":
+            replace_text(page, _page(job))
     failed = sum(not row.passes for row in comparison.rows)
     TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    if job.kind == "full":
+        TERMINAL.say(f"{page}: the same as a page to look at")
     return holds(job, comparison)
+
+
+def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
+    """The two runs as dumps, or both as folders of arrays where the other is no more than that."""
+    from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME
+    from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
+
+    whole = next((each for each in (other, other.parent) if (each / JSON_NAME).is_file()), None)
+    return (folder / OUTPUTS, other) if whole is None else (folder, whole)
+
+
+def _page(job: Job) -> str:
+    """The dump against that of -cd as HTML."""
+    from sgsdump.comparison.comparison import compare
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_comparison import report_of
+
+    assert job.compare_dir is not None
+    sample, benchmark = map(open_dump, _alike(job.folder, job.compare_dir))
+    comparison = compare(sample, benchmark, details=True, progress=TERMINAL)
+    title = f"{job.folder.name} against {job.compare_dir.name}"
+    facts = [("sample", str(job.folder)), ("benchmark", str(job.compare_dir))]
+    return render(report_of(comparison, title=title, sample=sample, benchmark=benchmark, facts=facts))

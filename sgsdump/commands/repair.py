@@ -6,6 +6,7 @@ input_config.ini raises stays raised. It ends when the thresholds hold (over all
 its input, the logits), when nothing improves, or after --rounds. The whole result lies in the folder -o:
 
   rounds.txt         what was raised in each round and why, what it gave; rounds.json the same for programs
+  report.html        every layer of the fixed model against the float one, on the first debug picture
   fixed.onnx         the fixed model
   input_config.ini   yours, with the tensor_arrays found
   log/               tensor_min_max.txt and the other files of calibrate
@@ -71,6 +72,7 @@ def count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.board_formats import board_notes
@@ -80,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_repair import report_of_repair
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
@@ -128,6 +132,11 @@ def run(args: argparse.Namespace) -> int:
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, best.tensor_arrays)
         (folder / "input_config.ini").write_bytes(ini)
+        told = [("float model", str(args.model)), ("calibrated on", f"{len(feeds)} pictures"), ("layers of", labels[0])]
+        with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
+            title = f"{args.model.name}, repaired"
+            page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=told)
+        _write(folder / "report.html", render(page))
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
     print("\n" + "\n".join(tail))
     for aside in asides:

@@ -17,7 +17,8 @@ better.
 FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
 for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
 they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
-reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all.
+reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all, report.html
+besides every layer of the plan marked *, on a few of the pictures.
 progress.json keeps every plan tried: Ctrl-C ends the search with the best so far, the same command goes on. The results
 of an earlier run in FOLDER stay until the new ones take their place, all at once; files of yours in FOLDER stay.
 
@@ -47,6 +48,7 @@ from sgsdump.commands.options import INPUTS, add_model, add_pictures
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.fixed_model import FixedModel
     from sgsdump.quantisation.ranges.side_ranges import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.input_config import InputConfig
@@ -58,7 +60,9 @@ if TYPE_CHECKING:
 
 # Bits are what the search decides, so of L4 and L5 the rest remains.
 RESULTS = re.compile(r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
-                     r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)")  # fmt: skip
+                     r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html")  # fmt: skip
+# The layers of the plan to take are compared on this many pictures.
+COMPARED = 4
 LEVELS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
@@ -137,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
                 file.write(render(result).encode())
         with replacing_folder(folder, keep=is_kept) as newer:
             write_results(args, newer, ini, result, setup.trial, side)
+            write_report(args, newer, result, setup.trial, taken)
     print(table(result), end="")
     print_ending(args, folder, result)
     for each in taken.clipped:
@@ -313,6 +318,27 @@ def write_results(
     write("pareto.csv", pareto_csv.render(result).encode())
     write("pareto.json", pareto_json.render(result).encode())
     write("pareto.png", pareto_png.render(result))
+
+
+def write_report(args: argparse.Namespace, folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel) -> None:
+    """report.html of the plan to take, compared on a few of the pictures that judge plans."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_tuning import report_of_tuning
+
+    specs = tuple(graph_inputs(trial.model.proto))
+    pairs = PicturePairs(args.evaluate or args.image, args.preprocess, specs, trial.config, COMPARED)
+    comparer = PictureComparer(trial.model, replace(trial.model, proto=taken.proto), folder)
+    compared = over_all(each_compared(comparer, pairs), pairs.labels, Terminal("stderr"))
+    facts = [("float model", str(args.model)), ("judged on", f"{result.pictures} pictures"),
+             ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
+    title = f"{args.model.name} with the tuned INT16 convolutions"
+    report = report_of_tuning(result, compared, trial.model, trial.ranges, title=title, facts=facts)
+    replace_text(folder / "report.html", render(report))
 
 
 def print_ending(args: argparse.Namespace, folder: Path, result: Pareto) -> None:

@@ -72,7 +72,7 @@ class Round:
 class Repair:
     """The repair of one simplified float model.
 
-    ranges    of every tensor, measured once: bits do not change them.
+    ranges    of every tensor, measured once: bits do not change them; without those of inputs that stay float.
     side      what calibration saw besides the ranges.
     pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
     best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
@@ -91,12 +91,12 @@ class Repair:
         side: SideRanges = NOTHING_BESIDE,
     ):
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
-        self._ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
+        self.ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress = folder, progress
-        self._analysis = analyse(deployed(model), pictures_of(model, config, self._ranges))
+        self._analysis = analyse(deployed(model), pictures_of(model, config, self.ranges))
         self.convolutions = convolutions(self._analysis)
-        self._dumps = DumpTrial(model, self._ranges, config, pictures, folder / "float.bin", progress, side)
+        self._dumps = DumpTrial(model, self.ranges, config, pictures, folder / "float.bin", progress, side)
         self.measured: Measurement | None = None
         self.ended = ""
 
@@ -115,7 +115,7 @@ class Repair:
         if not self._open(self.best, set()):
             self.ended = "no convolution is left that could be raised to INT16"
             return
-        trial = SensitivityAnalysis(self._model, self._ranges, self._config)
+        trial = SensitivityAnalysis(self._model, self.ranges, self._config)
         self.measured = self._measure(trial)
         yield from self._raise(most)
         if self.best.holds:
@@ -161,7 +161,7 @@ class Repair:
         left = self._open(self.best, in_vain)
         if not left:
             return ()
-        signs = read_signs(self._analysis, left, self._ranges, self._dumps.float_dump, self.best.run.layers)
+        signs = read_signs(self._analysis, left, self.ranges, self._dumps.float_dump, self.best.run.layers)
         measured = replace(self.measured, all_8=self.best.run.outputs)
         advice: dict[str, Advice] = {}
         for entry in advise(left, signs, measured, self._limits):

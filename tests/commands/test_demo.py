@@ -56,7 +56,8 @@ def test_it_leaves_everything_to_type_the_commands_again(printed):
     assert (folder / "Histograms" / "overview.png").is_file()
     for name in ("digits.onnx", "fixed.onnx", "float.bin", "fixed.bin", "input_config.ini", "digit.png"):
         assert (folder / name).is_file(), name
-    assert text.count("$ sgsdump ") == 6
+    assert text.count("$ sgsdump ") == 7
+    assert (folder / "report.html").is_file() and (folder / "repaired" / "report.html").is_file()
 
 
 def test_an_older_demo_is_moved_aside(printed, capsys):

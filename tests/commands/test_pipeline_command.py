@@ -219,6 +219,22 @@ def test_an_older_folder_is_moved_aside_and_never_compared(folder: Path, capsys:
     assert Path("ort_dump/compare_result.log").read_text().startswith("index: 0 | topoidx_00008__gap.npy")
 
 
+def test_a_comparison_of_all_tensors_is_a_page_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline("full", "-m", "net.onnx", "-o", "a")
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a/outputs")
+    assert "b/compare_result.html" in capsys.readouterr().out
+    page = Path("b/compare_result.html").read_text()
+    assert all(f'"name":"{name}"' in page for name in TENSORS)
+    shutil.copytree("a/outputs", "files")  # arrays, and no word on which tensors they are
+    pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "d", "-cd", "files")
+    assert all(
+        f"topoidx_{number:05}__{name}" in Path("d/compare_result.html").read_text()
+        for number, name in enumerate(TENSORS)
+    )
+    pipeline("range", "-m", "net.onnx", "-b", "gap", "-o", "c", "-cd", "a")
+    assert not Path("c/compare_result.html").exists()
+
+
 def test_a_threshold_that_was_given_decides_the_status(folder: Path) -> None:
     pipeline("full", "-m", "net.onnx", "-o", "a")
     pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a")

@@ -1,6 +1,7 @@
 """repair as a user types it: the planted convolutions are found, nothing more; what it leaves is what it says."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ from small_nets import conv, model, node, residual_net, weights
 import sgsdump.tuning.repair
 from sgsdump.cli import main
 from sgsdump.commands import demo
+from sgsdump.comparison.comparison import compare
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config
 
-FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "rounds.json", "rounds.txt"}
+FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "report.html", "rounds.json", "rounds.txt"}
 REPAIR = "repair -m digits.onnx -i pictures --input-config input_config.ini -o out".split()
 PLANTED = ["block2/dw/relu", "block4/dw/relu"]
 INI = """[INPUT_CONFIG]
@@ -91,6 +93,15 @@ def test_the_log_is_what_was_printed(repaired):
     assert text.startswith(log) and text[len(log) :].startswith("out: ")
     assert {path.name for path in (folder / "out").iterdir()} == FILES
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_its_report_tells_what_was_raised_and_shows_every_layer(repaired):
+    folder, _ = repaired
+    page = (folder / "out" / "report.html").read_text()
+    assert "With 2 of the convolutions" in page and f"tensor_arrays=&#39;{','.join(PLANTED)}&#39;" in page
+    compared = compare(folder / "out" / "fixed.bin", folder / "out" / "float.bin")
+    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    assert [layer["rmse"] for layer in data["layers"]] == [row.rmse for row in compared]
 
 
 def test_the_figures_are_those_of_the_model_it_leaves(repaired):

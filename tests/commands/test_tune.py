@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from argparse import Namespace
 
 import numpy as np
@@ -69,7 +70,15 @@ def test_every_file_and_what_is_in_it(work, capsys):
         *(f"input_config_{name}.ini" for name in each),
         *(f"optimized_{name}.onnx" for name in each),
         *("optimized_quant_info.json", "optimized_quant_info.pkl"),
-        *("input_config.ini", "optimized.onnx", "pareto.csv", "pareto.json", "pareto.png", "progress.json"),
+        *(
+            "input_config.ini",
+            "optimized.onnx",
+            "pareto.csv",
+            "pareto.json",
+            "pareto.png",
+            "progress.json",
+            "report.html",
+        ),
     }
     document = json.loads((work / "t.json").read_text())
     assert document == json.loads((work / "out" / "pareto.json").read_text())
@@ -80,8 +89,21 @@ def test_every_file_and_what_is_in_it(work, capsys):
     with open("out/pareto.csv", newline="") as file:
         assert [float(row["error"]) for row in csv.DictReader(file)] == errors
     with Image.open("out/pareto.png") as picture:
-        assert picture.size in {(1100, 459), (1100, 460)}  # matplotlib 3.7 rounds down
+        assert picture.size in {(1100, 479), (1100, 480)}  # matplotlib 3.7 rounds down
     assert json.loads((work / "out" / "progress.json").read_text())["best"].keys() == {"0.6", "0.95"}
+
+
+def test_its_report_has_the_plan_to_take_and_every_plan_tried(work):
+    assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
+    page = (work / "out" / "report.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    document = json.loads((work / "out" / "pareto.json").read_text())
+    assert [plan["label"] for plan in data["tradeoff"]["plans"]] == [row["label"] for row in document["rows"]]
+    taken = data["tradeoff"]["plans"][data["tradeoff"]["taken"]]
+    assert taken["error"] == next(row["error"] for row in document["rows"] if row["taken"])
+    assert "[CONV_CONFIG]" in page and "in the hardware" in page.lower() and len(data["layers"]) > 3
+    assert main([*TUNE, "-o", "out", "--rates", "0.7"]) == 0  # an older one goes
+    assert (work / "out" / "report.html").read_text() != page
 
 
 def test_calibrate_makes_the_same_fixed_model_again(work):
