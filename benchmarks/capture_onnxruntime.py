@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from rows import Row, show
+
 from sgsdump.capture.control import DumpControl
 from sgsdump.capture.program import run_program
 
@@ -81,7 +83,8 @@ for number in range(int(sys.argv[2])):
 """
 
 
-def turns(model: Path, loads: int, runs: int, folder: Path) -> None:
+def turns(model: Path, loads: int, runs: int, folder: Path) -> list[Row]:
+    rows = []
     print("               library: least  median   hooked: least  median   ratio: least  median")
     for enabled in (True, False):
         result = folder / "figures.json"
@@ -94,9 +97,11 @@ def turns(model: Path, loads: int, runs: int, folder: Path) -> None:
                 f"{way:9}{what:5}{cells[0]:15.4f}{cells[1]:8.4f}{cells[2]:16.4f}{cells[3]:8.4f}"
                 f"{ratios[0]:15.3f}{ratios[1]:8.3f}"
             )
+            rows.append(Row(f"onnxruntime {way}: {what}", cells[2], cells[0], 1.05 if enabled else 1.01))
+    return rows
 
 
-def whole(model: Path, runs: int, rounds: int, folder: Path) -> None:
+def whole(model: Path, runs: int, rounds: int, folder: Path) -> Row:
     words = [PLAIN, str(model), str(runs)]
     pairs = []
     for number in range(rounds):
@@ -112,6 +117,7 @@ def whole(model: Path, runs: int, rounds: int, folder: Path) -> None:
     ratio = statistics.median(captured / plain for plain, captured in pairs)
     plain, captured = (min(column) for column in zip(*pairs))
     print(f"a program of {runs} runs: plain {plain:.2f} s, captured {captured:.2f} s, median ratio {ratio:.3f}")
+    return Row(f"onnxruntime captured: a program of {runs} runs", captured, plain, 1.05)
 
 
 def _captured(words: list[str], enabled: bool, folder: Path) -> None:
@@ -129,8 +135,9 @@ def main() -> None:
         model = folder / "resnet_like.onnx"
         maker = Path(__file__).with_name("resnet_like.py")
         subprocess.run([sys.executable, str(maker), str(model), "16" if args.short else "64"], check=True)
-        turns(model, *(2, 10) if args.short else (12, 60), folder)
-        whole(model, *(5, 1) if args.short else (20, 3), folder)
+        rows = turns(model, *(2, 10) if args.short else (12, 60), folder)
+        rows.append(whole(model, *(5, 1) if args.short else (20, 3), folder))
+    show(rows)
 
 
 if __name__ == "__main__":

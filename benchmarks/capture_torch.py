@@ -1,12 +1,16 @@
 """What dumping a torch program costs: a ResNet-50-like net's forward with the hooks idle, taking statistics, and taking
-all tensors, as ratios to the same program without them.
+all tensors, beside the same program without them.
 
-    python benchmarks/capture_torch.py            batches of 1 and 8 images, ten forwards, three rounds
+    python benchmarks/capture_torch.py            batches of 1 and 8 images, ten forwards, five rounds
     python benchmarks/capture_torch.py --short    a batch of 1, three forwards, one round
 
-Each run is a process of its own, all ways by turns. The first forward is a step of its own, not counted for the ratios:
-the weights are dumped in it. Tensors are dumped of the first three forwards, and the bytes a second of these stand
-beside those of a plain copy: as many files of the same sizes, written one after the other.
+Each run is a process of its own, all ways by turns; the least time of a forward counts, for other work on the machine
+only ever adds to it, and the median is printed beside. The first forward is a step of its own, not counted: the weights
+are dumped in it. ``idle`` is held against forwards of the same process that the hook does not see, by turns, since one
+percent is less than processes differ by.
+
+Of tensors, the seconds that three dumped forwards took longer than plain ones are held against those of a plain copy:
+as many files of the same sizes, written one after the other to the same disk.
 """
 
 from __future__ import annotations
@@ -23,41 +27,61 @@ import tempfile
 import time
 from pathlib import Path
 
+from rows import Row, show
+
 from sgsdump.capture.control import DumpControl
 from sgsdump.capture.program import run_program
 from sgsdump.capture.steps import Steps
 
 DUMPED = 3
+TURNS = 6  # of the idle hook, for each forward of the others
+NEVER = Steps(((10**6, 10**6),))
 WAYS = {
     "plain": None,
-    "idle": DumpControl(steps=Steps(((10**6, 10**6),))),
+    "idle": DumpControl(steps=NEVER),
     "statistics": DumpControl(content="stats"),
-    "tensors": DumpControl(steps=Steps(((0, DUMPED - 1),))),
+    "tensors": DumpControl(steps=Steps(((0, DUMPED),))),
 }
 PROGRAM = """
 import json, sys, time
 import torch
 
-sys.path.insert(0, sys.argv[4])
+way, batch, forwards, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+sys.path.insert(0, sys.argv[5])
 from resnet_torch import Net
 
-batch, forwards, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 torch.manual_seed(0)
-net, x, seconds = Net().eval(), torch.randn(batch, 3, 224, 224), []
+net, x = Net().eval(), torch.randn(batch, 3, 224, 224)
+seen = torch.nn.Module.__call__
+unseen = getattr(seen, "__wrapped__", seen)
+seconds, others = [], []
+
+
+def forward(call, seconds):
+    torch.nn.Module.__call__ = call
+    began = time.perf_counter(), time.process_time()
+    net(x)
+    seconds.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+
+
 with torch.no_grad():
-    for _ in range(forwards + 1):
-        start = time.perf_counter()
-        net(x)
-        seconds.append(time.perf_counter() - start)
+    forward(seen, seconds)
+    for turn in range(forwards):
+        pair = [(seen, seconds), (unseen, others)] if way == "idle" else [(seen, seconds)]
+        for one in pair if turn % 2 else pair[::-1]:
+            forward(*one)
 with open(out, "w") as file:
-    json.dump(seconds, file)
+    json.dump([seconds, others], file)
 """
 
+Times = list[tuple[float, float]]
 
-def run(way: str, folder: Path, batch: int, forwards: int) -> tuple[list[float], Path]:
-    """Seconds of each forward, the first one too, and the dump."""
+
+def run(way: str, folder: Path, batch: int, forwards: int) -> tuple[Times, Times, Path]:
+    """Seconds (by the clock, by the processor) of each forward, the first one too; of those unseen; and the dump."""
     out = folder / "seconds.json"
-    argv = [sys.executable, str(folder / "program.py"), str(batch), str(forwards), str(out), str(Path(__file__).parent)]
+    words = [way, str(batch), str(forwards), str(out), str(Path(__file__).parent)]
+    argv = [sys.executable, str(folder / "program.py"), *words]
     control, root = WAYS[way], folder / "dump"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -65,13 +89,17 @@ def run(way: str, folder: Path, batch: int, forwards: int) -> tuple[list[float],
         subprocess.run(argv, check=True)
     else:
         run_program(argv, control, root)
-    return json.loads(out.read_text()), root
+    seconds, others = json.loads(out.read_text())
+    return seconds, others, root
 
 
 def payloads(root: Path) -> list[int]:
-    """The sizes of the dump's files, each once."""
-    files = {status.st_ino: status.st_size for status in (path.stat() for path in root.rglob("*.bin"))}
-    return list(files.values())
+    """The sizes of the files that the dump has from the second step on and not from the first, each once."""
+    sizes: dict[bool, dict[int, int]] = {True: {}, False: {}}
+    for path in root.rglob("*.bin"):
+        status = path.stat()
+        sizes[path.relative_to(root).parts[2] == "0"][status.st_ino] = status.st_size
+    return [size for inode, size in sizes[False].items() if inode not in sizes[True]]
 
 
 def copying(folder: Path, sizes: list[int]) -> float:
@@ -88,6 +116,38 @@ def copying(folder: Path, sizes: list[int]) -> float:
     return seconds
 
 
+def measure(batch: int, forwards: int, rounds: int) -> list[Row]:
+    """Prints the table of one batch size; the rows of it."""
+    times: dict[str, Times] = {way: [] for way in (*WAYS, "unseen")}
+    writing: list[tuple[float, float, int]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "program.py").write_text(PROGRAM)
+        for _ in range(rounds):
+            for way in WAYS:
+                count = {"idle": TURNS * forwards, "tensors": DUMPED}.get(way, forwards)
+                taken, others, root = run(way, folder, batch, count)
+                times[way] += taken[1:]
+                times["unseen"] += others
+                if way == "tensors":
+                    sizes = payloads(root)
+                    writing.append((sum(clock for clock, _ in taken[1:]), copying(folder, sizes), sum(sizes)))
+    print(
+        f"{f'batch {batch}':<12}{'ms a forward: least':>20}{'median':>10}{'by the processor: least':>26}{'median':>10}"
+    )
+    for way, both in times.items():
+        cells = [pick(column) * 1000 for column in zip(*both) for pick in (min, statistics.median)]
+        print(f"{way:<12}{cells[0]:>20.1f}{cells[1]:>10.1f}{cells[2]:>26.1f}{cells[3]:>10.1f}")
+    least = {way: min(both)[0] for way, both in times.items()}
+    added, copied, size = min((taken - DUMPED * least["plain"], copied, size) for taken, copied, size in writing)
+    print(f"tensors: {size / added / 2**20:.0f} MiB/s, a plain copy {size / copied / 2**20:.0f} MiB/s")
+    return [
+        Row(f"torch, batch {batch}: hook idle", least["idle"], least["unseen"], 1.01),
+        Row(f"torch, batch {batch}: statistics", least["statistics"], least["plain"], 2),
+        Row(f"torch, batch {batch}: {size >> 20} MiB of tensors", added, copied, 1),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true")
@@ -95,31 +155,8 @@ def main() -> None:
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed (pip install torch): nothing to measure")
         return
-    for batch in (1,) if short else (1, 8):
-        measure(batch, *((3, 1) if short else (10, 3)))
-
-
-def measure(batch: int, forwards: int, rounds: int) -> None:
-    """Prints the table of one batch size."""
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-    rates: list[tuple[float, float]] = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "program.py").write_text(PROGRAM)
-        for _ in range(rounds):
-            for way in WAYS:
-                taken, root = run(way, folder, batch, forwards)
-                seconds[way] += taken[1:DUMPED] if way == "tensors" else taken[1:]
-                if way == "tensors":
-                    sizes = payloads(root)
-                    rates.append((sum(sizes) / sum(taken[:DUMPED]), sum(sizes) / copying(folder, sizes)))
-    plain = statistics.median(seconds["plain"])
-    print(f"{f'batch {batch}':<12}{'ms a forward':>14}{'ratio':>8}")
-    for way, all_seconds in seconds.items():
-        median = statistics.median(all_seconds)
-        print(f"{way:<12}{median * 1000:>14.1f}{median / plain:>8.2f}")
-    dump, copy = (statistics.median(values) / 2**20 for values in zip(*rates))
-    print(f"tensors: {dump:.0f} MiB/s while the program runs, a plain copy {copy:.0f} MiB/s")
+    batches, forwards, rounds = ((1,), 3, 1) if short else ((1, 8), 10, 5)
+    show(row for batch in batches for row in measure(batch, forwards, rounds))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import threading
 DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 COPIED_AT_ONCE = 1 << 30
 VALUES = "values"
+MOST_REMEMBERED = 10000
 
 
 class Full(Exception):
@@ -70,6 +71,8 @@ class Files:
         folder = os.path.dirname(path)
         if folder not in self._folders:
             os.makedirs(folder, mode=0o750, exist_ok=True)
+            if len(self._folders) >= MOST_REMEMBERED:
+                self._folders.clear()
             self._folders.add(folder)
         return path
 

@@ -6,7 +6,7 @@ written in full always, a checksum is asked whether the memory still holds them.
 """
 
 import torch
-from sgsdump_records import Values
+from sgsdump_records import Values, encode
 from sgsdump_torch_memory import Memories
 from sgsdump_torch_statistics import statistics
 from sgsdump_torch_tensors import (
@@ -78,24 +78,28 @@ class Taking:
             self.session.tensor(operator, side, slot, moment, Values(dtype_word(tensor), tensor.shape))
             return
         seen, data, lying = self.memories.values(tensor), None, None
+        weight = round.weight(seen.storage, tensor)
         if content == "stats":
-            seen = self.with_statistics(round, seen, tensor)
+            seen = self.with_statistics(round, seen, tensor, weight)
         elif content == "tensor":
             seen, lying = self.to_be_stored(seen, tensor)
             data = None if lying is None else payload(lying)
-        self.session.tensor(operator, side, slot, moment, seen, data, round.weight(seen.storage, tensor))
+        self.session.tensor(operator, side, slot, moment, seen, data, weight)
         del lying  # until now, for the payload is its memory
 
-    def with_statistics(self, round, seen, tensor):
+    def with_statistics(self, round, seen, tensor, weight):
+        """The values with their statistics. A checksum is taken of what is seen again: weights, and whatever else was
+        there in an earlier step; most values live for one."""
         known, when = seen.when, (round, version(tensor))
         if known == when:
             return seen
         synchronise(tensor)
-        checksum = checksum_of(tensor)
+        checksum = checksum_of(tensor) if weight or known is not None else None
         if known is None or checksum is None or checksum != seen.checksum:
-            if known is not None:
+            figures = statistics(tensor)
+            if known is not None and encode(figures) != (seen.stats or "null"):
                 seen = self.memories.renew(tensor, seen)
-            seen.tell(statistics(tensor))
+            seen.tell(figures)
         seen.checksum, seen.when = checksum, when
         return seen
 
