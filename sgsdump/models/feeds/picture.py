@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.native_messages import no_native_messages
+from sgsdump.files.shared_context import SharedContext
 from sgsdump.sidecars.input_config import ModelInput
 
 # where red, green and blue go; GRAY has one mean, of three the first is taken
@@ -50,17 +52,14 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
 
     _keep_quiet("PIL")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what decoders say of damaged files is for their developers
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with open_file(path) as file, Image.open(file, formats=FORMATS) as image:
-                with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
-                    image.load()
-                upright = ImageOps.exif_transpose(image)
-                # 16 bits of gray, as PNG and TIFF have it; older Pillow says I of the PNG
-                if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
-                    upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-                array = np.asarray(upright.convert("L" if gray else "RGB"))
+        with _PILLOWS_WARNINGS, open_file(path) as file, Image.open(file, formats=FORMATS) as image:
+            with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
+                image.load()
+            upright = ImageOps.exif_transpose(image)
+            # 16 bits of gray, as PNG and TIFF have it; older Pillow says I of the PNG
+            if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
+                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            array = np.asarray(upright.convert("L" if gray else "RGB"))
     except UnidentifiedImageError as error:
         raise InputError(f"{path} is not a picture that can be read ({', '.join(FORMATS)})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -69,6 +68,19 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0] or type(error).__name__
         raise InputError(f"cannot read the picture {path}: {reason[:150]}") from error
     return array.reshape(*array.shape[:2], -1)
+
+
+@contextmanager
+def _pillows_warnings() -> Iterator[None]:
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what decoders say of damaged files is for their developers
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+_PILLOWS_WARNINGS = SharedContext(_pillows_warnings)
 
 
 def _keep_quiet(library: str) -> None:
@@ -80,16 +92,16 @@ def _keep_quiet(library: str) -> None:
 
 def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """float32 [height, width, C] of any [H, W, C], not rounded: OpenCV's resize of a float32 picture, INTER_LINEAR."""
-    source = pixels.astype(np.float32)
     if pixels.shape[:2] == (height, width):
-        return source
+        return pixels.astype(np.float32)
     left, right, weight = _taps(pixels.shape[1], width)
     rows_left, rows_right, row_weight = _taps(pixels.shape[0], height)
-    # only the rows that are needed, columns first as OpenCV does
-    across = [
-        source[rows][:, left] * (1 - weight)[:, None] + source[rows][:, right] * weight[:, None]
-        for rows in (rows_left, rows_right)
-    ]
+    # only the pixels that are needed, columns first as OpenCV does
+    across = []
+    for rows in (rows_left, rows_right):
+        kept = pixels.take(rows, axis=0)
+        first, second = (kept.take(columns, axis=1).astype(np.float32) for columns in (left, right))
+        across.append(first * (1 - weight)[:, None] + second * weight[:, None])
     down = row_weight[:, None, None]
     return across[0] * (1 - down) + across[1] * down
 

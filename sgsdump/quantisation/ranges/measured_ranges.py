@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +12,15 @@ from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Runner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
+from sgsdump.executors.workers.threads import in_threads
+from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.fusion import operators
 from sgsdump.quantisation.ranges.observers import PLAIN, Collector, Statistics, Wanted
+from sgsdump.tensors.cores import cores
 from sgsdump.tensors.value_range import Range
 
 Feed = tuple[str, Mapping[str, np.ndarray]]
@@ -39,8 +42,8 @@ def gather(
 
     feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
                process a sequence that can be sent there, e.g. ``PictureFeeds``.
-    workers    the result is bit-identical with any of them. Processes are sent file names, a cluster is sent the
-               arrays, so that its machines need no files.
+    workers    the result is bit-identical with any of them. This process alone runs a picture on every core. Processes
+               are sent file names, a cluster is sent the arrays, so that its machines need no files.
     progress   counts the feeds, and says when a worker was lost.
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """
@@ -51,7 +54,7 @@ def gather(
         some = replace(workers, processes=min(workers.processes, len(feeds)))
         parts = run_tasks(_see_by_index, shared, range(len(feeds)), some, progress)
     else:
-        parts = map(_seer(model, wanted), feeds)
+        parts = _in_threads(model, wanted, feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else None
     statistics: Statistics | None = None
     for part in each(progress, parts, "calibrate", "picture", total):
@@ -73,9 +76,21 @@ def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dic
     return {name: Range.of(float(extremes[name].low), float(extremes[name].high)) for name in order if name in extremes}
 
 
+def _in_threads(model: Model, wanted: Wanted, feeds: Iterable[Feed]) -> Iterator[Statistics]:
+    """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
+    threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
+    see = _seer(model, wanted)
+    if isinstance(feeds, PictureFeeds) and feeds.preprocess is None:
+        return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)
+    return in_threads(see, feeds, threads)
+
+
 def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
-    """The function from one feed to its statistics; it keeps the model's sessions for the next feed."""
-    runner: Runner = SegmentRunner(model, keep_sessions=True)
+    """The function from one feed to its statistics; it keeps the model's sessions for the next feed.
+
+    A feed has one thread, on any machine: how onnxruntime cuts a matrix for several decides the last bits.
+    """
+    runner: Runner = SegmentRunner(model, keep_sessions=True, threads=1)
 
     def see(labelled: Feed) -> Statistics:
         label, feed = labelled
