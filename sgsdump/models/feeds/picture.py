@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.native_messages import no_native_messages
-from sgsdump.files.shared_context import SharedContext
+from sgsdump.models.feeds.shared_context import SharedContext
 from sgsdump.sidecars.input_config import ModelInput
 
 # where red, green and blue go; GRAY has one mean, of three the first is taken
