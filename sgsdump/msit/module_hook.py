@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,11 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.msit.bin_data import torch_for
 from sgsdump.msit.dump_config import DumpConfig
+from sgsdump.msit.modules import ROOT, check_names, device_of, is_dumped, named_modules, tree_of
 from sgsdump.msit.run_writer import ENDING, RunWriter, part_of
-from sgsdump.registry import hint
+from sgsdump.msit.values import plain_tensor, statistics_of, tensors_in
 
-ROOT = "root"
 _HOOK_TYPE = "dump_data"
-_DEEPEST = 20
 _PROPERTIES = ("__get__", "__set__", "__delete__")
 
 
@@ -57,9 +54,9 @@ class ModuleHook:
 
     def __init__(self, torch: Any, model: Any, config: DumpConfig):
         self._torch, self._model, self._config, self._control = torch, model, config, config.control
-        self._names = dict(_named(torch, model))
-        _check_names(self._names, config)
-        self._device = _device(model)
+        self._names = dict(named_modules(torch, model))
+        check_names(self._names, config)
+        self._device = device_of(model)
         time = datetime.now().strftime("%Y%m%d_%H%M%S")
         self._root = Path(config.dump_path or ".").absolute() / f"msit_dump_{time}" / "torch_tensors"
         self._writers: dict[int, RunWriter] = {}
@@ -70,7 +67,7 @@ class ModuleHook:
         self._logits: tuple[str, str, Any] | None = None
         self._functions: Any = None
         self._handles: list[Any] = []
-        if _is_dumped(self._device, config.device_id):
+        if is_dumped(self._device, config.device_id):
             self._begin()
 
     @property
@@ -88,7 +85,7 @@ class ModuleHook:
 
     def _begin(self) -> None:
         make_folder(self._root)
-        self._writer().modules(self._tree())
+        self._writer().modules(tree_of(self._model, self._names, self._order))
         if self._config.dump_weight:
             self._weights()
         # Compiled code stops at a hook and goes on behind it. (This imports torch's compiler, which takes a second or
@@ -108,7 +105,7 @@ class ModuleHook:
         if pid not in self._writers:
             self._writers[pid] = RunWriter(self._root / f"{self._device}_{pid}", self._control.min_free)
             if len(self._writers) > 1:
-                self._writers[pid].modules(self._tree())
+                self._writers[pid].modules(tree_of(self._model, self._names, self._order))
         return self._writers[pid]
 
     def _start(self, module: Any, arguments: Any, keywords: Any) -> None:
@@ -133,7 +130,7 @@ class ModuleHook:
             name, kind, tensors = self._logits
             self._save(tensors, name, kind, "out")
         self._writer().finish(output is not None or sys.exc_info()[0] is None)
-        self._writer().modules(self._tree())
+        self._writer().modules(tree_of(self._model, self._names, self._order))
 
     def _leave_functions(self) -> None:
         if self._functions is not None:
@@ -162,7 +159,7 @@ class ModuleHook:
             called = self._running.pop()[1]
             self._order.setdefault(name, len(self._order))
             if self._config.dump_last_logits and (name != ROOT or self._logits is None):
-                if any(True for _ in self._tensors(output)):
+                if any(True for _ in tensors_in(self._torch, output)):
                     self._logits = called, kind, output
             elif wanted and self._control.mode != "input":
                 self._save(output, called, kind, "out")
@@ -183,7 +180,7 @@ class ModuleHook:
         called = f"{name}.{calls}" if calls else name
         if not self._config.wants_layer(called):
             return None
-        if self._control.mode != "output" and any(True for _ in self._tensors((*arguments, keywords))):
+        if self._control.mode != "output" and any(True for _ in tensors_in(self._torch, (*arguments, keywords))):
             self._save((*arguments, keywords), called, word, "in", len(arguments))
         return called, word
 
@@ -196,34 +193,14 @@ class ModuleHook:
         writer = self._writer()
         if writer.stopped:
             return
-        for keys, tensor in self._tensors(values):
+        for keys, tensor in tensors_in(self._torch, values):
             if positional >= 0 and keys and keys[0] == positional:
                 keys = keys[1:]
             with self._torch.no_grad(), self._torch._C.DisableTorchFunction():
-                plain = self._plain(tensor)
-                stats = _statistics(self._torch, plain) if self._config.keeps_statistics else None
+                plain = plain_tensor(self._torch, tensor)
+                stats = statistics_of(self._torch, plain) if self._config.keeps_statistics else None
                 part = part_of(keys)
                 writer.tensor(self._torch, plain, name, kind, side, part, stats, self._config.keeps_values)
-
-    def _plain(self, tensor: Any) -> Any:
-        """The tensor alone on the CPU (which waits for the device), without the rest of a storage it is a view of."""
-        plain = tensor.detach().to("cpu").resolve_conj().resolve_neg()
-        if plain.is_quantized:
-            return plain.clone()
-        if type(plain) is not self._torch.Tensor:
-            plain = plain.as_subclass(self._torch.Tensor)
-        whole = plain.is_contiguous() and plain.untyped_storage().nbytes() == plain.numel() * plain.element_size()
-        return plain if whole else plain.clone(memory_format=self._torch.contiguous_format)
-
-    def _tensors(self, value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-        """The tensors with values in tuples, lists and dicts within one another, with the way to each."""
-        if isinstance(value, self._torch.Tensor):
-            if value.layout == self._torch.strided and value.device.type != "meta" and not _is_fake(value):
-                yield keys, value
-        elif len(keys) < _DEEPEST and isinstance(value, tuple | list | Mapping):
-            inner = value.items() if isinstance(value, Mapping) else enumerate(value)
-            for key, one in inner:
-                yield from self._tensors(one, (*keys, key))
 
     def _weights(self) -> None:
         writer = self._writer()
@@ -232,21 +209,7 @@ class ModuleHook:
             if self._config.wants_layer(named):
                 with self._torch.no_grad():
                     path = writer.folder / "weights" / f"{named.replace('/', '_')}{ENDING}"
-                    writer.save(self._torch, self._plain(parameter), path)
-
-    def _tree(self) -> dict[str, Any]:
-        """The document of ``model_tree.json``: children in the order in which they first ran, others behind."""
-
-        never = len(self._names)
-
-        def node(name: str, module: Any) -> tuple[int, dict[str, Any]]:
-            inner = sorted((node(f"{name}.{child}", one) for child, one in module.named_children()), key=_place)
-            # a list of modules does not run itself
-            place = self._order.get(name, min(map(_place, inner), default=never))
-            children = [one for _, one in inner]
-            return place, {"name": name, "type": type(module).__name__, "children": children}
-
-        return node(ROOT, self._model)[1]
+                    writer.save(self._torch, plain_tensor(self._torch, parameter), path)
 
 
 def _watching(hook: ModuleHook) -> Any:
@@ -266,64 +229,3 @@ def _watching(hook: ModuleHook) -> Any:
             return output
 
     return Watch()
-
-
-def _place(node: tuple[int, dict[str, Any]]) -> int:
-    return node[0]
-
-
-def _named(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
-    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are told."""
-    scripted = []
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            scripted.append(f"{ROOT}.{name}")
-        else:
-            yield f"{ROOT}.{name}" if name else ROOT, module
-    if scripted:
-        more = f" and {len(scripted) - 1} more" if len(scripted) > 1 else ""
-        warnings.warn(f"{scripted[0]}{more} is scripted: nothing inside is dumped", stacklevel=5)
-
-
-def _check_names(names: Mapping[str, Any], config: DumpConfig) -> None:
-    if config.kinds == ("module",) and config.layer_name is not None and not any(map(config.wants_layer, names)):
-        raise ConfigError(f"no module is named {config.layer_name!r}{hint(config.layer_name, list(names))}")
-    classes = tuple(config.module_list or ())
-    if classes and not any(isinstance(module, classes) for module in names.values()):
-        there = {type(module).__name__: None for module in names.values()}
-        wanted = ", ".join(one.__name__ for one in classes)
-        raise ConfigError(f"no module is of the class {wanted}{hint(wanted, there)}")
-
-
-def _device(model: Any) -> str:
-    """The device that the model is on, as in folder names: cpu, npu0."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        return str(tensor.device).replace(":", "")
-    return "cpu"
-
-
-def _is_dumped(device: str, number: int | None) -> bool:
-    if number is None or device == "cpu" or device == f"{device.rstrip('0123456789')}{number}":
-        return True
-    warnings.warn(f"nothing is dumped: the model is on {device}, device_id is {number}", stacklevel=4)
-    return False
-
-
-def _is_fake(tensor: Any) -> bool:
-    """Whether a tensor stands for one while a graph is traced."""
-    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
-
-
-def _statistics(torch: Any, tensor: Any) -> dict[str, float] | None:
-    """max, min, mean and l2norm as torch computes them, NaN where there is one; None for what has none."""
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
-        return None
-    values = tensor.double()
-    return {
-        "max": float(values.max()),
-        "min": float(values.min()),
-        "mean": float(values.mean()),
-        "l2norm": float(torch.linalg.vector_norm(values)),
-    }

@@ -237,7 +237,7 @@ def test_eager_is_compared_with_compiled_and_the_first_operator_that_differs_is_
     assert main(["compare", str(tmp_path / "changed"), str(tmp_path / "eager"), "--max-rmse", "0.01"]) == 1
     said = capsys.readouterr().out.splitlines()
     assert said[-2] == "Runs compared: 4, of which differ: 1."
-    assert "step 2: " in said[-1] and "first root.layers.1.up/output (Linear), output RMSE" in said[-1]
+    assert "step 2: " in said[-1] and "first root.layers.1.up/output (Linear) in layers.1.up, output RMSE" in said[-1]
     assert "inputs equal, own error" in said[-1]
 
 

@@ -1,0 +1,50 @@
+"""The tensors in what torch's modules and functions take and give, as they are dumped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_DEEPEST = 20
+
+
+def tensors_in(torch: Any, value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The tensors with values in tuples, lists and dicts within one another, with the way to each."""
+    if isinstance(value, torch.Tensor):
+        if value.layout == torch.strided and value.device.type != "meta" and not _is_fake(value):
+            yield keys, value
+    elif len(keys) < _DEEPEST and isinstance(value, tuple | list | Mapping):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, one in inner:
+            yield from tensors_in(torch, one, (*keys, key))
+
+
+def plain_tensor(torch: Any, tensor: Any) -> Any:
+    """The tensor alone on the CPU (which waits for the device), without the rest of a storage it is a view of."""
+    plain = tensor.detach().to("cpu").resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        return plain.clone()
+    if type(plain) is not torch.Tensor:
+        plain = plain.as_subclass(torch.Tensor)
+    whole = plain.is_contiguous() and plain.untyped_storage().nbytes() == plain.numel() * plain.element_size()
+    return plain if whole else plain.clone(memory_format=torch.contiguous_format)
+
+
+def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
+    """max, min, mean and l2norm as torch computes them, NaN where there is one; None for what has none."""
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
+        return None
+    values = tensor.double()
+    return {
+        "max": float(values.max()),
+        "min": float(values.min()),
+        "mean": float(values.mean()),
+        "l2norm": float(torch.linalg.vector_norm(values)),
+    }
+
+
+def _is_fake(tensor: Any) -> bool:
+    """Whether a tensor stands for one while a graph is traced."""
+    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
