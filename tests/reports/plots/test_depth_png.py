@@ -39,6 +39,7 @@ def test_every_layer_stands_at_its_figures():
     assert [x for x, _ in drawn(axes[0], "the error rises here")] == [1]
     assert {y for _, y in drawn(axes[0], "threshold")} == {0.1}
     assert drawn(axes[1], "past a threshold, NaN or Inf") == [(1, pytest.approx(0.04))]
+    assert [x for x, _ in drawn(axes[1], "NaN or infinite")] == [2]
     assert [x for x, _ in drawn(axes[3], "within the thresholds")] == [0, 3]
     assert "1" in [text.get_text() for text in axes[0].texts]
     assert [tick.get_text() for tick in axes[3].get_xticklabels()] == ["0. a", "1. b", "2. nan", "3. equal"]
