@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from resnet_like import resnet_like
+from rows import Row, show
 
 from sgsdump.dumps.formats.sdaa import file_names
 from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
@@ -85,11 +86,8 @@ def main() -> None:
     scaled = (
         f"{len(names)} tensors" if chosen is names else f"timed on {len(chosen)} of {len(names)} tensors and scaled"
     )
-    print(f"{'way':26} {'time/s':>8}  ratio")
-    print(f"{'whole model per tensor':26} {slow:8.2f}   1.0   ({scaled})")
-    for what, seconds in figures.items():
-        middle = statistics.median(seconds)
-        print(f"{what:26} {middle:8.2f} {slow / middle:5.1f}")
+    print(f"the floor: the whole model for each tensor, {scaled}")
+    show(Row(f"pipeline: {what}, once per tensor", statistics.median(times), slow) for what, times in figures.items())
 
 
 if __name__ == "__main__":
