@@ -74,6 +74,13 @@ def test_its_figures_are_those_of_the_commands_it_replaces(digits):
     for mine, other in zip(ours, theirs):
         for column in ("mse", "cos", "rmse"):
             assert float(mine[column] or "nan") == pytest.approx(float(other[column] or "nan"), rel=1e-6, nan_ok=True)
+    # and both are the plain formulas over all pictures' values laid end to end
+    dumps = [[open_dump(digits / kind / f"{name}.bin") for name in chosen] for kind in ("Fixed", "Float")]
+    for row in ours:
+        if row["mse"]:
+            a, b = (np.concatenate([d[row["name"]].real().ravel() for d in side]).astype(np.float64) for side in dumps)
+            plain = ((a - b) ** 2).mean(), a @ b / np.sqrt((a @ a) * (b @ b)), np.abs(a - b).sum() / np.abs(b).sum()
+            assert [float(row[name]) for name in ("mse", "cos", "rmse")] == pytest.approx(plain, rel=1e-6)
     worst = {row["name"]: row["worst_run"] for row in ours if row.get("worst_run")}
     assert worst and set(worst.values()) <= set(chosen)
     fixed = [read_facts(open_model(path)).tensors for path in ("d/fixed.onnx", "fixed.onnx")]
