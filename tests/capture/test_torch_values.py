@@ -264,6 +264,24 @@ with torch.no_grad():
     assert not list(result.root.rglob("*.part*"))
 
 
+def test_statistics_after_writes_in_place_where_torch_counts_no_versions(run):
+    result = run(
+        """
+class Twice(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        y.mul_(10)
+        return y.mul_(10)
+
+with torch.inference_mode():
+    Twice()(torch.ones(3))
+""",
+        content="stats",
+    )
+    found = [line["stats"]["max"] for line in result.lines(side="out")]
+    assert found == [2, 20, 200] and len({line["value"] for line in result.lines(side="out")}) == 3
+
+
 def test_a_description_and_a_structure_hold_no_values(run):
     described = run(PROGRAM, content="description")
     assert {line["stats"] for line in described.lines()} == {None}
