@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgsdump.comparison.misnaming import value_probes
+from sgsdump import Dump, compare
+from sgsdump.comparison.misnaming import misnamed, value_probes
 from sgsdump.comparison.misnaming.value_probes import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.real_view import Values
@@ -22,7 +23,8 @@ def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, e
     rng = np.random.default_rng(1)
     arrays = rng.standard_normal((600, 4, 8)).astype(np.float32)
     noisy = arrays + (0.02 * rng.standard_normal(arrays.shape)).astype(np.float32)
-    targets = {i: (Values(noisy[i]), 1.4) for i in range(0, 600, 3)}
+    noisy_ones = pool_of(noisy)
+    targets = {i: (*noisy_ones[i], 1.4) for i in range(0, 600, 3)}
     matches = find_matches(targets, pool_of(arrays), Agreement(0.99, 0.1))
     assert {key: match.record.name for key, match in matches.items()} == {i: f"l{i}" for i in targets}
 
@@ -38,5 +40,33 @@ def test_thousands_of_copies_are_no_more_work_than_few(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(value_probes, "_nearest", counted)
     copies = np.ones((3000, 32), np.float32)
-    find_matches({0: (Values(copies[0] * 3), 2.0)}, pool_of(copies), Agreement(0.99, 0.1))
+    (larger,) = pool_of(copies[:1] * 3)
+    find_matches({0: (*larger, 2.0)}, pool_of(copies), Agreement(0.99, 0.1))
     assert looked_at and max(looked_at) <= value_probes.TABLES * value_probes.CANDIDATES
+
+
+def test_probes_are_at_the_same_places_of_every_layout() -> None:
+    """Rows: as stored, as NCHW, as NHWC; the same whether a tensor lies in order or is a view of one that is turned."""
+    nhwc = np.random.default_rng(3).standard_normal((2, 5, 6, 7)).astype(np.float32)
+    nchw = np.ascontiguousarray(nhwc.transpose(0, 3, 1, 2))
+    stored, as_nchw, _ = value_probes.probe(Values(nhwc))
+    np.testing.assert_array_equal(stored, nhwc.ravel()[value_probes._places((nhwc.size,))[0]])
+    np.testing.assert_array_equal(as_nchw, value_probes.probe(Values(nchw))[0])
+    np.testing.assert_array_equal(stored, value_probes.probe(Values(nchw))[2])
+    np.testing.assert_array_equal(
+        value_probes.probe(Values(nchw.transpose(0, 2, 3, 1))), value_probes.probe(Values(nhwc))
+    )
+
+
+def test_what_is_probed_while_a_pair_is_compared_is_what_would_be_probed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, wanted = [], []
+    for worth, probes in ((0, kept), (1 << 40, wanted)):
+        monkeypatch.setattr(misnamed, "WORTH", worth)
+        rng = np.random.default_rng(4)
+        layers = rng.standard_normal((6, 1, 4, 8, 8)).astype(np.float32)
+        sample, benchmark = (
+            Dump([Record("out", 0, i, "Conv", Tensor.of(f"l{order[i]}", layers[i] * scale)) for i in range(6)])
+            for order, scale in (((0, 1, 3, 2, 4, 5), np.float32(1.0001)), (range(6), np.float32(1)))
+        )
+        probes += [(row.name, str(row.misnamed)) for row in compare(sample, benchmark)]
+    assert kept == wanted and [name for name, found in kept if found != "None"] == ["l2", "l3"]

@@ -9,9 +9,11 @@ work grows with their number and not with its square: probes of equal tensors fa
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +32,8 @@ EXACT = 1 << 20  # as many distances between probes are all computed; beyond, th
 TABLES, CANDIDATES = 8, 32
 NEAREST = 4
 SMALLEST = 16  # fewer values than this agree by chance
+# By the id of its record, the rows of a tensor.
+Probed = dict[int, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,16 @@ class Agreement:
 
 
 def find_matches(
-    targets: Mapping[int, tuple[Values, float]],
+    targets: Mapping[int, tuple[Record, Values, float]],
     pool: Iterable[tuple[Record, Values]],
     agreement: Agreement,
+    probed: Probed | None = None,
 ) -> dict[int, Match]:
-    """For each target (values, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one."""
+    """For each target (record, values, the RMSE of its own pair) the best agreeing tensor of the pool, where there is
+    one. ``probed`` holds what was probed already; what is probed here is added."""
+    probed = {} if probed is None else probed
     sizes: dict[int, list[int]] = defaultdict(list)
-    for key, (values, _) in targets.items():
+    for key, (_, values, _) in targets.items():
         if values.array.size >= SMALLEST:
             sizes[values.array.size].append(key)
     groups: dict[int, list[tuple[Record, Values]]] = defaultdict(list)
@@ -66,17 +73,17 @@ def find_matches(
             groups[values.array.size].append((record, values))
     matches: dict[int, Match] = {}
     for size, group in groups.items():
-        places = np.random.default_rng(size).integers(0, size, PROBES)
         keys = sizes[size]
-        pool_probes = probe_all([values for _, values in group], places)
+        pool_probes = _stacked([_probed_once(record, values, probed) for record, values in group])
+        own_rows = [_probed_once(*targets[key][:2], probed) for key in keys]
         # turning one side is enough where every tensor that could be turned is on that side
         turned = any(values.array.ndim != 4 for _, values in group)
-        target_probes = probe_all([targets[key][0] for key in keys], places, turned)
-        own = [targets[key][1] for key in keys]
+        target_probes = _stacked(own_rows if turned else [rows[:1] for rows in own_rows])
+        own = [targets[key][2] for key in keys]
         exact = len(target_probes[1]) * len(pool_probes[1]) <= EXACT
         near = (_nearest if exact else _nearest_in_buckets)(target_probes, pool_probes, own)
         for key, numbers in zip(keys, near):
-            best = _best(targets[key][0], [group[number] for number in numbers], targets[key][1], agreement)
+            best = _best(targets[key][1], [group[number] for number in numbers], targets[key][2], agreement)
             if best is not None:
                 matches[key] = best
     return matches
@@ -98,18 +105,45 @@ def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, a
     return best
 
 
-def probe_all(tensors: list[Values], places: np.ndarray, turned: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """One row of probed values for each tensor as stored and, with ``turned``, in the other layouts when it is 4-D;
-    returned behind the number of the tensor each row is of, ascending."""
-    owners, rows = [], []
-    for number, values in enumerate(tensors):
-        array = values.array
-        for view in (array, to_nchw(array), to_nhwc(array)) if turned and array.ndim == 4 else (array,):
-            picked = view[np.unravel_index(places, view.shape)]
-            owners.append(number)
-            rows.append(np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64))
-        let_go(array)
-    return np.array(owners), np.stack(rows)
+def probe(values: Values) -> np.ndarray:
+    """A row of PROBES values as float64: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
+    array = values.array
+    places = _places(array.shape)
+    flat = array.flags.c_contiguous
+    picked = array.reshape(-1)[places] if flat else array[np.unravel_index(places, array.shape)]
+    return np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64)
+
+
+def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of all tensors, behind the number of the tensor each row is of, ascending."""
+    return _stacked([_probe_and_let_go(values) for values in tensors])
+
+
+@lru_cache(maxsize=1024)
+def _places(shape: tuple[int, ...]) -> np.ndarray:
+    """Where tensors of a shape are probed: for each layout the same places, as indices into the values as stored."""
+    places = np.random.default_rng(math.prod(shape)).integers(0, math.prod(shape), PROBES)
+    if len(shape) != 4:
+        return places[None]
+    stored = np.empty(shape, np.uint8)  # of which nothing is read but the strides
+    views = stored, to_nchw(stored), to_nhwc(stored)
+    return np.stack([np.dot(view.strides, np.unravel_index(places, view.shape)) for view in views])
+
+
+def _probed_once(record: Record, values: Values, probed: Probed) -> np.ndarray:
+    if id(record) not in probed:
+        probed[id(record)] = _probe_and_let_go(values)
+    return probed[id(record)]
+
+
+def _probe_and_let_go(values: Values) -> np.ndarray:
+    rows = probe(values)
+    let_go(values.array)
+    return rows
+
+
+def _stacked(rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat(np.arange(len(rows)), [len(own) for own in rows]), np.concatenate(rows)
 
 
 def _nearest(
