@@ -40,17 +40,20 @@ def find_misnamed(
     agreement = Agreement(DOCUMENTED.min_cos, DOCUMENTED.max_rmse)
     misnamed: dict[int, Misnamed] = {}
     probed = {} if probed is None else probed
-    for side, pool in (("benchmark", benchmark), ("sample", sample)):
+    held = {
+        side: {id(record): (record, values) for record, values in readable(dump, inputs)}
+        for side, dump in (("sample", sample), ("benchmark", benchmark))
+        if suspicious
+    }
+    for side, own in (("benchmark", "sample"), ("sample", "benchmark")):
         targets = {}
         for i in suspicious.keys() - misnamed.keys():
-            record = pairs[i].sample if side == "benchmark" else pairs[i].benchmark
-            try:
-                targets[i] = record, real_values(record), suspicious[i]
-            except SgsdumpError:
-                continue
+            record = pairs[i].sample if own == "sample" else pairs[i].benchmark
+            if id(record) in held[own]:
+                targets[i] = *held[own][id(record)], suspicious[i]
         if not targets:
             continue
-        for i, match in find_matches(targets, readable(pool, inputs), agreement, probed).items():
+        for i, match in find_matches(targets, held[side].values(), agreement, probed).items():
             r = match.record
             misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
     return misnamed

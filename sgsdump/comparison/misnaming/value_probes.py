@@ -152,17 +152,18 @@ def _nearest(
     """For each target the numbers of the pool's tensors whose probes are nearest, none that is off by more than half
     of what the target's namesake is off by (and none by more than half)."""
     pool_owners, pool_rows = pool
-    pool_norms = (pool_rows**2).sum(1)
-    borders = np.searchsorted(targets[0], np.arange(len(own) + 1))
-    for number, (first, last) in enumerate(pairwise(borders)):
-        rows = targets[1][first:last]
-        with np.errstate(all="ignore"):
-            norms = (rows**2).sum(1)
-            # |p - t|² by one matrix product for all rows; its rounding is far below the limit
-            squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
-            distance = np.fmin.reduce(squares, axis=1)
-            near = np.flatnonzero(distance <= (0.5 * min(1.0, own[number])) ** 2)
-        order = near[np.argsort(distance[near], kind="stable")]
+    rows = targets[1]
+    borders = np.searchsorted(targets[0], np.arange(len(own)))
+    limits = (0.5 * np.minimum(1.0, own)) ** 2
+    with np.errstate(all="ignore"):
+        pool_norms, norms = (pool_rows**2).sum(1), (rows**2).sum(1)
+        # |p - t|² by one matrix product for all rows; its rounding is far below the limit
+        squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
+        distances = np.fmin.reduceat(squares, borders, axis=1)
+        near = distances <= limits
+    for number, any_near in enumerate(near.any(axis=0).tolist()):
+        places = np.flatnonzero(near[:, number]) if any_near else np.empty(0, int)
+        order = places[np.argsort(distances[places, number], kind="stable")]
         yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
 
 
