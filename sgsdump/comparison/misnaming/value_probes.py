@@ -160,9 +160,10 @@ def _nearest(
         # |p - t|² by one matrix product for all rows; its rounding is far below the limit
         squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
         distances = np.fmin.reduceat(squares, borders, axis=1)
-        near = distances <= limits
-    for number, any_near in enumerate(near.any(axis=0).tolist()):
-        places = np.flatnonzero(near[:, number]) if any_near else np.empty(0, int)
+        near: np.ndarray = distances <= limits
+    some = set(np.flatnonzero(near.any(axis=0)).tolist())
+    for number in range(len(own)):
+        places = np.flatnonzero(near[:, number]) if number in some else np.empty(0, int)
         order = places[np.argsort(distances[places, number], kind="stable")]
         yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
 
