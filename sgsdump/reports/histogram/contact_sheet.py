@@ -76,7 +76,8 @@ def _draw_cell(
 
 def copied(copies: int) -> str:
     """What the heading says of copies."""
-    return f" ({copies} that only move values are drawn once: name = numbers)" if copies else ""
+    many = f"{copies} that only move values are" if copies > 1 else "1 that only moves values is"
+    return f" ({many} drawn once: name = numbers)" if copies else ""
 
 
 def with_copies(name: str, copies: Sequence[int]) -> str:
