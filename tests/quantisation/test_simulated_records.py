@@ -48,7 +48,7 @@ def test_a_tensor_is_let_go_after_its_last_reader(monkeypatch):
     kept = {}
 
     class Runner:
-        def __init__(self, model, provider=None):
+        def __init__(self, model, keep_sessions, provider):
             self.skipped = {}
 
         def run(self, feed, only, advance):

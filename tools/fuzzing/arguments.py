@@ -34,6 +34,7 @@ LINES = (
     f"advise log/tensor_min_max.txt {MODEL} -i digit.png --min-cos 0.9 --json out.json",
     f"repair {MODEL} -i pictures -o out --rounds 1 --quant-level L1",
     f"tune {MODEL} -i pictures -o out --rates 0.6 --budget 1s --quant-level L1",
+    f"diagnose {MODEL} -i pictures -o out --pictures 2 --quant-level L1 --min-cos 0.5",
     "cfg",
     "demo -o digits.onnx/demo",
 )
