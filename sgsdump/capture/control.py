@@ -19,6 +19,9 @@ Content = Literal["tensor", "stats", "description", "structure"]
 When = Literal["before", "after", "both", "inputs-before-outputs-after"]
 Links = Literal["none", "symlink", "hardlink", "index"]
 
+# msit's sentence, to the letter; the hooks, which import nothing, have it too.
+DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
+
 
 @dataclass(frozen=True)
 class DumpControl:

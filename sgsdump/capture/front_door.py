@@ -107,7 +107,13 @@ def with_config(control: DumpControl, asked: Asked, path: Path) -> tuple[DumpCon
     for the scenes overflow and watcher too, which are those of a compiled graph.
     """
     if is_msit(path):
-        given = {"-ids": asked.ids, "-er": asked.ranges, "-child": asked.child, "-device": asked.device}
+        given = {
+            "-ids": asked.ids,
+            "-er": asked.ranges,
+            "--dump-step": asked.dump_step,
+            "-child": asked.child,
+            "-device": asked.device,
+        }
         idle = [name for name, value in given.items() if value]
         notes = [f"{path} takes the place of {', '.join(idle)}"] if idle else []
         return msit_json.read(path, control), tuple(notes)

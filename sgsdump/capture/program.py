@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.capture.control import DumpControl, to_json
+from sgsdump.capture.control import DISK_FULL, DumpControl, to_json
 from sgsdump.capture.meanwhile import Meanwhile
 from sgsdump.capture.process_index import Process, processes_of
 from sgsdump.capture.tensor_tree import TensorTree
@@ -28,8 +28,6 @@ from sgsdump.files.stopping import Terminated
 HOOK = Path(__file__).parent / "hook"
 CONTROL = "control.json"
 LOOK_EVERY = 0.5
-# msit's sentence, to the letter; the hooks have it too.
-DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 NOTHING = (
     "no process of the program imported torch or onnxruntime with the hooks in place; python -I, -E and -S and env -i "
     "keep them out, and a program of another language cannot be hooked"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sgsdump.errors import ConfigError
 
 RANGE_LENGTH = 500
+MOST_DIGITS = 4000
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def read_steps(text: str) -> Steps:
         ends = [end.strip() for end in part.split("-")]
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise ConfigError(f"dump_step {text[:80]!r}: {part.strip()[:40]!r} is no step; write steps as 0|3-5|10")
-        ranges.append((int(ends[0]), int(ends[-1])))
+        ranges.append((whole_number(ends[0]), whole_number(ends[-1])))
     return _checked(ranges, f"dump_step {text[:80]!r}")
 
 
@@ -44,6 +45,11 @@ def read_ranges(text: str) -> Steps:
     if len(numbers) % 2 or not all(number.isascii() and number.isdigit() for number in numbers):
         raise ConfigError(f"{what} is not pairs of step numbers, as in 3,5,7,7 for steps 3 to 5 and 7")
     return _checked(list(zip(map(int, numbers[::2]), map(int, numbers[1::2]), strict=True)), what)
+
+
+def whole_number(digits: str) -> int:
+    """No step is beyond this many digits; Python refuses to read more than some thousand."""
+    return int(digits.lstrip("0")[:MOST_DIGITS] or "0")
 
 
 def _checked(ranges: list[tuple[int, int]], what: str) -> Steps:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from sgsdump.capture.control import DISK_FULL
 from sgsdump.dumps.formats.torch import model_tree, run_index
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.files.safe_names import fitting, safe
@@ -110,7 +111,7 @@ class RunWriter:
         free = shutil.disk_usage(self.folder).free
         if free >= self._min_free:
             return True
-        self._stop(f"Disk space is not enough, it's must more than 2G, free size(MB) is: {free >> 20}")
+        self._stop(f"{DISK_FULL} {free >> 20}")
         return False
 
     def _stop(self, why: str) -> None:

@@ -47,6 +47,8 @@ def plan_of(options: DumpOptions) -> Plan:
         raise ConfigError(
             f"dump_config.dump_mode {given['dump_mode']}: {file} is a watcher's, which dumps outputs only"
         )
+    if control.scene == "overflow" and any(one.model_name or one.layer for one in acl.entries):
+        raise ConfigError(f"{file}: dump_debug on looks at every operator and takes no models beside; leave one out")
     enabled = options.enable_dump and (control.enabled or "dump_layer" in given)
     whole = tuple((one.model_name, one.layer) for one in acl.entries if one.layer or not one.op_name_ranges)
     control = replace(control, enabled=enabled, models=whole if control.models else ())

@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sgsdump.capture.control import DISK_FULL
 from sgsdump.dumps.formats.ascend.run_index import INDEX
 from sgsdump.torchair.log import logger
 
-DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 

@@ -19,7 +19,9 @@ def test_the_defaults_of_msit_llm_dump():
 
 
 def test_the_defaults_of_msit_debug_dump():
-    assert debug_dump(Asked()).steps == EVERY
+    control = debug_dump(Asked())
+    assert (control.steps, control.content, control.mode) == (EVERY, "tensor", "all")
+    assert (control.names, control.prefixes, control.patterns) == ((), (), ())
 
 
 def test_operator_names_are_beginnings_of_types_in_one_and_exact_names_in_the_other():
@@ -80,6 +82,7 @@ def test_every_option(asked, field, value):
         (Asked(names=["A,,B"]), "leave one out"),
         (Asked(regex=["("]), "--operation-regex '(' is no regular expression"),
         (Asked(dump_step="0|x"), "'x' is no step"),
+        (Asked(dump_step="9" * 5000 + "-1"), "goes backwards"),
         (Asked(dump_mode="input", part="1"), "--dump-mode and -stp both choose inputs or outputs; give one"),
         (Asked(dump_step="1", ranges="1,1"), "--dump-step and -er both choose steps; give one"),
         (Asked(symlink=True, links="index"), "-symlink and --links index contradict; leave one out"),
@@ -117,6 +120,8 @@ def test_msits_configuration_replaces_its_four_options_and_no_others(tmp_path):
     assert (control.mode, control.enabled) == ("input", True)
     assert notes == (f"{tmp_path / 'config.json'} takes the place of -ids, -er, -child, -device",)
     assert configured(tmp_path, {"dump_enable": "true"})[1] == ()
+    control, notes = configured(tmp_path, {"dump_enable": "true", "er": "2,2"}, Asked(dump_step="0"))
+    assert control.steps == Steps(((2, 2),)) and notes[0].endswith("takes the place of --dump-step")
 
 
 def test_given_options_win_over_acl_json_whose_own_defaults_count(tmp_path):

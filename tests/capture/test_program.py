@@ -1,6 +1,7 @@
 """Running a program unchanged: its words, its status, its signals, and a control that changes on the way."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,9 @@ import pytest
 from capture.programs import MAIN, environment, program
 
 from sgsdump.capture.control import DumpControl
-from sgsdump.capture.program import check_command, run_program, split_command
+from sgsdump.capture.program import check_command, check_disk, run_program, split_command
 from sgsdump.capture.steps import EVERY
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, OutputError
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,16 @@ def test_a_full_disk_is_told_after_the_program_ended_as_ever(tmp_path, out, capf
     captured = run(out, program(tmp_path), 0, control=DumpControl(min_free=1 << 62))
     assert captured.status == 0 and capfd.readouterr().out == "result 42\n"
     assert not captured.complete and any("it's must more than 2G" in note for note in captured.notes)
+
+
+def test_a_full_disk_is_told_before_the_program_starts_in_msits_words(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))
+    with pytest.raises(OutputError) as caught:
+        check_disk(tmp_path, DumpControl())
+    assert str(caught.value) == "Disk space is not enough, it's must more than 2G, free size(MB) is: 5"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=2 << 30))
+    check_disk(tmp_path, DumpControl())
 
 
 def test_the_environment_keeps_what_was_there(tmp_path, out, monkeypatch, capfd):

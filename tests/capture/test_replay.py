@@ -12,8 +12,9 @@ from capture.ort_programs import PICTURE, SMALL, all_tensors, capture, dumped, n
 from capture.programs import sgsdump
 
 from sgsdump import Dump, open_dump
+from sgsdump.capture.control import DISK_FULL
 from sgsdump.capture.replay.agreement import agreement
-from sgsdump.capture.replay.replay import DISK_FULL, replay
+from sgsdump.capture.replay.replay import replay
 from sgsdump.capture.steps import Steps
 from sgsdump.dumps.formats.replays.tree import NOT_COMPLETE
 from sgsdump.dumps.trees import list_runs

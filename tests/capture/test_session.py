@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from sgsdump import open_dump
-from sgsdump.capture.control import DumpControl, to_json
+from sgsdump.capture.control import DISK_FULL, DumpControl, to_json
 from sgsdump.capture.known_names import known_of, unmatched
 from sgsdump.capture.process_index import read_process, steps_of
-from sgsdump.capture.program import DISK_FULL, HOOK
+from sgsdump.capture.program import HOOK
 from sgsdump.capture.steps import Steps
 from sgsdump.capture.tensor_tree import TensorTree
 from sgsdump.dumps.formats.ascend.acl_types import number_of

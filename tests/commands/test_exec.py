@@ -101,6 +101,13 @@ def test_links(tmp_path, infer, option):
     assert len(links) == 14 and all(path.resolve().is_relative_to(tree.resolve()) for path in links)
 
 
+def test_one_device(tmp_path, infer):
+    done = sgsdump("exec", "-device", "1", "--", "python", infer, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith("chosen were devices 1 (-device)")
+    sgsdump("exec", "--device-id", "1", "--", "python", infer, cwd=tmp_path, LOCAL_RANK="1")
+    assert [path.name.partition("_")[0] for path in trees(tmp_path)[0].glob("tensors/*")] == ["1"]
+
+
 def test_a_size_cap(tmp_path, infer):
     done = sgsdump("exec", "--max-size", "1K", "-er", "all", "--", "python", infer, cwd=tmp_path)
     (tree,) = trees(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from torchair.programs import AddSub, Alias, ConvNet, compiled, opened, operators_in, runs_of, steps_of, torch, values
 
 from sgsdump import compare, open_dump
+from sgsdump.cli import main
 
 PICTURES = [torch.full((2, 3, 8, 8), float(number)) + torch.arange(8) for number in range(3)]
 
@@ -297,6 +298,26 @@ def test_two_runs_are_compared_step_by_step(tmp_path: Path) -> None:
     assert compare(opened(tmp_path / "a", 0), opened(tmp_path / "b", 0)).worst.mse == 0
     apart = [row.name for row in compare(opened(tmp_path / "a", 1), opened(tmp_path / "b", 1)) if row.error]
     assert apart == ["head.bias:output:0", "linear:input:2", "linear:output:0"]
+
+
+def test_what_no_folder_should_be_called_is_an_underscore_in_a_graph_s_name(tmp_path: Path) -> None:
+    odd = type("My net/v1.5\\b", (torch.nn.ReLU,), {})
+    compiled(odd(), tmp_path)(torch.ones(2))
+    (run,) = runs_of(tmp_path)
+    assert run.place.split("/")[3] == "My_net_v1_5_b"
+
+
+def test_a_step_becomes_npy_files_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seed: dump, then npy, then text. numpy itself reads the arrays."""
+    (tmp_path / "dumped").mkdir()
+    run = compiled(AddSub(), tmp_path / "dumped")
+    for number in range(2):
+        run(torch.ones(2) * number, torch.full((2,), 3.0))
+    assert main(["convert", str(tmp_path / "dumped"), "--step", "1", str(tmp_path / "arrays") + "/"]) == 0
+    assert np.load(tmp_path / "arrays" / "sub_output_0.npy").tolist() == [-2, -2]
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "arrays"), "sub:output:0"]) == 0
+    assert "-2" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_nothing_is_dumped_and_nothing_slowed_when_it_is_off(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from sgsdump.capture.steps import Steps
 from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT
 from sgsdump.errors import ConfigError
 from sgsdump.torchair.backend import get_npu_backend
-from sgsdump.torchair.options import DEFAULTS, CompilerConfig
+from sgsdump.torchair.options import CompilerConfig
 from sgsdump.torchair.plan import plan_of
+
+WATCHER = {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["c"]}]}
 
 
 def config(**options: Any) -> CompilerConfig:
@@ -31,10 +34,17 @@ def json_file(folder: Path, **section: Any) -> str:
 
 def test_defaults_are_those_of_the_vendor() -> None:
     options = CompilerConfig().dump_config
-    assert {name: getattr(options, name) for name in dir(options)} == dict(DEFAULTS)
-    assert (options.enable_dump, options.dump_mode, options.dump_data, options.dump_step) == (
-        False, "all", "tensor", None
-    )  # fmt: skip
+    assert {name: getattr(options, name) for name in dir(options)} == {
+        "enable_dump": False,
+        "dump_mode": "all",
+        "dump_path": "./",
+        "quant_dumpable": False,
+        "dump_step": None,
+        "dump_layer": None,
+        "dump_data": "tensor",
+        "dump_config_path": None,
+        "data_dump_stage": "optimized",
+    }
     plan = plan_of(options)
     assert not plan.control.enabled and plan.path == Path.cwd() and plan.control.mode == "all"
 
@@ -48,6 +58,8 @@ def test_defaults_are_those_of_the_vendor() -> None:
         ("dump_data", "stat", "one of tensor, stats"),
         ("dump_step", "1-", "is no step"),
         ("dump_step", "5-2", "goes backwards"),
+        ("dump_step", "9" * 5000 + "-1", "goes backwards"),
+        ("quant_dumpable", "on", "True or False"),
         ("dump_layer", "Add;rm", "letters, digits"),
         ("dump_layer", ["Add"], "write it as text"),
         ("dump_config_path", "dump.txt", r"does not end in \.json"),
@@ -78,6 +90,31 @@ def test_a_relative_path_is_below_the_current_folder(tmp_path: Path, monkeypatch
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
     assert plan_of(config(dump_path="out").dump_config).path == tmp_path / "out"
+
+
+def test_a_path_that_cannot_be_read_or_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for lacking in (os.R_OK, os.W_OK):
+        monkeypatch.setattr(os, "access", lambda path, mode, lacking=lacking: not mode & lacking)
+        with pytest.raises(ConfigError, match="cannot be read and written"):
+            plan_of(config(enable_dump=True, dump_path=str(tmp_path)).dump_config)
+
+
+def test_values_before_quantisation_are_asked_for_without_effect(tmp_path: Path) -> None:
+    plans = [
+        plan_of(config(enable_dump=True, dump_path=str(tmp_path), quant_dumpable=asked).dump_config)
+        for asked in (False, True)
+    ]
+    assert plans[0] == plans[1]
+
+
+def test_a_relative_json_and_its_relative_path_are_below_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "given").mkdir()
+    json_file(tmp_path / "given", dump_path="out", dump_op_switch="on")
+    monkeypatch.chdir(tmp_path)
+    assert plan_of(config(enable_dump=True, dump_config_path="given/dump.json").dump_config).path == tmp_path / "out"
 
 
 def test_only_max_autotune_dumps() -> None:
@@ -113,6 +150,7 @@ def test_the_master_switch_is_not_in_the_json(tmp_path: Path) -> None:
     assert not plan_of(config(dump_config_path=file).dump_config).control.enabled
     plan = plan_of(config(enable_dump=True, dump_config_path=file).dump_config)
     assert plan.control.enabled and not plan.control.models
+    assert (plan.control.mode, plan.control.content) == ("output", "tensor")
 
 
 def test_names_of_the_option_replace_those_of_the_json(tmp_path: Path) -> None:
@@ -139,7 +177,7 @@ def test_a_watcher_dumps_outputs_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        {"dump_debug": "on", "dump_list": [{"model_name": "Net", "opname_range": [{"begin": "a", "end": "b"}]}]},
+        {"dump_debug": "on", "dump_list": [{"optype_blacklist": [{"name": "Add", "pos": ["input0"]}]}]},
         {
             "dump_scene": "watcher",
             "dump_list": [{"watcher_nodes": ["c"], "opname_blacklist": [{"name": "c", "pos": ["output0"]}]}],
@@ -154,7 +192,23 @@ def test_scenes_choose_by_themselves_and_say_so_of_lists(tmp_path: Path, section
     assert plan.notes[-1].startswith("blacklists and opname_range have no effect on the scene ")
 
 
-def test_overflow_and_single_operators_at_once_are_refused(tmp_path: Path) -> None:
-    file = json_file(tmp_path, dump_debug="on", dump_op_switch="on", dump_list=[])
-    with pytest.raises(ConfigError, match="dump_debug"):
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        ({"dump_debug": "on", "dump_op_switch": "on", "dump_list": []}, "dump_debug"),
+        ({"dump_debug": "on", "dump_list": [{"model_name": "Net"}]}, "dump_debug"),
+        ({"dump_op_switch": "on", "dump_path": ""}, "dump_path"),
+        ({"dump_debug": "on", "dump_path": ""}, "dump_path"),
+        ({**WATCHER, "dump_path": ""}, "dump_path"),
+        ({**WATCHER, "dump_debug": "on"}, "dump_debug"),
+        ({**WATCHER, "dump_op_switch": "on"}, "dump_op_switch"),
+        ({**WATCHER, "dump_mode": "all"}, "dump_mode"),
+        ({**WATCHER, "dump_list": [{"model_name": "Net", "watcher_nodes": ["c"]}]}, "model_name"),
+    ],
+)
+def test_scenes_that_do_not_go_together_and_paths_that_lack_are_refused(
+    tmp_path: Path, section: dict[str, Any], why: str
+) -> None:
+    file = json_file(tmp_path, **section)
+    with pytest.raises(ConfigError, match=why):
         plan_of(config(enable_dump=True, dump_config_path=file).dump_config)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torchair.programs import Alias, compiled, opened, operators_in, torch, values
+from torchair.programs import Alias, compiled, opened, operators_in, runs_of, torch, values
 
 from sgsdump.cli import main
 from sgsdump.dumps.watched_changes import watched_changes
@@ -67,6 +67,16 @@ def test_the_watcher_finds_the_write_through_an_alias(tmp_path: Path, capsys: py
         f"Watched outputs were changed 1 times (2 outputs watched, looked at {found.looks} times).\n"
         "The first to change one is mul_: add:output:0.\n"
     )
+
+
+def test_a_graph_whose_sizes_change_is_watched_too(tmp_path: Path) -> None:
+    run = watcher(Alias(), tmp_path, [], ["add"])
+    torch._dynamo.mark_dynamic(first := torch.ones(3), 0)
+    for step, x in enumerate((first, torch.ones(5))):
+        run(x)
+        (change,) = watched_changes(opened(tmp_path, step)).changes
+        assert (change.operator, change.total) == ("mul_", len(x))
+    assert len({run.graph for run in runs_of(tmp_path)}) == 1
 
 
 def test_listed_operators_alone_are_looked_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from sgsdump.capture.configs.acl_checks import (
     check_values,
     mistyped,
 )
-from sgsdump.capture.steps import EVERY, Steps
+from sgsdump.capture.steps import EVERY, Steps, whole_number
 from sgsdump.files.text_file import decode, read_bytes
 
 MOST_STEPS = 100
@@ -138,17 +138,12 @@ def _steps(text: str) -> Steps:
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             reason = "The value contains non-digit characters,  expected format: 1 or 5-10"
             raise Refused("EP0003", f"dump_step[{number}]", part, reason)
-        first, last = _number(ends[0]), _number(ends[-1])
+        first, last = whole_number(ends[0]), whole_number(ends[-1])
         if first > last:
             reason = "The value has invalid format, start step must not exceed end step, expected format: 5-10"
             raise Refused("EP0003", f"dump_step[{number}]", part, reason)
         ranges.append((first, last))
     return Steps(tuple(ranges))
-
-
-def _number(digits: str) -> int:
-    """No step is beyond this many digits; Python refuses to read more than some thousand."""
-    return int(digits.lstrip("0")[:4000] or "0")
 
 
 def _entry(entry: Mapping[str, Any]) -> Entry:

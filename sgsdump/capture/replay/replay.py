@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.capture.control import DumpControl
+from sgsdump.capture.control import DISK_FULL, DumpControl
 from sgsdump.capture.process_index import Process
 from sgsdump.capture.replay.agreement import Agreement, agreement
 from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models, opened
@@ -36,8 +36,6 @@ from sgsdump.progress import Advance, unwatched
 if TYPE_CHECKING:
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.executors.runner import Layer
-
-DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 
 
 @dataclass(frozen=True)
