@@ -1,0 +1,105 @@
+"""How the time of the commands that run a model grows with its number of nodes.
+
+    python benchmarks/model_layers.py [--short] [--only calibrate advise …]
+
+Chains of 500, 2,000 and 8,000 nodes (50, 200 and 800 with --short) are made, 1x1 convolutions and Relus by turns over
+48 values each. Each command runs in a fresh process, warmed up on a chain of ten; its processor time counts. A row's
+figure is the exponent that ``layers.py`` explains.
+
+``calibrate`` is L1: the levels above it try ranges and bits of each convolution by running the rest of the network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from layers import AIM, TINY, seconds, slope
+from rows import Row, show
+
+SIZES, SHORT = (500, 2000, 8000), (50, 200, 800)
+CHANNELS, SIDE = 3, 4
+INPUT = "-i random:1"
+CONFIG = "--input-config input_config.ini"
+CALIBRATE = f"calibrate -m net.onnx {INPUT} {CONFIG} --quant-level L1"
+COMMANDS = {
+    "dump": f"dump -m net.onnx {INPUT} -o dump.bin",
+    "pipeline": "pipeline full -m net.onnx -o piped",
+    "calibrate": f"{CALIBRATE} -o again/fixed.onnx",
+    "simulate, float": f"simulate -m net.onnx {INPUT} -t Float {CONFIG}",
+    "simulate, fixed": f"simulate -m fixed.onnx {INPUT} -t Fixed",
+    "advise": f"advise log/tensor_min_max.txt -m net.onnx {CONFIG}",
+}
+INI = """[INPUT_CONFIG]
+inputs = x;
+training_input_formats = RGB;
+input_formats = RGB;
+mean = 127;
+std_value = 128;
+[OUTPUT_CONFIG]
+outputs = {output};
+dequantizations = TRUE;
+"""
+DEBUG_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
+
+
+def chain(nodes: int) -> tuple[bytes, str]:
+    """The model and the name of its output. Its convolutions turn and shift, so that values keep their size."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    generator = np.random.default_rng(0)
+    made, weights, last = [], [], "x"
+    for number in range(nodes):
+        name = f"t{number}"
+        if number % 2:
+            made.append(helper.make_node("Relu", [last], [name], name=f"relu{number}"))
+        else:
+            turn, _ = np.linalg.qr(generator.standard_normal((CHANNELS, CHANNELS)))
+            weights.append(numpy_helper.from_array(turn.astype(np.float32)[:, :, None, None], f"w{number}"))
+            weights.append(numpy_helper.from_array(np.full(CHANNELS, 0.3, np.float32), f"b{number}"))
+            reads = [last, f"w{number}", f"b{number}"]
+            made.append(helper.make_node("Conv", reads, [name], name=f"conv{number}"))
+        last = name
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, CHANNELS, SIDE, SIDE]) for n in ("x", last)]
+    graph = helper.make_graph(made, "chain", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return model.SerializeToString(), last
+
+
+def make(folder: Path, nodes: int) -> None:
+    """The model with its configuration, and what calibration makes of it: the fixed model and the ranges."""
+    folder.mkdir()
+    model, output = chain(nodes)
+    (folder / "net.onnx").write_bytes(model)
+    (folder / "input_config.ini").write_text(INI.format(output=output))
+    (folder / "DebugConfig.txt").write_text(DEBUG_CONFIG)
+    (folder / "again").mkdir()
+    command = [sys.executable, "-m", "sgsdump", *CALIBRATE.split(), "-o", "fixed.onnx"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help=f"{', '.join(map(str, SHORT))} nodes")
+    parser.add_argument("--only", nargs="+", metavar="COMMAND", default=list(COMMANDS), help="some of the commands")
+    args = parser.parse_args()
+    sizes = SHORT if args.short else SIZES
+    with tempfile.TemporaryDirectory() as name:
+        folders = [Path(name, str(nodes)) for nodes in (TINY, *sizes)]
+        for folder, nodes in zip(folders, (TINY, *sizes)):
+            make(folder, nodes)
+        rows = []
+        print(f"{'processor time in s':24}" + "".join(f"{size:>10,}" for size in sizes))
+        for what in args.only:
+            times = [seconds(folders[0], folder, COMMANDS[what]) for folder in folders[1:]]
+            print(f"{what:24}" + "".join(f"{time:10.3f}" for time in times), flush=True)
+            rows.append(Row(f"{what}, exponent of its time over nodes", slope(sizes, times), 1, AIM, ""))
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
