@@ -102,6 +102,7 @@ ROWS = {
             (AIR, "test_each_graph_has_its_folder_and_its_number"),
         ],
         "scope.data_dump()": [
+            (AIR, "test_the_block_goes_with_every_other_option"),
             (AIR, "test_the_block_alone_leaves_the_rest_out"),
             (AIR, "test_a_named_operator_brings_the_data_it_reads_and_the_block_joins_in"),
         ],

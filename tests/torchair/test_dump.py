@@ -103,6 +103,25 @@ def test_the_block_alone_leaves_the_rest_out(tmp_path: Path) -> None:
     assert operators_in(opened(tmp_path)) == {"data0", "data1", "sub"}
 
 
+def test_the_block_goes_with_every_other_option(tmp_path: Path) -> None:
+    def dumped(name: str, section: dict[str, Any] | None = None, **options: Any) -> set[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        if section is not None:
+            (folder / "dump.json").write_text(json.dumps({"dump": {"dump_path": str(folder), **section}}))
+            options |= {"dump_path": None, "dump_config_path": str(folder / "dump.json")}
+        run = compiled(AddSub(), folder, **options)
+        for number in range(2):
+            run(torch.ones(2) * number, torch.full((2,), 3.0))
+        return {"/".join([path.parent.name, *path.name.split(".")[:2]]) for path in folder.rglob("*.*.*.0.*")}
+
+    block = {"1/Data/data0", "1/Data/data1", "1/Sub/sub"}
+    assert dumped("stats", dump_step="1", dump_data="stats", dump_mode="output") == block
+    assert dumped("all", {"dump_op_switch": "on", "dump_step": "1"}) == block
+    of_model = {"dump_step": "1", "dump_list": [{"model_name": "AddSub", "layer": ["mul"]}]}
+    assert dumped("model", of_model) == block | {"1/Mul/mul"}
+
+
 def test_of_two_inputs_only_the_one_that_is_read_comes_along(tmp_path: Path) -> None:
     compiled(ConvNet().eval(), tmp_path, dump_layer="linear")(PICTURES[0])
     assert operators_in(opened(tmp_path)) == {"linear", "head.weight", "head.bias"}
