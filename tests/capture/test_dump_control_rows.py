@@ -215,6 +215,7 @@ ROWS = {
         ],
         "golden side": [
             ("tests/msit/test_module_hook.py", "test_every_token_is_what_an_independent_hook_sees"),
+            ("tests/msit/test_module_hook.py", "test_the_defaults_are_msits"),
             ("tests/msit/test_module_hook.py", "test_only_what_is_asked_for"),
             ("tests/msit/test_module_hook.py", "test_statistics_are_torchs"),
             ("tests/msit/test_module_hook.py", "test_a_seed_makes_runs_equal_and_deterministic"),

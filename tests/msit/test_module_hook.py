@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch", reason="what is dumped here is a torch prog
 from msit.decoder import Decoder, generate, made  # noqa: E402
 
 from sgsdump import list_runs, open_dump  # noqa: E402
+from sgsdump.capture.control import DumpControl  # noqa: E402
+from sgsdump.capture.steps import Steps  # noqa: E402
 from sgsdump.cli import main  # noqa: E402
 from sgsdump.errors import ConfigError, MissingExtra  # noqa: E402
 from sgsdump.msit import DumpConfig, register_hook  # noqa: E402
@@ -89,6 +91,14 @@ def test_files_are_where_msit_has_them_and_torch_loads_them(tmp_path: Path) -> N
     assert [one["name"] for one in tree["children"]] == ["root.embed", "root.layers", "root.head"]
     inner = tree["children"][1]["children"][0]["children"][1]
     assert inner["type"] == "Attention" and [c["name"][-1] for c in inner["children"]] == ["k", "v", "q", "o"]
+
+
+def test_the_defaults_are_msits() -> None:
+    """The first token, every module, both sides, whole values; no weights, no seed."""
+    config = DumpConfig()
+    assert config.control == DumpControl(steps=Steps(((0, 0),)))
+    assert config.kinds == ("module",) and config.keeps_values and not config.keeps_statistics
+    assert not (config.dump_weight or config.dump_last_logits or config.module_list or config.api_list)
 
 
 def test_only_what_is_asked_for(tmp_path: Path) -> None:
