@@ -1,8 +1,9 @@
-"""Which files go into the package, and its one compiled part. Everything else stands in pyproject.toml.
+"""Which files go into the package, and its two compiled parts. Everything else stands in pyproject.toml.
 
 ``cfg/`` stays at the top of the checkout, where users look for it; installed, it is the folder ``sgsdump/cfg``.
 
-The compiled part is optional: where it cannot be built, sgsdump is installed without, and numpy does the same.
+The compiled parts are optional: where they cannot be built, sgsdump is installed without; numpy and torch
+do the same.
 """
 
 import os
@@ -13,18 +14,24 @@ from setuptools import Extension, find_packages, setup
 # One wheel serves every Python from 3.10 on; free-threaded ones have no stable ABI.
 STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
-kernel = Extension(
-    "sgsdump.comparison.sums.kernel",
-    ["sgsdump/comparison/sums/kernel.c"],
-    # No fused multiply-add: every processor, and numpy, gives the same digits.
-    extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off"],
-    define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
-    py_limited_api=STABLE_ABI,
-    optional=True,
-)
+
+def compiled(name: str) -> Extension:
+    return Extension(
+        name,
+        [f"{name.replace('.', '/')}.c"],
+        # No fused multiply-add: every processor, and numpy, gives the same digits.
+        extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off"],
+        define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
+        py_limited_api=STABLE_ABI,
+        optional=True,
+    )
+
+
+# What a program is hooked with stands in no package: its own Python loads it from the folder of the hook.
+KERNELS = ("sgsdump.comparison.sums.kernel", "sgsdump.capture.hook.sgsdump_kernel")
 
 setup(
-    ext_modules=[kernel],
+    ext_modules=[compiled(name) for name in KERNELS],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
     packages=[*find_packages(include=["sgsdump", "sgsdump.*"]), "sgsdump.cfg"],
     package_dir={"sgsdump.cfg": "cfg"},

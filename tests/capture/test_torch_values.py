@@ -226,12 +226,16 @@ with torch.no_grad():
     assert not result.process.troubles
 
 
-def test_statistics_are_those_of_plain_numpy(run):
+@pytest.mark.parametrize("without_kernel", ["", "1"])
+def test_statistics_are_those_of_plain_numpy(run, monkeypatch, without_kernel):
+    monkeypatch.setenv("SGSDUMP_NO_KERNEL", without_kernel)
     source = """
 class Figures(nn.Module):
     def forward(self, x):
         big = x.repeat(200, 200) + 1
-        return big.t() * 2, x.to(torch.bfloat16) + 0, x.to(torch.int32) - 9, x > 0, x / 0
+        half = big.to(torch.float16) * 1e-4, big.to(torch.bfloat16) * 3
+        odd = torch.log(x), 1 / (x - x[0, 0]), x.to(torch.float64) + 0, big[::2, ::3] - 1, big.expand(2, -1, -1) * 1
+        return big.t() * 2, x.to(torch.bfloat16) + 0, x.to(torch.int32) - 9, x > 0, x / 0, half, odd
 
 with torch.no_grad():
     Figures()(torch.linspace(-3, 5, 35).view(5, 7))

@@ -1,10 +1,28 @@
-"""A tensor's statistics, computed by torch where the tensor lies."""
+"""A tensor's statistics: in one pass by the compiled kernel, where it is there and knows the type, else by torch."""
 
 import math
+import os
+import sys
 import threading
 
 import torch
 from sgsdump_torch_tensors import in_memory_order
+
+
+def _loaded():
+    """None where it was not built, is not wanted, or the program's Python is a free-threaded one: not of its ABI."""
+    if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
+        return None
+    try:
+        import sgsdump_kernel  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    return sgsdump_kernel
+
+
+kernel = _loaded()
+# The kernel's numbers for types.
+KINDS = {} if kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 # So many elements at a time stay in the cache as float64.
 CHUNK = 1 << 18
@@ -18,6 +36,26 @@ def statistics(tensor):
     if tensor.dtype is torch.bool or tensor.is_complex() or not tensor.numel():
         return None
     flat = in_memory_order(tensor.detach().resolve_neg().cpu())
+    kind = KINDS.get(flat.dtype)
+    if kind is None or not flat.is_contiguous():
+        least, most, total, squares = _by_torch(flat)
+    else:
+        least, most, total, squares = kernel.statistics(flat.data_ptr(), flat.numel(), kind)
+    return {
+        "max": most,
+        "min": least,
+        "mean": total / flat.numel(),
+        "l2norm": math.sqrt(squares) if squares == squares else math.nan,
+    }
+
+
+def quick(tensor):
+    """Whether statistics take no longer than a checksum."""
+    return tensor.dtype in KINDS and tensor.is_cpu
+
+
+def _by_torch(flat):
+    """Least, most, sum and sum of squares."""
     if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
     least, most = torch.aminmax(flat)
@@ -26,12 +64,7 @@ def statistics(tensor):
         numbers = _buffer.of(chunk.numel()).copy_(chunk)
         total += numbers.sum().item()
         squares += torch.dot(numbers, numbers).item()
-    return {
-        "max": most.item(),
-        "min": least.item(),
-        "mean": total / flat.numel(),
-        "l2norm": math.sqrt(squares) if squares == squares else math.nan,
-    }
+    return least.item(), most.item(), total, squares
 
 
 class Buffer(threading.local):

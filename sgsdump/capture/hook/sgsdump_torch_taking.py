@@ -1,14 +1,14 @@
 """What is told to the session of an operator's inputs and outputs.
 
 Tensors that hold the same values (``sgsdump_torch_memory``) are computed, checked and written once. Statistics are
-believed within a step, as long as torch's own version number says the same; in another step, and of values that are
-written in full always, a checksum is asked whether the memory still holds them.
+believed within a step, as long as torch's own version number says the same; in another step they are taken again, or,
+as of values that are written in full always, a checksum is asked whether the memory still holds them.
 """
 
 import torch
 from sgsdump_records import Values, encode
 from sgsdump_torch_memory import Memories
-from sgsdump_torch_statistics import statistics
+from sgsdump_torch_statistics import quick, statistics
 from sgsdump_torch_tensors import (
     checksum_of,
     dtype_word,
@@ -88,19 +88,25 @@ class Taking:
         del lying  # until now, for the payload is its memory
 
     def with_statistics(self, round, seen, tensor, weight):
-        """The values with their statistics. A checksum is taken of what is seen again: weights, and whatever else was
-        there in an earlier step; most values live for one."""
+        """The values with their statistics. Of what is seen again in another step (weights, most of all) they are taken
+        again where that is quick; else a checksum is asked whether it has changed."""
         known, when = seen.when, (round, version(tensor))
         if known == when:
             return seen
         synchronise(tensor)
-        checksum = checksum_of(tensor) if weight or known is not None else None
+        checksum = None
+        if (weight or known is not None) and not quick(tensor):
+            checksum = checksum_of(tensor)
         if known is None or checksum is None or checksum != seen.checksum:
             figures = statistics(tensor)
-            if known is not None and encode(figures) != (seen.stats or "null"):
+            if known is None:
+                seen.tell(figures)
+            elif encode(figures) != (seen.stats or "null"):
                 seen = self.memories.renew(tensor, seen)
-            seen.tell(figures)
-        seen.checksum, seen.when = checksum, when
+                seen.tell(figures)
+        if checksum is not None:
+            seen.checksum = checksum
+        seen.when = when
         return seen
 
     def to_be_stored(self, seen, tensor):

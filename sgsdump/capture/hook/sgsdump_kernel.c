@@ -1,0 +1,178 @@
+/* The statistics of a tensor's elements in one pass: least, most, sum and sum of squares.
+ *
+ * sgsdump_torch_statistics.py, the one caller, answers for the address and holds the tensor; without this, where it was
+ * not built or does not load, torch does the same in four passes. It lies beside the hook and is of the stable ABI, so
+ * that the program's own Python loads it. The GIL is released.
+ *
+ * A chunk is summed in LANES sums of double, which are added to the total in their order. Nothing is contracted or
+ * reassociated (setup.py says -ffp-contract=off): vectors of any width give the same digits.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 32
+#define CHUNK (1 << 13)
+#define AHEAD 1024 /* elements, to be on their way from memory before their turn */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define INLINE static inline __attribute__((always_inline))
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define INLINE static __forceinline
+#define PREFETCH(address) ((void)0)
+#endif
+
+enum { FLOAT32, FLOAT16, BFLOAT16, KINDS };
+
+typedef struct {
+    double sum, squares;
+    float least, most;
+} figures_t;
+
+INLINE float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The exponent is moved by a product, which is exact and makes a normal number of a subnormal one. */
+INLINE float half(uint16_t bits)
+{
+    uint32_t rest = (uint32_t)(bits & 0x7fff) << 13;
+    float finite = float_of(rest) * 0x1p112f;
+    uint32_t found;
+    memcpy(&found, &finite, sizeof found);
+    if (rest >= 0x0f800000u)
+        found = rest | 0x7f800000u;
+    return float_of(found | (uint32_t)(bits & 0x8000) << 16);
+}
+
+INLINE void add_chunk(const float *values, size_t size, figures_t *figures)
+{
+    double sums[LANES] = {0}, squares[LANES] = {0};
+    float least[LANES], most[LANES];
+    size_t whole = size / LANES * LANES;
+    for (size_t i = 0; i < LANES; i++)
+        least[i] = INFINITY, most[i] = -INFINITY;
+    for (size_t start = 0; start < whole; start += LANES) {
+        PREFETCH(values + start + AHEAD);
+        PREFETCH(values + start + AHEAD + LANES / 2);
+        for (size_t i = 0; i < LANES; i++) {
+            float value = values[start + i];
+            sums[i] += value;
+            squares[i] += (double)value * value;
+            least[i] = value < least[i] ? value : least[i];
+            most[i] = value > most[i] ? value : most[i];
+        }
+    }
+    for (size_t i = 0; i < size - whole; i++) {
+        float value = values[whole + i];
+        sums[i] += value;
+        squares[i] += (double)value * value;
+        least[i] = value < least[i] ? value : least[i];
+        most[i] = value > most[i] ? value : most[i];
+    }
+    for (size_t i = 0; i < LANES; i++) {
+        figures->sum += sums[i];
+        figures->squares += squares[i];
+        figures->least = least[i] < figures->least ? least[i] : figures->least;
+        figures->most = most[i] > figures->most ? most[i] : figures->most;
+    }
+}
+
+/* A square is NaN of NaN only, for the sum of an infinity and any square is infinite. */
+INLINE figures_t figures_of(const char *data, size_t count, int kind)
+{
+    figures_t figures = {0, 0, INFINITY, -INFINITY};
+    float scratch[CHUNK];
+    for (size_t start = 0; start < count; start += CHUNK) {
+        size_t size = count - start < CHUNK ? count - start : CHUNK;
+        const float *values = scratch;
+        if (kind == FLOAT32)
+            values = (const float *)data + start;
+        else
+            for (size_t i = 0; i < size; i++) {
+                uint16_t bits = ((const uint16_t *)data)[start + i];
+                scratch[i] = kind == FLOAT16 ? half(bits) : float_of((uint32_t)bits << 16);
+            }
+        add_chunk(values, size, &figures);
+    }
+    if (isnan(figures.squares))
+        figures.least = figures.most = NAN;
+    return figures;
+}
+
+typedef figures_t (*function_t)(const char *, size_t, int);
+
+/* The same code for every width of vectors; the types apart, so that no loop asks for them. */
+#define VARIANT(function, attribute)                                                                                   \
+    attribute static figures_t function(const char *data, size_t count, int kind)                                     \
+    {                                                                                                                  \
+        switch (kind) {                                                                                                \
+        case FLOAT16: return figures_of(data, count, FLOAT16);                                                         \
+        case BFLOAT16: return figures_of(data, count, BFLOAT16);                                                       \
+        default: return figures_of(data, count, FLOAT32);                                                              \
+        }                                                                                                              \
+    }
+
+VARIANT(figures_plain, )
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+VARIANT(figures_avx2, __attribute__((target("avx2"))))
+VARIANT(figures_avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
+#endif
+
+/* That of the widest vectors that this processor has. */
+static function_t widest(void)
+{
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return figures_avx512;
+    if (__builtin_cpu_supports("avx2"))
+        return figures_avx2;
+#endif
+    return figures_plain;
+}
+
+static function_t used = figures_plain;
+
+static PyObject *py_statistics(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    Py_ssize_t count;
+    int kind;
+    figures_t figures;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kni:statistics", &address, &count, &kind))
+        return NULL;
+    if (count < 1 || kind < 0 || kind >= KINDS) {
+        PyErr_SetString(PyExc_ValueError, "no elements, or of no type known here");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    figures = used((const char *)(uintptr_t)address, (size_t)count, kind);
+    Py_END_ALLOW_THREADS;
+    return Py_BuildValue("dddd", (double)figures.least, (double)figures.most, figures.sum, figures.squares);
+}
+
+static PyMethodDef methods[] = {
+    {"statistics", py_statistics, METH_VARARGS, "(least, most, sum, sum of squares) of (address, count, kind)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "sgsdump_kernel", "Statistics of a tensor in one pass.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_sgsdump_kernel(void)
+{
+    used = widest();
+    return PyModule_Create(&definition);
+}
