@@ -15,10 +15,10 @@ from setuptools import Extension, find_packages, setup
 STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
-def compiled(name: str) -> Extension:
+def compiled(source: str) -> Extension:
     return Extension(
-        name,
-        [f"{name.replace('.', '/')}.c"],
+        source.removesuffix(".c").replace("/", "."),
+        [source],
         # No fused multiply-add: every processor, and numpy, gives the same digits.
         extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off"],
         define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
@@ -28,10 +28,10 @@ def compiled(name: str) -> Extension:
 
 
 # What a program is hooked with stands in no package: its own Python loads it from the folder of the hook.
-KERNELS = ("sgsdump.comparison.sums.kernel", "sgsdump.capture.hook.sgsdump_kernel")
+KERNELS = ("sgsdump/comparison/sums/kernel.c", "sgsdump/capture/hook/sgsdump_kernel.c")
 
 setup(
-    ext_modules=[compiled(name) for name in KERNELS],
+    ext_modules=[compiled(source) for source in KERNELS],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
     packages=[*find_packages(include=["sgsdump", "sgsdump.*"]), "sgsdump.cfg"],
     package_dir={"sgsdump.cfg": "cfg"},
@@ -42,6 +42,7 @@ setup(
             "comparison/sums/kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
+            "capture/hook/sgsdump_kernel.pyi",
             "reports/html/page/*",
             "reports/*/*.css",
             "reports/*/schema.json",

@@ -14,7 +14,7 @@ def _loaded():
     if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
         return None
     try:
-        import sgsdump_kernel  # type: ignore[import-not-found]
+        import sgsdump_kernel
     except ImportError:
         return None
     return sgsdump_kernel
