@@ -72,7 +72,7 @@ def test_every_size(vectors, size):
     assert kernels == numpys
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(PAIRS)
 @compiled_only
 def test_whatever_is_drawn(pair):
@@ -138,7 +138,7 @@ SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple)
 STORED = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(SHAPES, st.data())
 @compiled_only
 def test_any_view_against_any_other(shape, data):
