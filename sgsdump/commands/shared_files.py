@@ -8,13 +8,18 @@ them there, or finds other ones, ends the command with one line.
 from __future__ import annotations
 
 import argparse
+import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sgsdump.errors import SgsdumpError, WorkerError
 
+if TYPE_CHECKING:
+    from sgsdump.dumps.dump import Record
+
+Item = TypeVar("Item")
 Opened = TypeVar("Opened")
 SHARED = "--scheduler needs a file system that all machines share, the same paths on each"
 
@@ -32,6 +37,26 @@ def add_scheduler(parser: argparse._ActionsContainer, what: str) -> None:
 def absolute(path: Path | None) -> Path | None:
     """The path as every machine finds it, whatever folder it works in; links are left as they are."""
     return None if path is None else Path.cwd() / path
+
+
+def in_tasks(items: Iterable[Item], sizes: Iterable[int], most_values: int, most_items: int) -> Iterator[list[Item]]:
+    """Neighbours together as one task, which takes a worker longer than handing it over: closed when it has so many
+    values, of which each item has its size, or so many items."""
+    task: list[Item] = []
+    values = 0
+    for item, size in zip(items, sizes):
+        task.append(item)
+        values += size
+        if values >= most_values or len(task) >= most_items:
+            yield task
+            task, values = [], 0
+    if task:
+        yield task
+
+
+def size_of(record: Record) -> int:
+    """How many values a record's tensor has; 0 where the dump does not say."""
+    return math.prod(record.tensor.info.shape or (0,))
 
 
 def on_this_worker(open_files: Callable[[], Opened]) -> Opened:

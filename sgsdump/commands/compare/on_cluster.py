@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sgsdump.commands.options import described
-from sgsdump.commands.shared_files import absolute, another_dump, on_this_worker
+from sgsdump.commands.shared_files import absolute, another_dump, in_tasks, on_this_worker, size_of
 
 if TYPE_CHECKING:
     from sgsdump.comparison.alignment import Pair
@@ -74,7 +73,8 @@ def measured_on_cluster(args: argparse.Namespace) -> MeasuredBy | None:
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
 
     def measured(measures: Measures, sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[Row | Failed]:
-        tasks = _tasks(_places(sample, benchmark, pairs), pairs)
+        sizes = (size_of(pair.benchmark) for pair in pairs)
+        tasks = in_tasks(_places(sample, benchmark, pairs), sizes, TASK_VALUES, TASK_PAIRS)
         given = _Files.of(args), replace(measures, own={})
         done = run_tasks(_measuring, given, tasks, Workers(scheduler=args.scheduler), Terminal("stderr"))
         for pair, result in zip(pairs, chain.from_iterable(done)):
@@ -88,20 +88,6 @@ def _places(sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[_P
     for pair in pairs:
         names = pair.sample.name, pair.benchmark.name
         yield _Place(mine[id(pair.sample)], theirs[id(pair.benchmark)], names, pair.how, pair.note)
-
-
-def _tasks(places: Iterable[_Place], pairs: Sequence[Pair]) -> Iterator[list[_Place]]:
-    """Neighbours together as one task, which takes a worker longer than handing it over."""
-    task: list[_Place] = []
-    values = 0
-    for place, pair in zip(places, pairs):
-        task.append(place)
-        values += math.prod(pair.benchmark.tensor.info.shape or (0,))
-        if values >= TASK_VALUES or len(task) >= TASK_PAIRS:
-            yield task
-            task, values = [], 0
-    if task:
-        yield task
 
 
 def _measuring(files: _Files, measures: Measures) -> Callable[[list[_Place]], list[Row | str]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.histogram.ranges import with_what_is_known
 from sgsdump.commands.options import opened
-from sgsdump.commands.shared_files import absolute, another_dump, on_this_worker
+from sgsdump.commands.shared_files import absolute, another_dump, in_tasks, on_this_worker, size_of
 
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
-    from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.dump import Dump
     from sgsdump.tensors.value_range import Range
 
 # A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
@@ -35,21 +34,11 @@ def distributions_on_cluster(
         dump=absolute(args.dump), parse_net=absolute(args.parse_net), step=args.step, rank=args.rank
     )
     workers = Workers(scheduler=args.scheduler)
-    counted = run_tasks(_counting, (options, dict(ranges)), _tasks(layers(dump)), workers, Terminal("stderr"))
+    records = layers(dump)
+    places = ((place, record.name) for place, record in enumerate(records))
+    tasks = in_tasks(places, map(size_of, records), TASK_VALUES, TASK_LAYERS)
+    counted = run_tasks(_counting, (options, dict(ranges)), tasks, workers, Terminal("stderr"))
     return numbered(chain.from_iterable(counted))
-
-
-def _tasks(records: Sequence[Record]) -> Iterator[_Places]:
-    task: _Places = []
-    values = 0
-    for place, record in enumerate(records):
-        task.append((place, record.name))
-        values += math.prod(record.tensor.info.shape or (0,))
-        if values >= TASK_VALUES or len(task) >= TASK_LAYERS:
-            yield task
-            task, values = [], 0
-    if task:
-        yield task
 
 
 def _counting(
