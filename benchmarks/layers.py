@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +85,10 @@ def make(folder: Path, layers: int) -> None:
     save_dump(tensors(layers // 2, 0, layers // 2), folder / "second.bin")
 
 
+# Makes a folder of so many layers or nodes.
+Make = Callable[[Path, int], None]
+
+
 def seconds(tiny: Path, folder: Path, command: str) -> float:
     made = {path.name for path in folder.iterdir()}
     call = [sys.executable, "-c", CODE, tiny, folder, *command.split()]
@@ -100,24 +104,29 @@ def slope(sizes: tuple[int, ...], times: list[float]) -> float:
     return float(np.polyfit(np.log(sizes[1:]), np.log(times[1:]), 1)[0])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help=f"{', '.join(map(str, SHORT))} layers")
-    parser.add_argument("--only", nargs="+", metavar="COMMAND", default=list(COMMANDS), help="some of the commands")
+def measure(
+    text: str | None, what: str, sizes: tuple[tuple[int, ...], tuple[int, ...]], commands: dict[str, str], make: Make
+) -> None:
+    """The command line of a benchmark of growth: ``make(folder, n)`` makes a folder with n of ``what``; ``sizes`` are the
+    full and the short ones. Prints the times of each command at each size, and a row with the exponent."""
+    full, short = sizes
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help=f"{', '.join(map(str, short))} {what}")
+    parser.add_argument("--only", nargs="+", metavar="COMMAND", default=list(commands), help="some of the commands")
     args = parser.parse_args()
-    sizes = SHORT if args.short else SIZES
+    chosen = short if args.short else full
     with tempfile.TemporaryDirectory() as name:
-        folders = [Path(name, str(layers)) for layers in (TINY, *sizes)]
-        for folder, layers in zip(folders, (TINY, *sizes)):
-            make(folder, layers)
+        folders = [Path(name, str(size)) for size in (TINY, *chosen)]
+        for folder, size in zip(folders, (TINY, *chosen)):
+            make(folder, size)
         rows = []
-        print(f"{'processor time in s':24}" + "".join(f"{size:>10,}" for size in sizes))
-        for what in args.only:
-            times = [seconds(folders[0], folder, COMMANDS[what]) for folder in folders[1:]]
-            print(f"{what:24}" + "".join(f"{time:10.3f}" for time in times), flush=True)
-            rows.append(Row(f"{what}, exponent of its time over layers", slope(sizes, times), 1, AIM, ""))
+        print(f"{'processor time in s':24}" + "".join(f"{size:>10,}" for size in chosen))
+        for command in args.only:
+            times = [seconds(folders[0], folder, commands[command]) for folder in folders[1:]]
+            print(f"{command:24}" + "".join(f"{time:10.3f}" for time in times), flush=True)
+            rows.append(Row(f"{command}, exponent of its time over {what}", slope(chosen, times), 1, AIM, ""))
     show(rows)
 
 
 if __name__ == "__main__":
-    main()
+    measure(__doc__, "layers", (SIZES, SHORT), COMMANDS, make)

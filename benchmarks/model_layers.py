@@ -11,15 +11,12 @@ figure is the exponent that ``layers.py`` explains.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
-from layers import AIM, TINY, seconds, slope
-from rows import Row, show
+from layers import measure
 
 SIZES, SHORT = (500, 2000, 8000), (50, 200, 800)
 CHANNELS, SIDE = 3, 4
@@ -82,24 +79,5 @@ def make(folder: Path, nodes: int) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help=f"{', '.join(map(str, SHORT))} nodes")
-    parser.add_argument("--only", nargs="+", metavar="COMMAND", default=list(COMMANDS), help="some of the commands")
-    args = parser.parse_args()
-    sizes = SHORT if args.short else SIZES
-    with tempfile.TemporaryDirectory() as name:
-        folders = [Path(name, str(nodes)) for nodes in (TINY, *sizes)]
-        for folder, nodes in zip(folders, (TINY, *sizes)):
-            make(folder, nodes)
-        rows = []
-        print(f"{'processor time in s':24}" + "".join(f"{size:>10,}" for size in sizes))
-        for what in args.only:
-            times = [seconds(folders[0], folder, COMMANDS[what]) for folder in folders[1:]]
-            print(f"{what:24}" + "".join(f"{time:10.3f}" for time in times), flush=True)
-            rows.append(Row(f"{what}, exponent of its time over nodes", slope(sizes, times), 1, AIM, ""))
-    show(rows)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, "nodes", (SIZES, SHORT), COMMANDS, make)  # "--short" too: table.py looks for the word
