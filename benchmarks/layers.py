@@ -107,8 +107,8 @@ def slope(sizes: tuple[int, ...], times: list[float]) -> float:
 def measure(
     text: str | None, what: str, sizes: tuple[tuple[int, ...], tuple[int, ...]], commands: dict[str, str], make: Make
 ) -> None:
-    """The command line of a benchmark of growth: ``make(folder, n)`` makes a folder with n of ``what``; ``sizes`` are the
-    full and the short ones. Prints the times of each command at each size, and a row with the exponent."""
+    """The command line of a benchmark of growth: ``make(folder, n)`` makes a folder with n of ``what``; ``sizes`` are
+    the full and the short ones. Prints the times of each command at each size, and a row with the exponent."""
     full, short = sizes
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help=f"{', '.join(map(str, short))} {what}")
