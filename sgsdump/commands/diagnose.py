@@ -99,12 +99,13 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(args.output, read)
     known = _known(args)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(known.model.proto)), known.config)
-    assumed = [*known.assumed, *board_notes(known.config), *disagreements(known.model, feeds)]
-    for sentence in assumed:
-        word = "assumed" if sentence in known.assumed else "warning"
-        print(for_terminal(f"{word}: {sentence}"), flush=True)
     asides: list[Path] = []
+    # Opened before anything is said: what cannot be written needs no assumptions.
     with replacing_folder(args.output, asides.append) as folder:
+        warnings = [*board_notes(known.config), *disagreements(known.model, feeds)]
+        said = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
+        for sentence in said:
+            print(for_terminal(sentence), flush=True)
         subject = _subject(args, known, feeds, progress)
         pairs, few = (
             PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
@@ -123,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
             advice,
             limits,
             title=f"{args.model.name} in fixed point",
-            assumptions=assumed,
+            assumptions=[*known.assumed, *warnings],
             facts=_facts(args, feeds, pairs),
         )
         _write(folder, report, comparison, limits)

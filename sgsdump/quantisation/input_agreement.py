@@ -42,12 +42,12 @@ class InputDifference:
         far = f"up to {self.largest:g}, {self.levels:.3g} grey levels"
         if self.rounded:
             return (
-                f"input {self.name}: with mean and std_value of input_config the preprocessed picture is no picture of "
-                f"bytes 0 to 255 ({far} away); make preprocessing and input_config agree"
+                f"input {self.name!r}: with mean and std_value of input_config the preprocessed picture is no picture "
+                f"of bytes 0 to 255 ({far} away); make preprocessing and input_config agree"
             )
         return (
-            f"input {self.name}: the preprocessed picture and what mean and std_value of input_config make of the raw "
-            f"one differ ({far}); make them agree, or the fixed model sees another picture than the float model"
+            f"input {self.name!r}: the preprocessed picture and what mean and std_value of input_config make of the "
+            f"raw one differ ({far}); make them agree, or the fixed model sees another picture than the float model"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.errors import MissingExtra
+from sgsdump.files.native_messages import STANDARD_OUTPUT, no_native_messages
 from sgsdump.tuning.surrogate import Surrogate
 
 
@@ -28,13 +29,14 @@ def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray
     if not useful.any():
         return np.zeros(len(gains), bool)
     scaled, whole = np.where(useful, gains, 0.0) / gains[useful].max(), max(float(np.floor(limit)), 1.0)
-    solved = milp(
-        -scaled,
-        integrality=np.ones(len(gains)),
-        bounds=Bounds(0, useful.astype(float)),
-        constraints=LinearConstraint(weights[None] / whole, -np.inf, 1.0),
-        options={"mip_rel_gap": 0.0},
-    )
+    with no_native_messages(STANDARD_OUTPUT):  # some versions of HiGHS leave a line of debugging there
+        solved = milp(
+            -scaled,
+            integrality=np.ones(len(gains)),
+            bounds=Bounds(0, useful.astype(float)),
+            constraints=LinearConstraint(weights[None] / whole, -np.inf, 1.0),
+            options={"mip_rel_gap": 0.0},
+        )
     chosen = solved.x > 0.5 if solved.x is not None else np.zeros(len(gains), bool)
     chosen &= useful
     while weights[chosen].sum() > limit:  # the solver keeps to its limit within 1e-6 only

@@ -110,7 +110,7 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     assert lines[0].startswith("assumed: no input_config.ini was given")
     assert (
         lines[1]
-        == "assumed: input image has mean 127:127:127, std_value 128:128:128, as the preprocess file normalises one "
+        == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128, as the preprocess file normalises one "
         "picture"
     )
     made = input_config.read("diagnosis/input_config.ini").inputs[0]
@@ -123,8 +123,14 @@ def test_what_is_assumed_is_said_first(digits, capsys):
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS.replace("127", "100"))
     assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2"]) == 0
-    assert re.search(r"warning: .*input image: .* differ \(.*27 grey levels", capsys.readouterr().out)
+    assert re.search(r"warning: .*input 'image': .* differ \(.*27 grey levels", capsys.readouterr().out)
     assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
+
+
+def test_nothing_is_said_before_the_folder_is_known_to_be_writable(digits, capsys):
+    (digits / "taken").write_text("")
+    assert main("diagnose -m digits.onnx -i pictures -o taken".split()) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_both_spellings_and_exit_status_by_a_limit(digits):

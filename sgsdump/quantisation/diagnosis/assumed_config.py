@@ -73,23 +73,23 @@ def _input(spec: InputSpec, file: Path, both: tuple[Feed, Feed | None] | None) -
     channels = spec.shape[1] if len(spec.shape) == 4 else None
     form = _FORMATS.get(channels or 0)
     if form is None or (both is None and file.suffix.lower() == ".npy"):
-        return _as_it_is(spec.name), f"input {spec.name} is taken as numbers that go in as they are, no picture"
+        return _as_it_is(spec.name), f"input {spec.name!r} is taken as numbers that go in as they are, no picture"
     if both is None:
         how = (
             f"{'an' if form == 'RGB' else 'a'} {form} picture divided by {PLAIN_STD:g} (mean 0, std_value "
             f"{PLAIN_STD:g}); if it was trained otherwise, every figure here is of another input"
         )
-        return ModelInput(spec.name, form, form, std=(PLAIN_STD,) * 3), f"input {spec.name} is taken as {how}"
+        return ModelInput(spec.name, form, form, std=(PLAIN_STD,) * 3), f"input {spec.name!r} is taken as {how}"
     normalised, raw = both
     fitted = None if raw is None else fit_normalisation(raw[spec.name], normalised[spec.name])
     if fitted is None:
         why = "gives no raw picture (norm=False)" if raw is None else "does more than (picture - mean) / std"
         return _as_it_is(spec.name), (
-            f"input {spec.name} is taken as numbers, not as a picture of bytes: the preprocess file {why}"
+            f"input {spec.name!r} is taken as numbers, not as a picture of bytes: the preprocess file {why}"
         )
     means, stds = ((values * 3)[:3] if len(values) == 1 else values for values in fitted)
     how = f"mean {_triple(means)}, std_value {_triple(stds)}, as the preprocess file normalises one picture"
-    return ModelInput(spec.name, form, form, means, stds), f"input {spec.name} has {how}"
+    return ModelInput(spec.name, form, form, means, stds), f"input {spec.name!r} has {how}"
 
 
 def _as_it_is(name: str) -> ModelInput:

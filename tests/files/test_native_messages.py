@@ -1,0 +1,32 @@
+"""What a C library prints inside the block is lost; what anybody prints before or after it is not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, os, sys
+from sgsdump.files.native_messages import STANDARD_ERROR, STANDARD_OUTPUT, no_native_messages
+
+printf = ctypes.CDLL(None).printf
+print("python before")
+printf(b"C before\\n")
+with no_native_messages(STANDARD_OUTPUT):
+    printf(b"C inside\\n")
+with no_native_messages():
+    os.write(STANDARD_ERROR, b"error inside\\n")
+printf(b"C after\\n")
+print("python after")
+os.write(STANDARD_ERROR, b"error after\\n")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names the C library as POSIX has it")
+def test_only_what_is_printed_inside_is_lost() -> None:
+    # into a pipe, where printf holds its text back until the end of the process, unless Python tells it not to
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env=buffered, capture_output=True, text=True, check=True)
+    assert sorted(run.stdout.splitlines()) == ["C after", "C before", "python after", "python before"]
+    assert run.stderr.splitlines() == ["error after"]
