@@ -24,7 +24,9 @@ FAMILIES = (
 SHARED = {
     *(
         "commands/parser",
+        "commands/option_values",
         "commands/options",
+        "commands/quantising_options",
         "commands/terminal",
         "commands/shared_files",
         "executors/runner",

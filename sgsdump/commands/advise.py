@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import INPUTS, add_model, add_pictures
+from sgsdump.commands.quantising_options import add_limits, add_quant_level
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from sgsdump.tensors.value_range import Range
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
-LEVELS = ("L1", "L2", "L3", "L4", "L5")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
@@ -42,14 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
     add_pictures(parser, f"measure on: {INPUTS}", required=False)
-    parser.add_argument(
-        "--quant-level",
-        choices=LEVELS,
-        default="L5",
-        help="weights when measuring: L1 one scale per tensor, above it one per output channel (default: %(default)s)",
-    )
-    parser.add_argument("--min-cos", type=float, metavar="X", help="what the outputs must hold (default: COS 0.99)")
-    parser.add_argument("--max-rmse", type=float, metavar="X", help="what the outputs must hold (default: RMSE 0.1)")
+    add_quant_level(parser, "weights when measuring: L1 one scale per tensor, above it one per output channel")
+    add_limits(parser, "the outputs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
 
 

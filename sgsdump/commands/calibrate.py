@@ -53,14 +53,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.option_values import not_negative, whole_number
 from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.levels import Calibration
-
-LEVELS = ["L1", "L2", "L3", "L4", "L5"]
-# What a level does where the bits are decided already: by a quant file.
-WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,30 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_pictures(parser)
     parser.add_argument("--input-config", required=True, help="input_config.ini")
     parser.add_argument("-o", "--output", type=Path, help="fixed model to write (default: MODEL_fixed.onnx here)")
-    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see above (default: %(default)s)")
-    parser.add_argument("-sth", "--sensitivity-threshold", type=positive, default=0.002, metavar="X",
+    add_quant_level(parser, "see above")
+    parser.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
                         help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
                         "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see above")  # fmt: skip
     many = parser.add_mutually_exclusive_group()
-    many.add_argument("--num-process", type=count, default=1, metavar="N",
+    many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
-    many.add_argument("--scheduler", metavar="ADDRESS", help="run pictures on the Dask cluster whose scheduler is here "
-                      "(tcp://host:8786); see above")  # fmt: skip
+    add_scheduler(many, "run pictures")
     parser.add_argument("--json", action="store_true", help="write log/tensor_min_max.json instead of .txt")
-
-
-def positive(text: str) -> float:
-    value = float(text)
-    if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number of 0 or more")
-    return value
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

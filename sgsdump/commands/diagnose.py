@@ -32,7 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.quantising_options import add_limits, add_quant_level, add_scheduler
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
-LEVELS = ("L1", "L2", "L3", "L4", "L5")
 PICTURES = 10
 # Sensitivities are measured on this many of them.
 MEASURED = 4
@@ -62,19 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
     parser.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--pictures", type=count, default=PICTURES, metavar="N",
+    parser.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
                         help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="calibrate and compare on the Dask cluster whose "
-                        "scheduler is here (tcp://host:8786); see above")  # fmt: skip
-    parser.add_argument("--min-cos", type=float, metavar="X", help="what a layer must hold (default: COS 0.99)")
-    parser.add_argument("--max-rmse", type=float, metavar="X", help="what a layer must hold (default: RMSE 0.1)")
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
-    return int(text)
+    add_quant_level(parser)
+    add_scheduler(parser, "calibrate and compare")
+    add_limits(parser, "a layer")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.option_values import size_in_bytes
+
 if TYPE_CHECKING:
     from sgsdump.capture.control import DumpControl
     from sgsdump.capture.front_door import Asked
@@ -57,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["none", "symlink", "hardlink", "index"],
         help="what stands for a payload equal to an earlier one (none; index: the earlier file's path in index.jsonl)",
     )
-    parser.add_argument("--max-size", type=_bytes, metavar="SIZE", help="dump at most this much: 500M, 20G")
+    parser.add_argument("--max-size", type=size_in_bytes, metavar="SIZE", help="dump at most this much: 500M, 20G")
     parser.add_argument(
         "--check-config",
         type=Path,
@@ -280,12 +282,3 @@ def _asked(args: argparse.Namespace) -> Asked:
         links=own.get("links"),
         max_size=own.get("max_size"),
     )
-
-
-def _bytes(text: str) -> int:
-    """``500M``, ``20G``, ``1000``."""
-    unit = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:].upper(), 0)
-    digits = text[:-1] if unit else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 16 and int(digits)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 500M or 20G")
-    return int(digits) << unit

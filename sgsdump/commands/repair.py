@@ -24,21 +24,19 @@ examples:
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import INPUTS, add_model, add_pictures
+from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_quant_level
 
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
-LEVELS = ("L1", "L2", "L3", "L4", "L5")
-# The levels without raising to INT16: that is what the rounds do.
-RANGES_OF = {"L4": "L2", "L5": "L3"}
 DEBUG_PICTURES = 4
 
 
@@ -48,25 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input-config", required=True, type=Path, help="input_config.ini")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
     parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
-    parser.add_argument("--min-cos", type=finite, metavar="X", help="what every output must hold (default: COS 0.99)")
-    parser.add_argument("--max-rmse", type=finite, metavar="X", help="what every output must hold (default: RMSE 0.1)")
+    add_limits(parser, "every output")
     parser.add_argument(
-        "--rounds", type=count, default=10, metavar="N", help="at most this many (default: %(default)s)"
+        "--rounds", type=whole_number, default=10, metavar="N", help="at most this many (default: %(default)s)"
     )
-    parser.add_argument("--quant-level", choices=LEVELS, default="L5", help="see calibrate (default: %(default)s)")
-
-
-def finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text} is no threshold")
-    return value
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
-    return int(text)
+    add_quant_level(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
     with replacing_folder(args.output, asides.append) as folder:
-        level = RANGES_OF.get(args.quant_level, args.quant_level)
+        level = WITHOUT_BITS[args.quant_level]  # raising to INT16 is what the rounds do
         calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
         labels = [label for label, _, _ in pictures]
         head = [

@@ -28,12 +28,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     # A link stays a link: what it points to is replaced.
     path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
-    if path.is_dir():
-        raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
-    if path.exists() and not path.is_file():
-        raise OutputError(f"cannot write {path}: it is a device or a pipe; name a file")
-    if not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    check_file(path)
     waiting = _waiting.get()
     with ExitStack() as stack:
         try:
@@ -167,6 +162,16 @@ def _link_or_copy(source: Path | str, target: Path | str) -> None:
         os.link(source, target, follow_symlinks=False)
     except OSError:
         shutil.copy2(source, target, follow_symlinks=False)
+
+
+def check_file(path: Path) -> None:
+    """Raises OutputError for what cannot become a result file."""
+    if path.is_dir():
+        raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise OutputError(f"cannot write {path}: it is a device or a pipe; name a file")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}; make it first")
 
 
 def check_folder(path: Path, option: str = "-o") -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from sgsdump.commands import COMMANDS
 from sgsdump.commands.parser import build_parser
-from sgsdump.commands.repair import DEBUG_PICTURES, RANGES_OF
-from sgsdump.commands.repair import LEVELS as REPAIR_LEVELS
-from sgsdump.commands.tune import LEVELS as TUNE_LEVELS
-from sgsdump.commands.tune import parse_rates, parse_seconds
+from sgsdump.commands.quantising_options import WITHOUT_BITS
+from sgsdump.commands.repair import DEBUG_PICTURES
+from sgsdump.commands.tune.options import parse_rates, parse_seconds
 from sgsdump.comparison.distribution import LEVELS as QUANTISER_LEVELS
 from sgsdump.comparison.distribution import WIDE
 from sgsdump.comparison.thresholds import DOCUMENTED
@@ -72,7 +71,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("repair", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
         ("repair", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
         ("repair", "(default: 4 of -i)", DEBUG_PICTURES == 4),
-        ("repair", "at L2 or L3", RANGES_OF == {"L4": "L2", "L5": "L3"}),
+        ("repair", "at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
         ("tune", "judged on 10 of these, evenly chosen", tuning_setup.PICTURES == 10),
         ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
         ("tune", "95 % of the way", search.ENOUGH == 0.95),
@@ -90,9 +89,8 @@ def test_numbers_that_only_comments_state():
 
 @pytest.mark.parametrize(("level", "ranges"), [("L1", "L1"), ("L2", "L2"), ("L3", "L3"), ("L4", "L2"), ("L5", "L3")])
 def test_where_the_bits_are_decided_otherwise_the_rest_of_a_level_remains(level, ranges):
-    assert TUNE_LEVELS[level] == RANGES_OF.get(level, level) == ranges
+    assert WITHOUT_BITS[level] == ranges
     assert LEVELS[ranges].weights == LEVELS[level].weights and LEVELS[ranges].activations == LEVELS[level].activations
-    assert not LEVELS[ranges].bits and level in REPAIR_LEVELS
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_what_is_no_time_is_refused(text):
     ("text", "rates"), [("0.65,0.7", [0.65, 0.7]), ("1,0.51", [0.51, 1.0]), ("0.7, 0.7,", [0.7]), ("0.5001", [0.5001])]
 )
 def test_rates_are_sorted_and_each_once(text, rates):
-    assert parse_rates(text) == rates
+    assert parse_rates(text) == tuple(rates)
 
 
 @pytest.mark.parametrize("text", ["0.5", "1.0001", "0", "nan", "x", ","])

@@ -205,12 +205,12 @@ def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
 
 def test_an_output_left_worse_than_int8_is_named(work, capsys):
     """The plan to take for one output may cost another."""
-    from sgsdump.commands import tune
+    from sgsdump.commands.tune.printed import print_ending
 
     rows = [Namespace(errors={"prob": 0.5, "rb": 0.1}), Namespace(errors={"prob": 0.1, "rb": 0.2}, raised=("b",))]
     facts = {"exhaustive": True, "complete": False, "runs": 1, "plans_tried": 4, "unsearched": ("3 of all 4 plans",)}
     result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), verified=None, **facts)
-    tune.print_ending(Namespace(quant_level="L5"), work / "out", result)
+    print_ending(result, work / "out", "L3")
     said = capsys.readouterr().out
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
     assert "not counted: mask" in said and "not looked at: 3 of all 4 plans" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sgsdump.commands.option_values import names, whole_number
 from sgsdump.commands.options import add_run
 from sgsdump.commands.shared_files import add_scheduler
 
@@ -80,7 +81,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
     parser.add_argument(
         "--metrics",
-        type=_names,
+        type=names,
         default=[],
         metavar="NAMES",
         help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
@@ -140,7 +141,7 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
         choices=("depth", "worst"),
         help="in the network's order, or the largest error first (default: depth, with --top worst)",
     )
-    parser.add_argument("--top", type=_count, metavar="N", help="list only the N layers with the largest error")
+    parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
     parser.add_argument(
         "--only-bad", action="store_true", help="list only layers past the thresholds (given or documented)"
     )
@@ -169,21 +170,10 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of layers, 1 or more")
-    return int(text)
-
-
-def _names(text: str) -> list[str]:
-    """What commas separate."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _limits(text: str) -> list[tuple[str, str, float]]:
     """Layers ("" for all), names and numbers of ``NAME=X,LAYER:NAME=X``."""
     limits = []
-    for part in _names(text):
+    for part in names(text):
         what, sign, limit = part.rpartition("=")
         layer, _, name = what.rpartition(":")
         if not sign:
