@@ -20,7 +20,8 @@ CHECKOUT = Path(__file__).parents[1]
 MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
 STRICT = (
     *"__init__ dumps/dump dumps/io dumps/run dumps/trees".split(),
-    *"tensors/tensor tensors/statistics tensors/real_view errors".split(),
+    *"tensors/tensor tensors/tensor_info tensors/quant tensors/real_values".split(),
+    *"tensors/statistics tensors/real_view errors".split(),
 )
 USER = """
 from pathlib import Path

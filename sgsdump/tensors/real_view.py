@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number
-from sgsdump.tensors.tensor import Quant, Tensor, checked_scale, dequantise
+from sgsdump.tensors.quant import Quant
+from sgsdump.tensors.real_values import checked_scale, dequantise
+from sgsdump.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

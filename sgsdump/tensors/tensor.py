@@ -7,56 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.notebook import as_html
-from sgsdump.tensors.device_layout import PLAIN, Origin, is_device, logical_origin, to_logical
-from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
+from sgsdump.tensors.device_layout import PLAIN, is_device, logical_origin, to_logical
+from sgsdump.tensors.dtypes import name_of
+from sgsdump.tensors.quant import Quant
+from sgsdump.tensors.real_values import real_part, real_values
 from sgsdump.tensors.sdk_padding import has_padded_channels
 from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor_info import TensorInfo
 
-
-@dataclass(frozen=True)
-class Quant:
-    """How integers mean real numbers: ``real = (stored - zero_point) * scale``.
-
-    scale        one step; an array of C entries when per channel, along ``axis`` (of the logical shape).
-                 0.0 says that the file gives none.
-    zero_point   the stored value that means 0.0.
-    dtype        the quantised type; None when the file names a type we do not know (``type_name`` keeps its word).
-                 A dequantised tensor (stored as float32) still says here what it was.
-    exact        False when the scale was read from text of six decimals: good to print, too coarse to dequantise
-                 16-bit values (up to 1.6 % off).
-    """
-
-    dtype: np.dtype | None
-    scale: float | np.ndarray = 0.0
-    zero_point: int = 0
-    axis: int | None = None
-    exact: bool = False
-    type_name: str = ""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """What is known of a tensor without touching its values.
-
-    shape is that of what ``stored`` gives, or None when the file does not say; dtype is that of the stored values;
-    layout is ``NHWC``, ``NCHW``, another vendor's name for the order the values lie in, or None (unknown, or plain);
-    op_type is the producing operator's, or ""; origin is the logical tensor when layout is a device's and it is known.
-    """
-
-    name: str
-    shape: tuple[int, ...] | None
-    dtype: np.dtype
-    layout: str | None = None
-    quant: Quant | None = None
-    op_type: str = ""
-    origin: Origin | None = None
+__all__ = ["Quant", "Tensor", "TensorInfo"]
 
 
 class Tensor:
@@ -208,14 +174,7 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """The real values of a part, in the stored layout, by any index numpy takes; the rest is neither read from a
         mapped file nor converted. Raises IndexError, and ValuesError as ``real`` does."""
-        stored, info = self.stored(), self.info
-        part = np.asarray(stored[index])
-        if info.quant is not None and is_scaled(stored.dtype):
-            scale = np.asarray(checked_scale(info, stored.shape))
-            if scale.ndim:
-                scale = np.broadcast_to(scale, stored.shape)[index]
-            return _product(part, scale, info.quant.zero_point)[()]
-        return real_values(part, info)[()]
+        return real_part(self.stored(), index, self.info)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The real values, for ``np.asarray`` and ``np.array``."""
@@ -233,78 +192,3 @@ class Tensor:
     def _repr_html_(self) -> str | None:
         """Its facts and how its values lie, for a notebook."""
         return as_html("tensor", self)
-
-
-def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """The float32 values that stored ones mean; see ``Tensor.real``."""
-    if is_float(stored.dtype):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return stored.astype(np.float32, copy=False)
-    if is_complex(stored.dtype):
-        pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
-        with np.errstate(over="ignore"):
-            return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
-    if not is_number(stored.dtype):
-        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which mean no numbers")
-    return dequantise(stored, info)
-
-
-def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
-
-    Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
-    """
-    if info.quant is None:
-        return stored.astype(np.float32)
-    return _product(stored, checked_scale(info, stored.shape), info.quant.zero_point)
-
-
-def is_scaled(dtype: np.dtype) -> bool:
-    """Whether stored values of this type have to be dequantised: integers and booleans."""
-    return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
-
-
-def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """The scale in float32: one number, or in a shape that is broadcast to ``shape``. Raises as ``dequantise``."""
-    quant = info.quant
-    assert quant is not None, "values without a scale mean themselves"
-    if not quant.exact:
-        raise ValuesError(
-            f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
-            f"six decimals); give the calibrated ranges, or dump again with dequantFixed"
-        )
-    if not scale_fits(info):
-        raise ValuesError(
-            f"tensor {info.name!r} has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(shape)}; give the calibrated ranges"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = np.asarray(quant.scale, np.float32)
-    if quant.axis is not None and scale.ndim:
-        scale = scale.reshape([-1 if axis == quant.axis else 1 for axis in range(len(shape))])
-    return scale
-
-
-def _product(stored: np.ndarray, scale: np.ndarray, zero_point: int) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        real: np.ndarray = (stored.astype(np.int64) - zero_point).astype(np.float32) * scale
-    return real
-
-
-def scale_fits(info: TensorInfo) -> bool:
-    """Whether there is one scale, or one for each channel along its axis (the last one where none is named)."""
-    if info.quant is None:
-        return True
-    quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)
-    if np.ndim(quant.scale) == 0 or (quant.axis is None and count == 1):
-        return True
-    axis = len(shape) - 1 if quant.axis is None else quant.axis
-    return np.ndim(quant.scale) == 1 and 0 <= axis < len(shape) and count == shape[axis]
-
-
-def same_quant(one: Quant | None, other: Quant | None) -> bool:
-    """Whether two ways of dequantising are equal in every field, scales per channel compared one by one."""
-    if one is None or other is None:
-        return one is other
-    plain = [(q.dtype, q.zero_point, q.axis, q.exact, q.type_name) for q in (one, other)]
-    return plain[0] == plain[1] and np.array_equal(one.scale, other.scale, equal_nan=True)

@@ -16,10 +16,11 @@ from sgsdump.tensors import sdk_padding, statistics
 from sgsdump.tensors.device_layout import Origin, conversion, to_device, to_logical
 from sgsdump.tensors.dtypes import carried, carrier, name_of, packed, restored, unpacked
 from sgsdump.tensors.layout import nchw_shape, nhwc_shape, to_nchw, to_nhwc
+from sgsdump.tensors.quant import same_quant
+from sgsdump.tensors.real_values import dequantise, scale_fits
 from sgsdump.tensors.real_view import values_of
 from sgsdump.tensors.sdk_padding import UNPAD, is_row_major, pad_blocks, pad_channels, pad_picture, padded_sizes, unpad
 from sgsdump.tensors.statistics import central_span, histogram, summarise
-from sgsdump.tensors.tensor import dequantise, same_quant, scale_fits
 from sgsdump.tensors.value_range import Range
 
 U8, I16 = np.dtype(np.uint8), np.dtype(np.int16)

@@ -25,7 +25,8 @@ from sgsdump.errors import FormatError, LossWarning, OutputError, SgsdumpError
 from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried, carrier, restored
 from sgsdump.tensors.dtypes import bits as bits_of
-from sgsdump.tensors.tensor import TensorInfo, same_quant
+from sgsdump.tensors.quant import same_quant
+from sgsdump.tensors.tensor import TensorInfo
 
 
 def plain_records() -> list[Record]:

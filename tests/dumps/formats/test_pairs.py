@@ -21,7 +21,7 @@ from sgsdump.dumps.formats.sigmastar import binary, text_variant
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
-from sgsdump.tensors.tensor import same_quant
+from sgsdump.tensors.quant import same_quant
 
 
 class Form(NamedTuple):
