@@ -28,7 +28,11 @@ def compiled(source: str) -> Extension:
 
 
 # What a program is hooked with stands in no package: its own Python loads it from the folder of the hook.
-KERNELS = ("sgsdump/comparison/sums/kernel.c", "sgsdump/capture/hook/sgsdump_kernel.c")
+KERNELS = (
+    "sgsdump/comparison/sums/kernel.c",
+    "sgsdump/tensors/extremes_kernel.c",
+    "sgsdump/capture/hook/sgsdump_kernel.c",
+)
 
 setup(
     ext_modules=[compiled(source) for source in KERNELS],
@@ -40,6 +44,7 @@ setup(
         "sgsdump": [
             "py.typed",
             "comparison/sums/kernel.pyi",
+            "tensors/extremes_kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
             "capture/hook/sgsdump_kernel.pyi",

@@ -55,7 +55,7 @@ def write_log(
     statistics = calibration.statistics
     channels = {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()}
     tensor_chn.write(channels, folder / "tensor_chn.txt")
-    below = {name: Range.of(float(extremes.low), float(extremes.high)) for name, extremes in statistics.below.items()}
+    below = {name: Range.of(extremes.low, extremes.high) for name, extremes in statistics.below.items()}
     if below:
         write_ranges(below, folder / "softmax_lut_range.txt")
     if weights:

@@ -84,7 +84,7 @@ class Calibration:
     @property
     def seen(self) -> dict[str, Range]:
         """What every tensor's values filled on the pictures, before anything was narrowed or decided otherwise."""
-        return {name: Range.of(float(each.low), float(each.high)) for name, each in self.statistics.whole.items()}
+        return {name: Range.of(each.low, each.high) for name, each in self.statistics.whole.items()}
 
 
 def calibrate(

@@ -43,7 +43,10 @@ def small_net():
 @pytest.mark.parametrize("values", [[0, np.inf], [-np.inf, 0], [np.nan, 1], [-np.inf, np.inf], [np.nan, np.inf]])
 def test_a_tensor_with_nan_or_infinity_has_no_range(values):
     with pytest.raises(InputError, match=r"'t' holds NaN or infinity on cat\.png"):
-        Collector(Wanted(), "cat.png").see("t", np.array(values, np.float32))
+        collector = Collector(Wanted(), "cat.png")
+        collector.see("finite", np.zeros(2, np.float32))
+        collector.see("t", np.array(values, np.float32))
+        _ = collector.statistics
 
 
 def test_below_is_counted_from_the_maximum_along_the_softmax_axis():

@@ -11,8 +11,9 @@ session, so a half-precision model takes the memory of all its tensors.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,7 +96,7 @@ class SegmentRunner:
         feed = fitted(feed, self.inputs, self._bfloat16)
         with self._making:
             segments = self._segments = self._segments or self._cut(feed)
-        return self._run(segments, feed, only, advance)
+        return self._run(segments if only is None else _making(segments, only), feed, only, advance)
 
     def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
         types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
@@ -129,12 +130,12 @@ class SegmentRunner:
         """Each segment and what it made, which is the caller's to empty; the next one runs meanwhile."""
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
         live = dict(fed)
-        with ThreadPoolExecutor(1) as pool:
+        # A feed that has one thread to itself runs on no second one.
+        with nullcontext() if self._threads == 1 else ThreadPoolExecutor(1) as pool:
 
             def start(part: Segment) -> Callable[[], dict[str, _Made]]:
-                # A feed that has one thread to itself runs on no second one.
                 call = partial(self._made, part, live, fed)
-                return call if self._threads == 1 else pool.submit(call).result
+                return pool.submit(call).result if pool else call
 
             result = start(segments[0]) if segments else dict
             for index, part in enumerate(segments):
@@ -144,12 +145,8 @@ class SegmentRunner:
                 yield part, made
 
     def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, _Live]:
-        live = {}
-        for name, array in feed.items():
-            kind = self._fed_types[name].tensor_type.elem_type
-            value = from_array(array, kind)
-            live[name] = _Live(value, onnx.helper.make_tensor_type_proto(kind, array.shape))
-        return live
+        values = {n: from_array(array, self._fed_types[n].tensor_type.elem_type) for n, array in feed.items()}
+        return {name: _Live(value, value.data_type()) for name, value in values.items()}
 
     def _made(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
         """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
@@ -160,7 +157,7 @@ class SegmentRunner:
             return self._single(part, live, fed)
         if lost:
             return _lost(part, f"needs {lost[0]!r}, which failed")
-        absent = {name: live[name].type for name in part.reads if not live[name].value.has_value()}
+        absent = {n: type_proto(live[n].type, None) for n in part.reads if not live[n].value.has_value()}
         whole = without_reading(part, absent)
         try:
             return dict(self._ran(whole, live))
@@ -177,10 +174,9 @@ class SegmentRunner:
 
     def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
         """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
-        session = self._session(part, {name: live[name].type for name in part.reads}).session
-        values = session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
-        types = {info.name: info.type for info in session.get_outputs()}
-        return {n: _Live(v, type_proto(types[n], shape_of(v))) for n, v in zip(part.makes, values)}
+        ready = self._session(part, {name: (live[name].type, shape_of(live[name].value)) for name in part.reads})
+        values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+        return {name: _Live(value, kind) for name, kind, value in zip(part.makes, ready.makes, values)}
 
     def _single(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
         """Outputs of a segment's nodes, one node at a time."""
@@ -207,17 +203,16 @@ class SegmentRunner:
         except REFUSALS:
             return {}
 
-    def _session(self, part: Segment, reads: Mapping[str, onnx.TypeProto]) -> _Ready:
-        types = {name: kind.SerializeToString() for name, kind in reads.items()}
+    def _session(self, part: Segment, reads: _Reads) -> _Ready:
         if not self._keep:
-            return self._new_session(part, reads, types)
+            return self._new_session(part, reads)
         with self._making:
             kept = self._sessions.get(part.makes)
-            if not kept or kept.types != types:
-                kept = self._sessions[part.makes] = self._new_session(part, reads, types)
+            if not kept or kept.reads != reads:
+                kept = self._sessions[part.makes] = self._new_session(part, reads)
             return kept
 
-    def _new_session(self, part: Segment, reads: Mapping[str, onnx.TypeProto], types: dict[str, bytes]) -> _Ready:
+    def _new_session(self, part: Segment, reads: _Reads) -> _Ready:
         stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
         options = session_options(self.model.folder)
         use_shared_arena(options)
@@ -226,8 +221,10 @@ class SegmentRunner:
             # Idle threads of the other sessions would spin and take the processors from the one that runs.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_external_initializers(list(lent), list(lent.values()))
-        data = sub_model(self._header, part, stubs, reads)
-        return _Ready(types, ort.InferenceSession(data, options, providers=self._providers), lent)
+        data = sub_model(self._header, part, stubs, {name: type_proto(*each) for name, each in reads.items()})
+        session = ort.InferenceSession(data, options, providers=self._providers)
+        types = {info.name: info.type for info in session.get_outputs()}
+        return _Ready(reads, tuple(types[name] for name in part.makes), session, lent)
 
     def _skip_inner_tensors(self) -> None:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
@@ -246,9 +243,17 @@ class SegmentRunner:
         return Layer(name, node.name, node.op_type, to_array(value))
 
 
+def _making(segments: Sequence[Segment], only: Collection[str]) -> list[Segment]:
+    """The segments making nothing but what is asked for or read by a later one: the rest need not be kept."""
+    needed = {*only, *(name for part in segments for name in part.reads)}
+    return [replace(part, makes=tuple(name for name in part.makes if name in needed)) for part in segments]
+
+
 class _Live(NamedTuple):
+    """``type`` is onnxruntime's word for it."""
+
     value: ort.OrtValue
-    type: onnx.TypeProto
+    type: str
 
 
 _Made = _Live | Skip
@@ -264,10 +269,15 @@ def _lost(part: Segment, reason: str) -> dict[str, _Made]:
     return {name: Skip(name, part.nodes[0].op_type, reason, failed=True) for name in part.makes}
 
 
-class _Ready(NamedTuple):
-    """A session, the serialised types of its inputs, and the weights it uses in place."""
+_Reads = Mapping[str, tuple[str, list[int] | None]]
+"""The type and shape of what a segment reads."""
 
-    types: dict[str, bytes]
+
+class _Ready(NamedTuple):
+    """A session, what it ``reads``, the types of what it ``makes``, and the weights it uses in place."""
+
+    reads: _Reads
+    makes: tuple[str, ...]
     session: ort.InferenceSession
     lent: dict[str, ort.OrtValue]
 

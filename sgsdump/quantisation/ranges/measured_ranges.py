@@ -19,6 +19,7 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.fusion import operators
+from sgsdump.quantisation.ranges.followers import followed, with_followers
 from sgsdump.quantisation.ranges.observers import PLAIN, Collector, Statistics, Wanted
 from sgsdump.tensors.cores import cores
 from sgsdump.tensors.value_range import Range
@@ -61,7 +62,7 @@ def gather(
         statistics = part if statistics is None else statistics.merged(part)
     if statistics is None:
         raise InputError("there is no picture to calibrate with")
-    return statistics
+    return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
 
 
 def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dict[str, Range]:
@@ -73,7 +74,7 @@ def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dic
         constants.see(name, own.value(name))
     extremes = {**statistics.whole, **constants.statistics.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
-    return {name: Range.of(float(extremes[name].low), float(extremes[name].high)) for name in order if name in extremes}
+    return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
 
 
 def _in_threads(model: Model, wanted: Wanted, feeds: Iterable[Feed]) -> Iterator[Statistics]:
@@ -91,13 +92,15 @@ def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
     A feed has one thread, on any machine: how onnxruntime cuts a matrix for several decides the last bits.
     """
     runner: Runner = SegmentRunner(model, keep_sessions=True, threads=1)
+    graph = Graph(model.proto)
+    looked_at = (set(graph.producer) - set(followed(graph))) | wanted.names
 
     def see(labelled: Feed) -> Statistics:
         label, feed = labelled
         collector = Collector(wanted, label)
         for name, array in feed.items():
             collector.see(name, array)
-        for layer in runner.run(feed):
+        for layer in runner.run(feed, only=looked_at):
             collector.see(layer.name, layer.array)
         return collector.statistics
 

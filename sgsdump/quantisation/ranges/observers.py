@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.quantisation.ranges.value_histogram import ValueHistogram, count_values
+from sgsdump.tensors.extremes import extremes
+
+# Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
+WAITING_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,11 @@ class Wanted:
     channels: Mapping[str, int] = field(default_factory=dict)
     softmax: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def names(self) -> set[str]:
+        """Of all tensors that something is kept of."""
+        return {*self.histograms, *self.moments, *self.channels, *self.softmax}
+
 
 PLAIN = Wanted()
 
@@ -47,15 +57,24 @@ class Moments:
         return Moments(self.sums + other.sums, self.squares + other.squares, self.count + other.count)
 
 
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """Lowest and highest values: arrays of one shape, () for a whole tensor or [C] per channel."""
+class Extremes(NamedTuple):
+    """Lowest and highest value of a tensor."""
+
+    low: float
+    high: float
+
+    def merged(self, other: Extremes) -> Extremes:
+        return Extremes(min(self.low, other.low), max(self.high, other.high))
+
+
+class ChannelExtremes(NamedTuple):
+    """Lowest and highest value of each channel (float64 [C])."""
 
     low: np.ndarray
     high: np.ndarray
 
-    def merged(self, other: Extremes) -> Extremes:
-        return Extremes(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+    def merged(self, other: ChannelExtremes) -> ChannelExtremes:
+        return ChannelExtremes(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +85,7 @@ class Statistics:
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]
     moments: dict[str, Moments]
-    channels: dict[str, Extremes]
+    channels: dict[str, ChannelExtremes]
     below: dict[str, Extremes]
 
     def merged(self, other: Statistics) -> Statistics:
@@ -86,34 +105,69 @@ def merge(parts: list[Statistics]) -> Statistics:
 
 
 class Collector:
-    """Observes one picture's tensors one by one and keeps their ``statistics``."""
+    """Observes one picture's tensors one by one and keeps their statistics."""
 
     def __init__(self, wanted: Wanted, label: str):
         self.wanted, self.label = wanted, label
-        self.statistics = Statistics({}, {}, {}, {}, {})
+        self._kept = Statistics({}, {}, {}, {}, {})
+        self._waiting: list[tuple[str, np.ndarray]] = []
+        self._bytes = 0
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of all tensors seen so far. Raises as ``see``."""
+        self._look()
+        return self._kept
 
     def see(self, name: str, array: np.ndarray) -> None:
-        """Raises InputError when the tensor holds NaN or infinity, which have no range."""
+        """Raises InputError when this tensor, or one before, holds NaN or infinity, which have no range."""
         if array.dtype.kind != "f" or not array.size:
             return
-        wanted, kept = self.wanted, self.statistics
-        low, high = array.min(), array.max()
-        if not (np.isfinite(low) and np.isfinite(high)):
+        self._waiting.append((name, array))
+        self._bytes += array.nbytes
+        if self._bytes >= WAITING_BYTES:
+            self._look()
+
+    def _look(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        tables = [self._rows(name, array) for name, array in waiting]
+        low, high = extremes(tables)
+        starts = np.cumsum([0, *map(len, tables)])
+        lowest, highest = np.minimum.reduceat(low, starts[:-1]), np.maximum.reduceat(high, starts[:-1])
+        odd = ~(np.isfinite(lowest) & np.isfinite(highest))
+        if odd.any():
             raise InputError(
-                f"tensor {name!r} holds NaN or infinity on {self.label}, so it has no range; dump the float model on "
-                f"this input and look for the first layer with NaN or Inf"
+                f"tensor {waiting[odd.argmax()][0]!r} holds NaN or infinity on {self.label}, so it has no range; dump "
+                f"the float model on this input and look for the first layer with NaN or Inf"
             )
-        kept.whole[name] = Extremes(np.asarray(low, np.float64), np.asarray(high, np.float64))
+        for (name, array), *ends, start, stop in zip(waiting, lowest.tolist(), highest.tolist(), starts, starts[1:]):
+            self._kept.whole[name] = Extremes(*ends)
+            if name in self.wanted.channels:
+                count = array.shape[self.wanted.channels[name]]
+                rows = low[start:stop].reshape(-1, count), high[start:stop].reshape(-1, count)
+                self._kept.channels[name] = ChannelExtremes(rows[0].min(axis=0), rows[1].max(axis=0))
+            self._look_closer(name, array)
+
+    def _rows(self, name: str, array: np.ndarray) -> np.ndarray:
+        """A table, where channels matter with rows of one channel each, in order and again and again."""
+        axis = self.wanted.channels.get(name)
+        if axis is None:
+            return array.reshape(1, -1)
+        if axis == 1:
+            return array.reshape(array.shape[0] * array.shape[1], -1)
+        return _by_channel(array, axis)
+
+    def _look_closer(self, name: str, array: np.ndarray) -> None:
+        wanted, kept = self.wanted, self._kept
         if name in wanted.histograms:
             kept.histograms[name] = count_values(array)
         if name in wanted.moments:
             kept.moments[name] = _moments(array, wanted.moments[name])
-        if name in wanted.channels:
-            rows = _by_channel(array, wanted.channels[name])
-            kept.channels[name] = Extremes(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
         if name in wanted.softmax:
             below = array - array.max(axis=wanted.softmax[name], keepdims=True)
-            kept.below[name] = Extremes(np.asarray(below.min(), np.float64), np.asarray(below.max(), np.float64))
+            kept.below[name] = Extremes(float(below.min()), float(below.max()))
 
 
 def _both(mine: dict, other: dict) -> dict:

@@ -26,7 +26,7 @@ def side_ranges(statistics: Statistics) -> SideRanges:
     """Of the calibration's own pictures."""
     return SideRanges(
         {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()},
-        {name: Range.of(float(seen.low), float(seen.high)) for name, seen in statistics.below.items()},
+        {name: Range.of(seen.low, seen.high) for name, seen in statistics.below.items()},
     )
 
 

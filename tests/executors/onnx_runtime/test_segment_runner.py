@@ -15,6 +15,7 @@ from sgsdump.executors.onnx_runtime import segment_runner
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, open_model
+from sgsdump.models.passes.segment import cut
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Feed = dict[str, np.ndarray]
@@ -408,3 +409,23 @@ def outside(tensor: onnx.TensorProto, offset: int, length: int) -> None:
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, word in (("location", "w.data"), ("offset", str(offset)), ("length", str(length))):
         tensor.external_data.add(key=key, value=word)
+
+
+def test_a_session_makes_only_what_is_asked_for_or_read_later(monkeypatch):
+    made = []
+    new = SegmentRunner._new_session
+    monkeypatch.setattr(
+        SegmentRunner, "_new_session", lambda self, part, *a: made.append(part.makes) or new(self, part, *a)
+    )
+    monkeypatch.setattr(segment_runner, "cut", lambda *a, **k: cut(*a, **k, max_nodes=2))
+    names = [f"n{i}" for i in range(6)]
+    nodes = [helper.make_node("Neg", [before], [name]) for before, name in zip(["x", *names], names)]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", 1, [3])], [info("n5", 1, [3])])
+    runner = SegmentRunner(Model(helper.make_model(graph, ir_version=8), Path("net.onnx")), keep_sessions=True)
+    feed = {"x": np.arange(3, dtype=np.float32)}
+    assert [layer.name for layer in runner.run(feed, only={"n2"})] == ["n2"]
+    assert made == [("n1",), ("n2", "n3")]
+    assert [layer.name for layer in runner.run(feed)] == names
+    for layer in runner.run(feed, only={"n0", "n5"}):
+        np.testing.assert_array_equal(layer.array, feed["x"] * (-1) ** (names.index(layer.name) + 1))

@@ -1,0 +1,3 @@
+INTERFACE: int
+
+def ends_of_rows(tables: int, count: int, low: int, high: int, /) -> None: ...
