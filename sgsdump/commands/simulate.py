@@ -87,7 +87,7 @@ def simulate_all(
     from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.fixed_facts import is_fixed
+    from sgsdump.quantisation.fixed_metadata import is_fixed
     from sgsdump.quantisation.float_model import simplify
     from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config

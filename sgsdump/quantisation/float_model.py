@@ -14,7 +14,7 @@ from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.models.passes.split_batchnorm import split_batchnorm
 from sgsdump.models.passes.topology import sorted_nodes
-from sgsdump.quantisation.fixed_facts import is_fixed
+from sgsdump.quantisation.fixed_metadata import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:

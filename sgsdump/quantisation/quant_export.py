@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.value_range import Range
 

@@ -18,7 +18,8 @@ from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
-from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, read_facts
+from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fusion import operators, sdk_name
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.parse_net import NetTensor

@@ -16,7 +16,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.diagnosis.subject import Subject
 from sgsdump.quantisation.domains import Analysis, analyse
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT16

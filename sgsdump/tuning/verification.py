@@ -15,7 +15,8 @@ from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
+from sgsdump.quantisation.fixed_facts import FixedFacts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.tensors.tensor import Quant

@@ -15,7 +15,8 @@ from sgsdump import open_dump
 from sgsdump.cli import main
 from sgsdump.commands.dump import not_finite
 from sgsdump.files.output_names import output_paths
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
+from sgsdump.quantisation.fixed_facts import FixedFacts, Origin
+from sgsdump.quantisation.fixed_metadata import write_facts
 
 PREPROCESS = """
 import numpy as np

@@ -17,7 +17,7 @@ from sgsdump.commands import demo
 from sgsdump.comparison.comparison import compare
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.sidecars import input_config
 
 FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "report.html", "rounds.json", "rounds.txt"}

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.quant_plan import Choice, plan
 from sgsdump.quantisation.scales import uint8_quant
 from sgsdump.quantisation.trials.qdq_writer import Picture, fake_weight, quantise, store_weight

@@ -9,7 +9,8 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.executors.runner import Layer
 from sgsdump.quantisation import simulation
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
+from sgsdump.quantisation.fixed_facts import FixedFacts, Origin
+from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

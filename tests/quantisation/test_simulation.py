@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_nets import residual_net, run_all
 
-from sgsdump.quantisation.fixed_facts import is_fixed, read_facts
+from sgsdump.quantisation.fixed_metadata import is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges

@@ -16,7 +16,7 @@ from sgsdump.dumps.spooled import spooled
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePair, PicturePairs
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.simulation import Simulation, Simulator
 from sgsdump.tensors.layout import NCHW, NHWC
 

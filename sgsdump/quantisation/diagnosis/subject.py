@@ -11,7 +11,7 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.levels import Calibration, calibrate
 from sgsdump.quantisation.quant_import import import_params, read_quant_file

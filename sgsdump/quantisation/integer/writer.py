@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sgsdump.models.graph import Graph, drop_unused_constants
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.fixed_facts import Origin, write_facts
+from sgsdump.quantisation.fixed_facts import Origin
+from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.integer.emitter import Emitter
 from sgsdump.quantisation.integer.walk import STORED, Walk
 from sgsdump.quantisation.pictures import Picture
@@ -46,7 +47,7 @@ def write_integers(
     ranges        calibrated range of every float tensor, those inside fused chains too.
     channels      a convolution's output -> the range of each of its channels; its whole range where it is missing.
     keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
-    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_facts``).
+    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_metadata``).
     """
     from onnx import ModelProto
 

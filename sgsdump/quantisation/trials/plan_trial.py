@@ -17,7 +17,7 @@ from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse
-from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.models.graph import Graph, drop_unused_constants
-from sgsdump.quantisation.fixed_facts import (
-    DumpedOperator,
-    FixedFacts,
-    Origin,
-    StoredTensor,
-    StoredWeights,
-    write_facts,
-)
+from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, StoredWeights
+from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.fusion import Operator, sdk_name
 from sgsdump.quantisation.integer.rounding import store_weight
 from sgsdump.quantisation.pictures import Picture
@@ -48,7 +42,7 @@ def quantise(
     """The fixed model of a float model (whose nodes ``plan.operators`` are), as QDQ ONNX.
 
     keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
-    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_facts``).
+    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_metadata``).
     """
     from onnx import ModelProto
 

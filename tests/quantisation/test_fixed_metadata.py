@@ -8,7 +8,8 @@ import pytest
 from small_nets import residual_net
 
 from sgsdump.errors import ModelError
-from sgsdump.quantisation.fixed_facts import METADATA_KEY, DumpedOperator, StoredTensor, is_fixed, read_facts
+from sgsdump.quantisation.fixed_facts import DumpedOperator, StoredTensor
+from sgsdump.quantisation.fixed_metadata import METADATA_KEY, is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
