@@ -8,24 +8,19 @@ or run the sub-model where the data files are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.models.graph import bodies, needs
+from sgsdump.models.passes.dependencies import Dependencies
+from sgsdump.models.passes.model_shell import ModelShell
+from sgsdump.models.passes.topology import inner_tensors
 from sgsdump.models.shape_inference import infer_types, is_known, tensor_type
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx
-
-# Fields of a ModelProto and a GraphProto that a cut makes itself, or that say nothing about a part of the model.
-_CUT_FIELDS = ("graph", "functions", "training_info")
-_CUT_GRAPH_FIELDS = (
-    *("node", "input", "output", "initializer", "sparse_initializer"),
-    *("value_info", "quantization_annotation"),
-)
 
 
 def extract(
@@ -53,14 +48,8 @@ class Extractor:
         self._inputs = {info.name: info for info in graph.input}
         self._declared = {info.name: info for info in (*graph.value_info, *graph.output)}
         self._annotations = {note.tensor_name: note for note in graph.quantization_annotation}
-        self._producer: dict[str, int] = {}
-        self._makes = [tuple(filter(None, node.output)) for node in self._nodes]
-        for index, makes in enumerate(self._makes):
-            for name in makes:
-                if name in self._producer:
-                    raise ModelError(f"two nodes of the model make the tensor {name!r}; no sub-model can be cut out")
-                self._producer[name] = index
-        self._needs: list[set[str]] = [needs(node) for node in self._nodes]
+        self._needed = Dependencies(self._nodes)
+        self._shell = ModelShell(proto)
 
     def extract(
         self,
@@ -86,8 +75,8 @@ class Extractor:
         outputs = list(dict.fromkeys(output_names))
         for name in (*cut, *outputs):
             self._check(name)
-        chosen, used = self._walk(outputs, set(cut))
-        model = self._shell(chosen)
+        chosen, used = self._needed.of(outputs, set(cut))
+        model = self._shell.around(self._nodes[index] for index in chosen)
         graph = model.graph
         fed = dict.fromkeys([*cut, *(name for name in self._inputs if name in used)])
         graph.node.extend(self._without(index, fed) for index in chosen)
@@ -95,7 +84,7 @@ class Extractor:
         graph.output.extend(self._output(name, types) for name in outputs)
         self._add_weights(graph, used - set(cut))
         inner = self._declared.keys() & used - {*outputs, *fed}
-        made = (name for index in chosen for name in self._makes[index] if name in inner)
+        made = (name for index in chosen for name in self._needed.makes[index] if name in inner)
         graph.value_info.extend(self._declared[name] for name in made)
         return model
 
@@ -110,11 +99,11 @@ class Extractor:
             raise ConfigError(f"a depth of {depth} nodes leaves nothing of the graph; give 1 or more")
         for name in output_names:
             self._check(name)
-        chosen, _ = self._walk(output_names, set())
+        chosen, _ = self._needed.of(output_names, set())
         counted = [index for index in chosen if self._nodes[index].op_type != "Constant"]
         kept = counted[-depth:]
-        made = {name for index in kept for name in self._makes[index]}
-        reads = dict.fromkeys(name for index in kept for name in self._reads(index) if name not in made)
+        made = {name for index in kept for name in self._needed.makes[index]}
+        reads = dict.fromkeys(name for index in kept for name in self._needed.reads(index) if name not in made)
         reads |= dict.fromkeys(name for name in output_names if name not in made)
         return [name for name in reads if not self._is_weight(name)]
 
@@ -126,15 +115,10 @@ class Extractor:
                 return kind
         return None
 
-    def _reads(self, index: int) -> list[str]:
-        """What a node needs, its own inputs first and in order."""
-        own = [name for name in dict.fromkeys(self._nodes[index].input) if name]
-        return [*own, *sorted(self._needs[index].difference(own))]
-
     def _without(self, index: int, cut: Mapping[str, None]) -> onnx.NodeProto:
         """A node; where the model is cut at one output of it while another is needed, the one has a new name."""
         node = self._nodes[index]
-        if cut.keys().isdisjoint(self._makes[index]):
+        if cut.keys().isdisjoint(self._needed.makes[index]):
             return node
         import onnx
 
@@ -146,88 +130,23 @@ class Extractor:
         return copy
 
     def _is_weight(self, name: str) -> bool:
-        maker = self._producer.get(name)
+        maker = self._needed.producer.get(name)
         if maker is not None:
             return self._nodes[maker].op_type == "Constant"
         return name in self._dense or name in self._sparse
 
-    def _walk(self, outputs: Iterable[str], cut: set[str]) -> tuple[list[int], set[str]]:
-        """The nodes that the outputs need, in an order in which they can run, and every tensor they meet."""
-        producer, indices = self._producer, set[int]()
-        used = set(outputs)
-        pending = [name for name in used if name not in cut]
-        while pending:
-            index = producer.get(pending.pop())
-            if index is None or index in indices:
-                continue
-            indices.add(index)
-            pending += self._needs[index] - used - cut
-            used |= self._needs[index]
-        used.update(name for index in indices for name in self._makes[index])
-        return sorted(indices, key=self._rank.__getitem__), used
-
-    @cached_property
-    def _rank(self) -> list[int]:
-        """Each node's place in an order in which they can run: the file's own, where that is one."""
-        order: dict[int, int] = {}
-        for start in range(len(self._nodes)):
-            path = [start]
-            while path:
-                index = path[-1]
-                sources = {self._producer[name] for name in self._needs[index] if name in self._producer}
-                waits = [source for source in sources if source not in order]
-                if index in order or not waits:
-                    order.setdefault(index, len(order))
-                    path.pop()
-                elif len(path) > len(self._nodes):
-                    raise ModelError("the model's graph has a cycle; no sub-model can be cut out")
-                else:
-                    path.append(min(waits))
-        return [order[index] for index in range(len(self._nodes))]
-
     def _check(self, name: str) -> None:
-        if name in self._producer or name in self._inputs or name in self._dense or name in self._sparse:
+        if name in self._needed.producer or name in self._inputs or name in self._dense or name in self._sparse:
             return
         for node in self._nodes:
-            if name in _inner(node):
+            if name in inner_tensors(node):
                 raise ConfigError(f"the tensor {name!r} is inside a body of a {node.op_type} node; name one outside")
-        known = [*self._producer, *self._inputs, *self._dense, *self._sparse]
+        known = [*self._needed.producer, *self._inputs, *self._dense, *self._sparse]
         raise ConfigError(f"the model has no tensor {name!r}{hint(name, known)}")
-
-    def _shell(self, chosen: Sequence[int]) -> onnx.ModelProto:
-        """A model with everything of the original but its graph, and of its functions those that are called."""
-        import onnx
-
-        model = onnx.ModelProto()
-        model.CopyFrom(self._bare)
-        if self._functions:
-            called = set(_calls(self._nodes[index] for index in chosen)) & self._functions.keys()
-            pending = list(called)
-            while pending:
-                fresh = set(_calls(self._functions[pending.pop()].node)) & self._functions.keys() - called
-                called |= fresh
-                pending += fresh
-            model.functions.extend(function for key, function in self._functions.items() if key in called)
-        return model
-
-    @cached_property
-    def _functions(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
-        return {(f.domain, f.name, f.overload): f for f in self._proto.functions}
-
-    @cached_property
-    def _bare(self) -> onnx.ModelProto:
-        """The model without its graph's contents and its functions."""
-        import onnx
-
-        bare = onnx.ModelProto()
-        _copy_fields(self._proto, bare, _CUT_FIELDS)
-        _copy_fields(self._proto.graph, bare.graph, _CUT_GRAPH_FIELDS)
-        bare.graph.name = self._proto.graph.name or "sub_model"
-        return bare
 
     @cached_property
     def _inferred(self) -> dict[str, onnx.TypeProto]:
-        order = sorted(range(len(self._nodes)), key=self._rank.__getitem__)
+        order = sorted(range(len(self._nodes)), key=self._needed.rank.__getitem__)
         return infer_types(self._proto, nodes=[self._nodes[index] for index in order])
 
     def _input(self, name: str, types: Mapping[str, onnx.TypeProto]) -> onnx.ValueInfoProto:
@@ -263,30 +182,3 @@ class Extractor:
         graph.initializer.extend(tensor for name, tensor in self._dense.items() if name in wanted)
         graph.sparse_initializer.extend(tensor for name, tensor in self._sparse.items() if name in wanted)
         graph.quantization_annotation.extend(notes)
-
-
-def _inner(node: onnx.NodeProto) -> set[str]:
-    """Names of the tensors made inside a node's bodies, at any depth."""
-    inside = [inner for body in bodies(node) for inner in body.node]
-    return {name for inner in inside for name in (*inner.output, *_inner(inner))}
-
-
-def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, str, str]]:
-    """The operators of nodes, and of the nodes inside their bodies, by the key of a function."""
-    for node in nodes:
-        yield node.domain, node.op_type, node.overload
-        for body in bodies(node):
-            yield from _calls(body.node)
-
-
-def _copy_fields(
-    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, but: tuple[str, ...]
-) -> None:
-    """Every field that is set, repeated or single, known to this version of ONNX."""
-    for field, value in source.ListFields():
-        if field.name in but:
-            continue
-        if isinstance(value, str | bytes | int | float):
-            setattr(target, field.name, value)
-        else:
-            getattr(target, field.name).MergeFrom(value)
