@@ -12,6 +12,7 @@ from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.single_precision import single_precision
 from sgsdump.models.passes.split_batchnorm import split_batchnorm
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.quantisation.fixed_metadata import is_fixed
@@ -35,7 +36,7 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
 
 
 def simplify(model: Model) -> Model:
-    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away.
+    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32.
 
     Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
     """
@@ -47,7 +48,7 @@ def simplify(model: Model) -> Model:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    folded = fold_constants(ordered)
+    folded = single_precision(fold_constants(ordered))
     # The SDK folds no BatchNorm of a Caffe model: it stays a factor and an offset in the convolution's own domain.
     return replace(model, proto=folded if model.blobs is None else split_batchnorm(folded), folder=None)
 

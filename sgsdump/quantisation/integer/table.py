@@ -6,6 +6,7 @@ ideal, not a rule of the hardware.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,16 @@ def ideal(
         return half_up(real.astype(np.float64) / step(output)) + output.zero_point
 
     return stored
+
+
+def is_function(node: NodeProto, graph: Graph) -> bool:
+    """Whether each of a node's outputs depends on one value of its first input, and on nothing else that varies."""
+    first, *others = node.input
+    return (
+        node.op_type in FUNCTIONS
+        and first not in graph.constants
+        and all(name in graph.constants and math.prod(graph.constants[name].dims) == 1 for name in others if name)
+    )
 
 
 def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndarray]:

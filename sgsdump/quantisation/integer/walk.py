@@ -32,7 +32,7 @@ from sgsdump.quantisation.integer.pooling import average_pool, global_average_po
 from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, reach, step
 from sgsdump.quantisation.integer.rules import PARAMETRIC, RULES, Call, constant_of
 from sgsdump.quantisation.integer.scaling import requantise
-from sgsdump.quantisation.integer.table import FUNCTIONS, function_of, ideal, look_up
+from sgsdump.quantisation.integer.table import function_of, ideal, is_function, look_up
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
@@ -47,8 +47,8 @@ STORED = "{}#stored"
 
 @dataclass(eq=False)
 class Walk:
-    """What has been written so far. ``values``: every stored tensor as it stands in the graph;
-    ``reals``: tensors that are there as float32 under their own names."""
+    """What has been written so far. ``values``: every stored tensor as it stands in the graph, and those between the
+    operators of a chain; ``reals``: tensors that are there as float32 under their own names."""
 
     graph: Graph
     plan: QuantPlan
@@ -101,28 +101,26 @@ class Walk:
 
     def _chain(self, operator: Operator) -> None:
         nodes, limits = without_limits(self.graph, operator, self.plan.tensors[operator.outputs[0]])
-        value: Integers | None = None
         for node, following in pairwise(nodes):
-            quant = self._own_range(node.output[0], REACH if following.op_type in CURVES else 0.0)
-            outcome = self._compute(node, value, quant, node.output[0])
+            inner = node.output[0]
+            quant = self._own_range(inner, REACH if following.op_type in CURVES else 0.0)
+            outcome = self._compute(node, quant, inner)
             # What a pool puts out keeps the scale of its input.
-            value = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
+            self.values[inner] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
         whole = quant.dtype == UINT8 and (limits is None or limits == (0, np.inf))
-        outcome = self._compute(nodes[-1], value, quant, name, STORED.format(name) if whole else "")
+        outcome = self._compute(nodes[-1], quant, name, STORED.format(name) if whole else "")
         if isinstance(outcome, Unrounded) and limits is not None:
             outcome = replace(outcome, lowest=limits[0], highest=limits[1])
         self._keep(outcome, quant, name)
 
-    def _compute(
-        self, node: NodeProto, before: Integers | None, quant: Quant, name: str, stored: str = ""
-    ) -> Integers | Unrounded:
+    def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
         """One node by its rule, or by the nearest thing to one. ``stored``: see ``convolve``."""
         weighted = node.output[0] in self.plan.weights and node.input[0] in self.values
         if weighted and (convolved := self._convolution(node, quant, stored)) is not None:
             return convolved
-        operands = self._operands(node, before)
+        operands = self._operands(node)
         if operands is None:
             return self._in_float(node, quant, name)
         if node.op_type in RULES:
@@ -145,7 +143,7 @@ class Walk:
             value = operands[0] if quant.dtype == INT16 else self._rescaled(operands[0], quant)
             if (pooled := average_pool(self.emit, value, node)) is not None:
                 return pooled
-        if node.op_type in FUNCTIONS and len(self.graph.variables(node)) == 1:
+        if is_function(node, self.graph):
             self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
             function = ideal(function_of(node, self.graph), operands[0].quant, quant)
             return look_up(self.emit, operands[0], quant, function, STORED.format(name))
@@ -166,7 +164,7 @@ class Walk:
         self.named[name] = (made.kernel, made.rows)
         return made.outcome
 
-    def _operands(self, node: NodeProto, before: Integers | None) -> list[Integers] | None:
+    def _operands(self, node: NodeProto) -> list[Integers] | None:
         """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
         constant = constant_of(self.graph, node)
         names = [name for name in node.input if name and name != constant]
@@ -174,9 +172,7 @@ class Walk:
             names = names[:1]
         operands = []
         for name in names:
-            if before is not None and name not in self.values and name not in self.graph.constants:
-                operands.append(before)
-            elif name in self.values:
+            if name in self.values:
                 operands.append(self.values[name])
             elif name in self.graph.constants and self.graph.value(name).dtype.kind == "f":
                 operands.append(self._constant(name))
@@ -228,7 +224,7 @@ class Walk:
         own.CopyFrom(node)
         for index, name in enumerate(own.output):
             own.output[index] = (renamed or {}).get(name, name)
-            self.reals.add(name)
+        self.reals.update(own.output)
         self.emit.nodes.append(own)
 
     def _real(self, name: str) -> None:

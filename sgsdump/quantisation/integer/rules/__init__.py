@@ -18,6 +18,7 @@ from sgsdump.quantisation.integer.rules.constant import add_to, multiply_by
 from sgsdump.quantisation.integer.rules.multiply import multiply
 from sgsdump.quantisation.integer.rules.relu import relu
 from sgsdump.quantisation.integer.rules.softmax import softmax
+from sgsdump.quantisation.integer.scaling import requantise
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
@@ -59,8 +60,14 @@ def _multiply(call: Call) -> Unrounded:
 
 
 def _maximum(call: Call) -> Unrounded:
-    """Its operands share one scale."""
-    return Unrounded(call.emit.add("Max", [call.emit.doubles(operand) for operand in call.operands]))
+    """Its operands share one scale; a constant is brought to it first."""
+    operands = [
+        operand
+        if operand.quant == call.output
+        else call.emit.inner(requantise(call.emit, operand, call.output), call.output)
+        for operand in call.operands
+    ]
+    return Unrounded(call.emit.add("Max", [call.emit.doubles(operand) for operand in operands]))
 
 
 def _relu(call: Call) -> Unrounded:
@@ -77,7 +84,7 @@ def _prelu(call: Call) -> Unrounded:
 
 
 def _softmax(call: Call) -> Unrounded:
-    return softmax(call.emit, call.operands[0], attribute(call.node, "axis", -1))
+    return softmax(call.emit, call.operands[0], call.output, attribute(call.node, "axis", -1))
 
 
 RULES: Mapping[str, Callable[[Call], Unrounded]] = {

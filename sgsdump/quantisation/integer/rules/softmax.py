@@ -4,7 +4,8 @@
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)
     out = min(32767, half_up(E * R / 2^(15 + j)))                                             scale 1/32768
 
-Exact: every integer of the probes t_soft2 (2, 3 and 21 classes, t up to 20), n_soft (10 classes) and h_fc.
+Exact: every integer of the probes t_soft2 (2, 3 and 21 classes, t up to 20), n_soft (10 classes) and h_fc. An output of
+another scale, as in front of a convolution, takes one more requantisation from there; no probe has one.
 """
 
 from __future__ import annotations
@@ -14,14 +15,22 @@ import numpy as np
 from sgsdump.quantisation.integer.curve import exponential, fixed_point
 from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.rounding import S16_MAX
+from sgsdump.quantisation.integer.scaling import requantise
+from sgsdump.quantisation.scales import INT16
 from sgsdump.tensors.tensor import Quant
 
 SUM_BITS = 15
 RECIPROCAL_BITS = 30
+OUTPUT = Quant(INT16, 1 / 32768, 0, exact=True)
 
 
-def softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
-    """Along ``axis``; the output's scale is 1/32768."""
+def softmax(emit: Emitter, value: Integers, output: Quant, axis: int) -> Unrounded:
+    """Along ``axis``."""
+    computed = _softmax(emit, value, axis)
+    return computed if output == OUTPUT else requantise(emit, emit.inner(computed, OUTPUT), output)
+
+
+def _softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
     q = emit.cast(value.name, np.dtype(np.int32))
     below = emit.add("Sub", [emit.largest(q, axis), q])
     table = exponentials(value.quant)
