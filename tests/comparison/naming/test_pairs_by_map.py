@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sgsdump
-from sgsdump.comparison.naming.pairs_by_map import names_of
+from sgsdump.comparison.naming.pairs_by_name_map import name_map_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.tensor import Tensor
@@ -51,4 +51,4 @@ def test_a_map_the_other_way_round_or_of_another_model():
 def test_the_map_of_pairs():
     sample, benchmark = dump("a", "b", "dup", "dup"), dump("a", "c", "e", "f")
     pairs = [("a", "a"), ("b", "c"), ("dup", "e"), ("dup", "f")]
-    assert names_of(pairs, sample, benchmark) == ({"c": "b"}, [("dup", "e"), ("dup", "f")])
+    assert name_map_of(pairs, sample, benchmark) == ({"c": "b"}, [("dup", "e"), ("dup", "f")])
