@@ -40,7 +40,7 @@ EXTERNAL_LAYERS, EXTERNAL_LAYERS_SHORT = 27, 3
 
 
 def segments(path: Path, feed: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    for layer in SegmentRunner(open_model(path)).run(feed):
+    for layer in SegmentRunner(open_model(path, in_place=True)).run(feed):
         yield layer.name, layer.array
 
 

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
     config = input_config.read(args.input_config) if args.input_config else None
     text = args.dump_bin == "False"
-    model = open_model(args.model, args.weight_file)
+    model = open_model(args.model, args.weight_file, in_place=True)
     for line in _notes(model, args):
         print(line)
     caffe = model.blobs is not None

@@ -17,9 +17,11 @@ import onnxruntime as ort
 
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.base import Configs, Executor
-from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, to_array, why_not
+from sgsdump.executors.onnx_runtime.lent_weights import lend_all
+from sgsdump.executors.onnx_runtime.ort_value import from_array, to_array, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
-from sgsdump.executors.onnx_runtime.segment_runner import plain, session_options
+from sgsdump.executors.onnx_runtime.refusals import plain
+from sgsdump.executors.onnx_runtime.segment_sessions import session_options
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import segment, sub_model
 from sgsdump.registry import hint
@@ -65,11 +67,10 @@ class OrtExecutor(Executor):
         part = segment(list(graph.node), set(weights))
         used = tuple(dict.fromkeys((*part.weights, *(name for name in outputs if name in weights))))
         part = replace(part, reads=tuple(fed), weights=used, makes=outputs)
-        stubs, self._lent = lend_all({name: weights[name] for name in used})
         options = session_options(Path(folder) if folder else None)
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = self._threads
-        options.add_external_initializers(list(self._lent), list(self._lent.values()))
+        stubs, self._lent = lend_all(options, {name: weights[name] for name in used})
         data = sub_model(header(model), part, stubs, fed)
         self._session = ort.InferenceSession(data, options, providers=self._providers)
         self._kinds = {name: kind.tensor_type.elem_type for name, kind in fed.items()}

@@ -24,6 +24,20 @@ def external_bytes(model: ModelProto) -> int:
     return sum(int(entry.value) for tensor in external for entry in tensor.external_data if entry.key == "length")
 
 
+def place_of(tensor: TensorProto) -> tuple[str, int]:
+    """The file of a tensor's external data, relative to the model's folder, and where in it they begin."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    return entries.get("location", ""), int(entries.get("offset") or 0)
+
+
+def external_files(model: ModelProto) -> set[str]:
+    """The files of all external data, relative to the model's folder."""
+    from onnx import TensorProto
+
+    outside = TensorProto.EXTERNAL
+    return {place_of(tensor)[0] for tensor in graph_tensors(model.graph) if tensor.data_location == outside}
+
+
 def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
     """The model with its external data read in from ``folder``: a copy, or the model itself when it has none."""
     if not is_external(model):

@@ -51,16 +51,22 @@ class ModelReader:
     """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError.
 
     Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
+    ``read_in_place(path)`` leaves big weights in the model's file.
     """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
     read: Callable[..., Model]
     takes_weights: bool = False
+    read_in_place: Callable[[Path], Model] | None = None
 
 
-def open_model(path: str | Path, weights: str | Path | None = None) -> Model:
-    """Read a model of any known framework, recognised by its content; ``weights`` is a Caffe model's .caffemodel.
+def open_model(path: str | Path, weights: str | Path | None = None, in_place: bool = False) -> Model:
+    """Read a model of any known framework, recognised by its content.
+
+    weights   a Caffe model's .caffemodel.
+    in_place  for who runs the model and does not change it: big weights may stay in its file, as external data whose
+              file is the model's own.
 
     Raises ModelError, one line, when the file is missing, empty, damaged or of no known kind.
     """
@@ -72,7 +78,7 @@ def open_model(path: str | Path, weights: str | Path | None = None) -> Model:
                 return reader.read(path, Path(weights) if weights else None)
             if weights:
                 raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
-            return reader.read(path)
+            return ((in_place and reader.read_in_place) or reader.read)(path)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
 
 

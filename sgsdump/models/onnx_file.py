@@ -2,7 +2,8 @@
 
 Any bytes can pass for protobuf, so this reader is asked last and decides by what it finds: an ``ir_version`` and a
 graph with something in it. External data are left on the disk (onnxruntime maps them); their places are checked here,
-because a model is untrusted and must not make us read outside its own folder.
+because a model is untrusted and must not make us read outside its own folder. Who only runs a model can have the big
+weights inside left there too (``weights_in_place.py``).
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ModelError
+from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.bounded_read import read_whole
-from sgsdump.models.external_data import graph_tensors
+from sgsdump.files.mapped import map_file
+from sgsdump.models.external_data import external_files, graph_tensors
 from sgsdump.models.graph import bodies
 from sgsdump.models.model import Model, ModelReader
 from sgsdump.models.passes.inline_functions import inline_functions
+from sgsdump.models.weights_in_place import Damaged, can_be_named, without_weights
 
 if TYPE_CHECKING:
     import onnx
 
 PROTOBUF_LIMIT = 2**31 - 1
+WORTH_A_WALK = 16 << 20
 OTHER_KINDS = {b"TFL3": "a TensorFlow Lite model", b"ORTM": "an onnxruntime (.ort) model"}
 
 
@@ -33,6 +37,35 @@ def _read(path: Path) -> Model:
     """The model without its external data, its functions put in place. Raises ModelError."""
     proto, external = read_proto(path)
     return Model(inline_functions(proto), path, path.parent if external else None)
+
+
+def _read_in_place(path: Path) -> Model:
+    """The model, its big weights left in the file; as ``_read`` where that is not worth it or cannot be."""
+    place = path.resolve()
+    proto = _parsed_in_place(place)
+    if proto is None:
+        return _read(path)
+    _check(proto, path)
+    return Model(inline_functions(proto), path, place.parent)
+
+
+def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
+    """The model without its big weights; None for a small or damaged file and one with external data of its own."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not can_be_named(path.name):
+        return None
+    try:
+        if not WORTH_A_WALK <= path.stat().st_size <= PROTOBUF_LIMIT:
+            return None
+        proto = onnx.ModelProto.FromString(without_weights(map_file(path), path.name))
+    except (OSError, FormatError, DecodeError, Damaged):
+        return None
+    if not proto.ir_version or not proto.graph.node:
+        return None
+    own = all(location == path.name for location in external_files(proto))
+    return proto if own else None
 
 
 def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
@@ -60,10 +93,15 @@ def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
         raise ModelError(f"{path} is not an ONNX file: it holds no graph")
     if not proto.graph.node:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
+    _check(proto, path)
+    return proto, _check_external(proto.graph, path)
+
+
+def _check(proto: onnx.ModelProto, path: Path) -> None:
+    """Raises ModelError for what no model may hold."""
     _check_texts(proto, path)
     _check_names(proto.graph, path)
     _check_inputs(proto, path)
-    return proto, _check_external(proto.graph, path)
 
 
 def _check_texts(proto: onnx.ModelProto, path: Path) -> None:
@@ -141,4 +179,4 @@ def _leaves_folder(location: str) -> bool:
     return PurePosixPath(location).is_absolute() or ".." in location.replace("\\", "/").split("/")
 
 
-READER = ModelReader("onnx", _recognises, _read)
+READER = ModelReader("onnx", _recognises, _read, read_in_place=_read_in_place)

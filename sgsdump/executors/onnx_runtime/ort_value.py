@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -21,8 +20,6 @@ PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split
 # Those that numpy gets from ml_dtypes; onnxruntime packs 4-bit ones two to a byte, the first in the low half.
 BEYOND_WORDS = "BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT4E2M1 INT4 UINT4"
 BEYOND = frozenset(map(TensorProto.DataType.Value, set(BEYOND_WORDS.split()) & set(TensorProto.DataType.keys())))
-# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
-LENT_ELEMENTS = 1024
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
 
 
@@ -49,42 +46,6 @@ def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
 
 def _element_type(word: str) -> int:
     return TensorProto.DataType.Value(ELEMENT_NAMES.get(word, word).upper())
-
-
-def lend(weight: Any) -> tuple[Any, ort.OrtValue | None]:
-    """A weight as what stands for it in the serialised model, and the value to hand to onnxruntime beside it.
-
-    A big dense weight becomes a stub that says "external", and a value that onnxruntime uses in place: no copy of
-    it is serialised, parsed and unpacked. Everything else stays as it is, with None. Raises ModelError when a weight
-    holds fewer or more bytes than its shape needs.
-    """
-    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN or not weight.HasField("raw_data"):
-        return weight, None
-    count = math.prod(weight.dims)
-    if count < LENT_ELEMENTS:
-        return weight, None
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
-    raw = weight.raw_data
-    if len(raw) != count * dtype.itemsize:
-        raise ModelError(
-            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
-            f"the model holds {len(raw)}; it is damaged"
-        )
-    value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
-    stub = TensorProto(name=weight.name, dims=weight.dims, data_type=weight.data_type)
-    stub.data_location = TensorProto.EXTERNAL
-    stub.external_data.add(key="location", value="lent")
-    return stub, value
-
-
-def lend_all(weights: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, ort.OrtValue]]:
-    """``lend`` for weights by name: what stands in the model for each, and the values to hand over beside it."""
-    stubs, lent = {}, {}
-    for name, weight in weights.items():
-        stubs[name], value = lend(weight)
-        if value is not None:
-            lent[name] = value
-    return stubs, lent
 
 
 def shape_of(value: ort.OrtValue) -> list[int] | None:

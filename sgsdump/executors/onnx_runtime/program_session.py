@@ -12,7 +12,8 @@ import onnxruntime as ort
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import to_array, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU
-from sgsdump.executors.onnx_runtime.segment_runner import FATAL, plain
+from sgsdump.executors.onnx_runtime.refusals import plain
+from sgsdump.executors.onnx_runtime.segment_sessions import FATAL
 
 LEVELS = {name: level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")}
 MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.startswith("ORT_")}

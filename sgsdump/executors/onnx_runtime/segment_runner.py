@@ -10,41 +10,31 @@ session, so a half-precision model takes the memory of all its tensors.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import from_array, lend_all, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.ort_value import from_array, shape_of, to_array, type_proto, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
-from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
-from sgsdump.executors.onnx_runtime.versions import header
+from sgsdump.executors.onnx_runtime.refusals import REFUSALS, plain
+from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.graph import bodies, needs
-from sgsdump.models.model import Model, graph_inputs
-from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded, without_reading
+from sgsdump.models.model import Model, graph_inputs, weight_names
+from sgsdump.models.passes.segment import Segment, cut, segment, tensor_bytes, unrounded, without_reading
 from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
 from sgsdump.models.shape_inference import infer_types
 from sgsdump.progress import Advance, unwatched
-
-FATAL = 4
-# What onnxruntime raises when it will not load or run a graph; these kinds share no base class of their own.
-REFUSALS = (
-    *(state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented),
-    *(state.RuntimeException, state.NoSuchFile, state.EPFail, RuntimeError),
-)
 
 
 class SegmentRunner:
@@ -76,17 +66,15 @@ class SegmentRunner:
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
-        self._header = header(model.proto)
-        self._providers = providers(provider)
+        self._sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
         self._bfloat16 = bfloat16_inputs(model.proto)
-        self._keep, self._threads = keep_sessions, threads
+        self._threads = threads
         self._keep_going = keep_going
         self._nodes = sorted_nodes(graph)
-        self._weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
+        self._weights = weight_names(graph)
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
-        self._sessions: dict[tuple[str, ...], _Ready] = {}
-        self._making = Lock()
+        self._cutting = Lock()
         self._skip_inner_tensors()
 
     def run(
@@ -94,7 +82,7 @@ class SegmentRunner:
     ) -> Iterator[Layer]:
         """Every node output in topological order; see ``runner.Runner``."""
         feed = fitted(feed, self.inputs, self._bfloat16)
-        with self._making:
+        with self._cutting:
             segments = self._segments = self._segments or self._cut(feed)
         return self._run(segments if only is None else _making(segments, only), feed, only, advance)
 
@@ -174,7 +162,7 @@ class SegmentRunner:
 
     def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
         """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
-        ready = self._session(part, {name: (live[name].type, shape_of(live[name].value)) for name in part.reads})
+        ready = self._sessions.of(part, {n: (live[n].type, shape_of(live[n].value)) for n in part.reads})
         values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
         return {name: _Live(value, kind) for name, kind, value in zip(part.makes, ready.makes, values)}
 
@@ -182,7 +170,7 @@ class SegmentRunner:
         """Outputs of a segment's nodes, one node at a time."""
         made: dict[str, _Made] = {}
         for node in part.nodes:
-            made |= self._made(segment([node], set(self._weights)), {**live, **_there(made)}, fed)
+            made |= self._made(segment([node], self._weights), {**live, **_there(made)}, fed)
         return made
 
     def _with_ancestors(self, part: Segment, fed: Mapping[str, _Live]) -> dict[str, _Live]:
@@ -197,34 +185,11 @@ class SegmentRunner:
             if wanted & set(node.output):
                 cone.append(node)
                 wanted |= needs(node)
-        whole = replace(segment(cone[::-1], set(self._weights)), makes=part.makes)
+        whole = replace(segment(cone[::-1], self._weights), makes=part.makes)
         try:
             return self._ran(whole, fed)
         except REFUSALS:
             return {}
-
-    def _session(self, part: Segment, reads: _Reads) -> _Ready:
-        if not self._keep:
-            return self._new_session(part, reads)
-        with self._making:
-            kept = self._sessions.get(part.makes)
-            if not kept or kept.reads != reads:
-                kept = self._sessions[part.makes] = self._new_session(part, reads)
-            return kept
-
-    def _new_session(self, part: Segment, reads: _Reads) -> _Ready:
-        stubs, lent = lend_all({name: self._weights[name] for name in part.weights})
-        options = session_options(self.model.folder)
-        use_shared_arena(options)
-        options.intra_op_num_threads = self._threads
-        if self._keep:
-            # Idle threads of the other sessions would spin and take the processors from the one that runs.
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_external_initializers(list(lent), list(lent.values()))
-        data = sub_model(self._header, part, stubs, {name: type_proto(*each) for name, each in reads.items()})
-        session = ort.InferenceSession(data, options, providers=self._providers)
-        types = {info.name: info.type for info in session.get_outputs()}
-        return _Ready(reads, tuple(types[name] for name in part.makes), session, lent)
 
     def _skip_inner_tensors(self) -> None:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
@@ -267,37 +232,3 @@ def _there(made: Mapping[str, _Made]) -> dict[str, _Live]:
 
 def _lost(part: Segment, reason: str) -> dict[str, _Made]:
     return {name: Skip(name, part.nodes[0].op_type, reason, failed=True) for name in part.makes}
-
-
-_Reads = Mapping[str, tuple[str, list[int] | None]]
-"""The type and shape of what a segment reads."""
-
-
-class _Ready(NamedTuple):
-    """A session, what it ``reads``, the types of what it ``makes``, and the weights it uses in place."""
-
-    reads: _Reads
-    makes: tuple[str, ...]
-    session: ort.InferenceSession
-    lent: dict[str, ort.OrtValue]
-
-
-def session_options(folder: Path | None) -> ort.SessionOptions:
-    """Options of a session that runs a model or a part of it as it stands: no optimisation, nothing printed.
-
-    ``folder`` is where the external data files are; None when there is none.
-    """
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = FATAL
-    options.enable_cpu_mem_arena = False
-    if folder is not None:
-        entry = "session.model_external_initializers_file_folder_path"
-        options.add_session_config_entry(entry, str(folder.resolve()))
-    return options
-
-
-def plain(error: Exception) -> str:
-    """The first line of onnxruntime's message, without its error code."""
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
-    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,104 @@
+"""Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked.
+
+In the model stands a stub that says "external". A weight in memory is lent as it is. One that was left in the model's
+own file (``models/weights_in_place.py``) is read for this session, into memory aligned as onnxruntime's own. Those in
+other files are onnxruntime's affair: it maps them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto
+
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.ort_value import PLAIN
+from sgsdump.files.bounded_read import open_file
+from sgsdump.models.external_data import place_of
+
+# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
+LENT_ELEMENTS = 1024
+ALIGNMENT = 64
+
+Values = dict[str, ort.OrtValue]
+
+
+def lend_all(
+    options: ort.SessionOptions, weights: Mapping[str, Any], file: Path | None = None
+) -> tuple[dict[str, Any], Values]:
+    """What stands in the model for each weight, and the values lent beside it, which have to outlive the session.
+
+    options  of the session that is to be made; they are told of the values.
+    file     the model's own, where big weights may have been left.
+
+    Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read.
+    """
+    left = {name: weight for name, weight in weights.items() if file and _lies_in(weight, file)}
+    read = _read(left, file) if file and left else {}
+    for name, value in read.items():
+        options.add_initializer(name, value)
+    stubs, held = dict(weights), {}
+    for name, weight in weights.items():
+        if name not in left and (lent := _lend(weight)):
+            stubs[name], held[name] = lent
+    options.add_external_initializers(list(held), list(held.values()))
+    return stubs, read | held
+
+
+def _lend(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
+    """The stub of a big dense weight, and its value; None for any other."""
+    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN or not weight.HasField("raw_data"):
+        return None
+    count = math.prod(weight.dims)
+    if count < LENT_ELEMENTS:
+        return None
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    raw = weight.raw_data
+    if len(raw) != count * dtype.itemsize:
+        raise ModelError(
+            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
+            f"the model holds {len(raw)}; it is damaged"
+        )
+    value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
+    stub = TensorProto(name=weight.name, dims=weight.dims, data_type=weight.data_type)
+    stub.data_location = TensorProto.EXTERNAL
+    stub.external_data.add(key="location", value="lent")
+    return stub, value
+
+
+def _lies_in(weight: Any, file: Path) -> bool:
+    return (
+        isinstance(weight, TensorProto)
+        and weight.data_location == TensorProto.EXTERNAL
+        and place_of(weight)[0] == file.name
+    )
+
+
+def _read(weights: Mapping[str, TensorProto], file: Path) -> Values:
+    """Weights from the model's own file. Raises ModelError."""
+    values = {}
+    try:
+        with open_file(file) as stream:
+            for name, weight in weights.items():
+                array = _aligned(tuple(weight.dims), onnx.helper.tensor_dtype_to_np_dtype(weight.data_type))
+                stream.seek(place_of(weight)[1])
+                if stream.readinto(array.data) != array.nbytes:  # type: ignore[attr-defined]
+                    raise OSError("it became shorter")
+                values[name] = ort.OrtValue.ortvalue_from_numpy(array)
+    except OSError as error:
+        raise ModelError(f"cannot read {file}: {error.strerror or error}") from None
+    return values
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array as onnxruntime places its own: the last bits of a sum may depend on where its vectors begin."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(shape)
