@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sgsdump.errors import InputError, ModelError
 from sgsdump.executors.onnx_runtime import segment_runner
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.segment import cut
@@ -413,9 +414,9 @@ def outside(tensor: onnx.TensorProto, offset: int, length: int) -> None:
 
 def test_a_session_makes_only_what_is_asked_for_or_read_later(monkeypatch):
     made = []
-    new = SegmentRunner._new_session
+    new = SegmentSessions._made
     monkeypatch.setattr(
-        SegmentRunner, "_new_session", lambda self, part, *a: made.append(part.makes) or new(self, part, *a)
+        SegmentSessions, "_made", lambda self, part, reads: made.append(part.makes) or new(self, part, reads)
     )
     monkeypatch.setattr(segment_runner, "cut", lambda *a, **k: cut(*a, **k, max_nodes=2))
     names = [f"n{i}" for i in range(6)]
