@@ -131,6 +131,28 @@ with torch.inference_mode():
     assert chosen.text == result.text and chosen.process.steps == (2, 3)
 
 
+def test_inference_mode_has_the_operators_of_no_grad(run):
+    source = """
+net, decoder, lstm = Net().eval(), Decoder().eval(), nn.LSTM(4, 3)
+with torch.{mode}(), torch.autocast("cpu", torch.bfloat16, enabled={half}):
+    print(net(image()).sum().item(), decoder(torch.tensor([[1, 2]]), [{{}}, {{}}]).sum().item())
+    print(lstm(torch.ones(2, 1, 4))[0].sum().item())
+"""
+    results = {}
+    for mode in ("no_grad", "inference_mode"):
+        for half in (False, True):
+            text = source.format(mode=mode, half=half)
+            result = results[mode, half] = run(text)
+            assert result.text == plain(write_program(result.root / "plain", text)).stdout
+            assert not result.process.troubles
+    own = [results[mode, False] for mode in ("no_grad", "inference_mode")]
+    lines = [[(line["op"], line["side"], line["slot"], line["shape"]) for line in each.lines()] for each in own]
+    assert lines[0] == lines[1] and any("addmm" in op for op, *_ in lines[1])
+    for pair in zip(*(each.lines() for each in own)):
+        files = [each.root / line["file"] for each, line in zip(own, pair) if line["file"]]
+        assert not files or np.array_equal(*map(values_of, files))
+
+
 def test_training_steps_and_recomputed_activations(run):
     source = """
 from torch.utils.checkpoint import checkpoint

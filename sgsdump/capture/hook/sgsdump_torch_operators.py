@@ -10,6 +10,7 @@ SKIPPED = {
     *("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided"),
 }
 MOST_IN_LIST = 100
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class Dispatch(TorchDispatchMode):
@@ -35,6 +36,8 @@ class Facts:
 
     def __init__(self, func):
         schema = getattr(func, "_schema", None)
+        self._func = func
+        self._decomposed: dict = {}
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
@@ -49,6 +52,20 @@ class Facts:
             for place, argument in enumerate(schema.arguments)
             if argument.alias_info is not None and argument.alias_info.is_write
         ]
+
+    def is_made_of_others(self, inputs):
+        """Whether torch has nothing but other operators for it, on the device of its inputs. Autograd makes these of it
+        before the hook sees it; where there is none (``torch.inference_mode``) nobody has."""
+        device = inputs[0].device.type if inputs else "cpu"
+        known = self._decomposed.get(device)
+        if known is None:
+            known = self._decomposed[device] = _is_made_of_others(self._func, device)
+        return known
+
+    def by_others(self, args, kwargs):
+        """What the operator gives, of which the others are seen; autocast is for them what it was for the operator."""
+        with torch._C._RestorePythonTLSSnapshot():
+            return self._func._op_dk(COMPOSITE, *args, **kwargs)
 
     def inputs(self, args, kwargs):
         """The tensors that it reads."""
@@ -67,6 +84,17 @@ class Facts:
         given = {name: value for name, value in zip(self.arguments, args) if is_simple(value)}
         given.update((name, value) for name, value in kwargs.items() if is_simple(value))
         return given
+
+
+def _is_made_of_others(func, device):
+    schema, has_kernel = getattr(func, "_schema", None), torch._C._dispatch_has_kernel_for_dispatch_key
+    if schema is None or not hasattr(func, "_op_dk") or not hasattr(torch._C, "_RestorePythonTLSSnapshot"):
+        return False
+    try:
+        own = torch._C._dispatch_key_for_device(device)
+        return has_kernel(func.name(), COMPOSITE) and not has_kernel(func.name(), own)
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def is_simple(value):

@@ -166,6 +166,9 @@ class Steps:
             return func(*args, **kwargs)
         taking = self.taking
         inputs = facts.inputs(args, kwargs)
+        if facts.is_made_of_others(inputs):
+            with Dispatch(self.dispatched, round):
+                return facts.by_others(args, kwargs)
         operator = round.begin_operator(facts.kind, inputs)
         wanted = taking.guard(round, taking.before, operator, inputs)
         begun = time.perf_counter_ns()
