@@ -47,7 +47,10 @@ class Both(NamedTuple):
 
 
 def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: bool = True) -> Placed:
-    """Without ``pairing``, and where names make all pairs, ``given`` stays as it is. A pair in it is never undone."""
+    """Without ``pairing``, and where names make all pairs, ``given`` stays as it is. A pair in it is never undone.
+
+    Two dumps of models, of whose networks nothing is known but what these names say, pair by names first: operators
+    that one of them fuses would shift those of the same kind."""
     networks = nodes_of(sample), nodes_of(benchmark)
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
     wanted = [compared(dump, inputs) for dump in (sample, benchmark)]
@@ -56,13 +59,16 @@ def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: b
         return Placed(given, modules, _own_sources(networks[1]))
     nodes = _paired(networks)
     left = {id(record) for side in wanted for record in side} - given.apart.keys()
+    of_models = not (sample.network() or benchmark.network())
+    if of_models:
+        left -= {id(record) for side in wanted for record in side if (record.io, record.name) in names[0] & names[1]}
     left -= {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     pairs = list(given.pairs)
     for pair in (pair for both in nodes for pair in _pairs(both)):
         if {id(pair.sample), id(pair.benchmark)} <= left:
             left -= {id(pair.sample), id(pair.benchmark)}
             pairs.append(pair)
-    reasons = _reasons(networks, nodes)
+    reasons = {} if of_models else _reasons(networks, nodes)
     apart = {**given.apart, **{record: reason for record, reason in reasons.items() if record in left}}
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))

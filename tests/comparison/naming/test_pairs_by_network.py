@@ -204,3 +204,14 @@ def test_libraries_words_for_one_operator(words, kind):
 )
 def test_modules_in_the_names_of_torch_onnx(node, module, kind):
     assert module_of(node) == (module, kind)
+
+
+def test_of_two_runs_of_one_model_names_pair_first():
+    """The fixed model fuses the first product into the second, whose name stays."""
+    names = ["/b/Div_output_0", "/b/Mul_output_0", "/b/Mul_1_output_0", "/c/Mul_output_0"]
+    whole = [Record("out", 0, i, "", Tensor.of(name, values(i))) for i, name in enumerate(names)]
+    fused = [Record("out", 0, i, "", Tensor.of(names[n], values(n))) for i, n in enumerate((0, 2, 3))]
+    comparison = compare(Dump(fused), Dump(whole))
+    assert paired(comparison) == {names[n]: (names[n], "name") for n in (0, 2, 3)}
+    (left,) = comparison.only_in_benchmark
+    assert (left.record.name, left.reason) == (names[1], "no output of this name in the sample")
