@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.tuning import repair_json, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
-    from sgsdump.tuning.repair import Repair
+    from sgsdump.tuning.repair.repair import Repair
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED

@@ -19,7 +19,8 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.quantisation.levels import LEVELS
 from sgsdump.quantisation.trials.output_trials import THRESHOLD
-from sgsdump.tuning import repair, search, tuning_setup
+from sgsdump.tuning import search, tuning_setup
+from sgsdump.tuning.repair import repair
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
 

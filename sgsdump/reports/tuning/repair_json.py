@@ -14,7 +14,8 @@ from typing import Any
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.tuning.repair import Repair, Round
+from sgsdump.tuning.repair.repair import Repair
+from sgsdump.tuning.repair.round import Round
 from sgsdump.tuning.sensitivity_analysis import error_of
 
 

@@ -9,7 +9,8 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.tuning.advice import holds
-from sgsdump.tuning.repair import Change, Repair, Round
+from sgsdump.tuning.repair.repair import Repair
+from sgsdump.tuning.repair.round import Change, Round
 from sgsdump.tuning.sensitivity_analysis import Totals, error_of
 
 MOST_JUMPS = 3

@@ -10,13 +10,12 @@ other choice changes. Its share of the error that is left is what grows from rou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
@@ -25,48 +24,19 @@ from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
-from sgsdump.tuning.dump_trial import DumpRun, DumpTrial
-from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
+from sgsdump.tuning.advice import advise, holds
+from sgsdump.tuning.repair.candidates import Candidates
+from sgsdump.tuning.repair.dump_trial import DumpTrial
+from sgsdump.tuning.repair.proposal import why, worth_raising
+from sgsdump.tuning.repair.round import Change, Round
+from sgsdump.tuning.rules_of_thumb import read_signs
 from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, output_error
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01
 # Rounds in a row that bring nothing before the repair ends.
 PATIENCE = 2
-
-
-@dataclass(frozen=True)
-class Change:
-    """A tensor raised to INT16 or lowered again, the convolutions that read its domain, and why."""
-
-    tensor: str
-    convolutions: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """One turn.
-
-    tensor_arrays  all names in tensor_arrays in this round.
-    wide           convolutions with INT16 inputs in this round, in execution order.
-    error          mean RMSE of the judged outputs, over all pictures.
-    kept           whether the next round builds on it; ``verdict`` says why.
-    """
-
-    number: int
-    raised: tuple[Change, ...]
-    lowered: tuple[Change, ...]
-    tensor_arrays: tuple[str, ...]
-    wide: tuple[str, ...]
-    run: DumpRun
-    error: float
-    holds: bool
-    kept: bool
-    verdict: str
 
 
 class Repair:
@@ -95,7 +65,7 @@ class Repair:
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress = folder, progress
         self._analysis = analyse(deployed(model), pictures_of(model, config, self.ranges))
-        self.convolutions = convolutions(self._analysis)
+        self._candidates = Candidates(self._analysis, config.tensor_arrays)
         self._dumps = DumpTrial(model, self.ranges, config, pictures, folder / "float.bin", progress, side)
         self.measured: Measurement | None = None
         self.ended = ""
@@ -112,7 +82,7 @@ class Repair:
         if self.best.holds:
             self.ended = "the thresholds hold: nothing to repair"
             return
-        if not self._open(self.best, set()):
+        if not self._candidates.left(self.best.run):
             self.ended = "no convolution is left that could be raised to INT16"
             return
         trial = SensitivityAnalysis(self._model, self.ranges, self._config)
@@ -139,7 +109,7 @@ class Repair:
             if not proposed:
                 self.ended = "nothing is left to raise that brings a noticeable part of the error"
                 return
-            arrays = self._ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
+            arrays = self._candidates.ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
             made = self._turn(number, arrays, raised=proposed)
             yield made
             if made.kept:
@@ -155,49 +125,38 @@ class Repair:
                 return
         self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
 
-    def _proposed(self, in_vain: set[str]) -> tuple[Change, ...]:
-        """What advise is sure of; else what it thinks likely; else, where all at INT16 would do, the worse half."""
+    def _proposed(self, in_vain: Collection[str]) -> tuple[Change, ...]:
+        """What advise would raise next, on the error that is left."""
         assert self.measured is not None
-        left = self._open(self.best, in_vain)
+        candidates, best = self._candidates, self.best.run
+        left = candidates.left(best, in_vain)
         if not left:
             return ()
-        signs = read_signs(self._analysis, left, self.ranges, self._dumps.float_dump, self.best.run.layers)
-        measured = replace(self.measured, all_8=self.best.run.outputs)
-        advice: dict[str, Advice] = {}
-        for entry in advise(left, signs, measured, self._limits):
-            if entry.measured and entry.signs.limits:
-                advice.setdefault(entry.convolution.domain, entry)
-        for verdict in (YES, MAYBE):
-            chosen = [entry for entry in advice.values() if entry.verdict == verdict]
-            if chosen:
-                return self._changes(chosen)
-        rest = sorted(
-            (entry for entry in advice.values() if entry.verdict == NO),
-            key=lambda entry: -entry.measured.brings,  # type: ignore[union-attr]
-        )
-        return self._changes(rest[: -(-len(rest) // 2)]) if holds(self.measured.all_16, self._limits) else ()
-
-    def _changes(self, chosen: Sequence[Advice]) -> tuple[Change, ...]:
+        signs = read_signs(self._analysis, left, self.ranges, self._dumps.float_dump, best.layers)
+        advice = advise(left, signs, replace(self.measured, all_8=best.outputs), self._limits)
+        chosen = worth_raising(advice, holds(self.measured.all_16, self._limits))
+        domains = [entry.convolution.domain for entry in chosen]
         return tuple(
-            Change(self._name_of(entry.convolution.domain), self._readers(entry.convolution.domain), _why(entry))
-            for entry in chosen
+            Change(candidates.name_of(domain), candidates.readers(domain), why(entry))
+            for domain, entry in zip(domains, chosen)
         )
 
     def _lower(self, trial: SensitivityAnalysis) -> Iterator[Round]:
         """Lower what rounds raised, least sensitive first, as long as the thresholds hold; one round verifies it."""
         assert self.measured is not None
         brings = {
-            self._domain(sensitivity.domain.name): sensitivity.brings for sensitivity in self.measured.sensitivities
+            self._candidates.domain(sensitivity.domain.name): sensitivity.brings
+            for sensitivity in self.measured.sensitivities
         }
         added = [name for name in self.best.tensor_arrays if name not in self._config.tensor_arrays]
         if len(added) < 2:
             return
-        wide = {conv.domain for conv in self.convolutions if self.best.run.is_wide(conv.input)}
+        wide = {conv.domain for conv in self._candidates.convolutions if self.best.run.is_wide(conv.input)}
         lowered: list[str] = []
         with self._progress.bar("lower again", "plan", len(added)) as advance:
-            for done, name in enumerate(sorted(added, key=lambda name: brings[self._domain(name)]), 1):
-                fewer = wide - {self._domain(name)}
-                plan = [domain.name for domain in trial.trial.domains if self._domain(domain.name) in fewer]
+            for done, name in enumerate(sorted(added, key=lambda name: brings[self._candidates.domain(name)]), 1):
+                fewer = wide - {self._candidates.domain(name)}
+                plan = [domain.name for domain in trial.trial.domains if self._candidates.domain(domain.name) in fewer]
                 if holds(trial.try_plan(plan, self._pictures), self._limits):
                     wide = fewer
                     lowered.append(name)
@@ -205,8 +164,11 @@ class Repair:
         if not lowered:
             self.ended += ", and every tensor raised is needed for that"
             return
-        why = "the thresholds hold without it"
-        changes = tuple(Change(name, self._readers(self._domain(name)), why) for name in self._ordered(lowered))
+        reason = "the thresholds hold without it"
+        changes = tuple(
+            Change(name, self._candidates.readers(self._candidates.domain(name)), reason)
+            for name in self._candidates.ordered(lowered)
+        )
         arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
         made = self._turn(self.best.number + 1, arrays, lowered=changes)
         if made.kept:
@@ -220,7 +182,7 @@ class Repair:
         tried = make_folder(self._folder / "tried")
         run = self._dumps.run(arrays, tried, f"round {number}")
         error, good = output_error(run.outputs), holds(run.outputs, self._limits)
-        wide = tuple(conv.name for conv in self.convolutions if run.is_wide(conv.input))
+        wide = self._candidates.wide(run)
         if not raised and not lowered:
             kept, verdict = True, f"output error {error:.6f}"
         elif lowered:
@@ -238,48 +200,3 @@ class Repair:
             self.best = made
         rmtree(tried)
         return made
-
-    def _open(self, best: Round, in_vain: set[str]) -> list[Convolution]:
-        """Convolutions that can still be raised."""
-        barred = {self._domain(name) for name in in_vain}
-        return [
-            conv
-            for conv in self.convolutions
-            if not conv.reads_picture
-            and conv.domain not in barred
-            and conv.input in best.run.plan.tensors
-            and not best.run.is_wide(conv.input)
-            and self._name_of(conv.domain)
-        ]
-
-    def _domain(self, name: str) -> str:
-        return self._analysis.domain[name]
-
-    def _name_of(self, domain: str) -> str:
-        """The first name of a domain that input_config.ini can hold; "" without one."""
-        return next((c.input for c in self.convolutions if c.domain == domain and _nameable(c.input)), "")
-
-    def _readers(self, domain: str) -> tuple[str, ...]:
-        return tuple(conv.name for conv in self.convolutions if conv.domain == domain)
-
-    def _ordered(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The user's own names first, the others in execution order."""
-        own = [name for name in self._config.tensor_arrays if name in names]
-        order = dict.fromkeys(conv.input for conv in self.convolutions if conv.input in names)
-        return tuple(dict.fromkeys([*own, *order]))
-
-
-def _why(entry: Advice) -> str:
-    """The evidence for raising a convolution, measured first."""
-    assert entry.measured is not None
-    share = f"its 8 bits alone bring {100 * entry.measured.brings_share:.0f} % of the error that was left"
-    return ", ".join(filter(None, [share, rules_text(entry.signs)]))
-
-
-def _nameable(name: str) -> bool:
-    """Whether input_config.ini can hold the name."""
-    try:
-        with_tensor_arrays(b"", [name])
-    except ConfigError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Make a fixed model, dump it and compare the dump with the float model's: one round of ``repair``.
+"""Make a fixed model, dump it and compare the dump with the float model's: what each round of a repair does.
 
 trial = DumpTrial(model, ranges, config, pictures, Path("float.bin"), progress)
 run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; fixed.onnx and fixed.bin go to the folder
