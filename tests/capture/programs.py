@@ -1,10 +1,14 @@
 """A program for the hooks without torch: a module ``torch`` of its own, and a net whose tensors it hands to the session
 itself. What the hook of the real torch says of that module is of no interest here."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from sgsdump.cli import main
 
 ROOT = Path(__file__).parents[2]
 TORCH = '__version__ = "9.9"\n'
@@ -57,15 +61,39 @@ def program(folder, main=MAIN, name="infer.py"):
 
 
 def environment(**more):
-    """What a command of the checkout needs, wherever it is started."""
+    """What a command of the checkout needs, wherever it is started; ``python`` is the one that runs the tests."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("SGSDUMP")}
-    return {**own, "PYTHONPATH": str(ROOT), **more}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {**own, "PATH": path, "PYTHONPATH": str(ROOT), **more}
 
 
 def sgsdump(*words, cwd, **more):
-    """Run a command as a user would; the texts of both outputs and the status."""
-    command = [sys.executable, "-m", "sgsdump", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment(**more), capture_output=True, text=True, check=False)
+    """Run a command as a user would, but in this process; the texts of both outputs and the status.
+
+    What the command starts writes into the same two files, as it would at a terminal.
+    """
+    own, here = dict(os.environ), Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as after:
+        texts = [Path(folder, "stdout"), Path(folder, "stderr")]
+        for number, path in enumerate(texts, 1):
+            after.callback(os.close, kept := os.dup(number))
+            after.callback(os.dup2, kept, number)
+            stream = after.enter_context(path.open("w", buffering=1))
+            os.dup2(stream.fileno(), number)
+            after.enter_context((contextlib.redirect_stdout, contextlib.redirect_stderr)[number - 1](stream))
+        after.callback(os.environ.update, own)
+        after.callback(os.environ.clear)
+        after.callback(os.chdir, here)
+        given = environment(**more)
+        os.environ.clear()
+        os.environ.update(given)
+        os.chdir(cwd)
+        try:
+            status = main(list(map(str, words)))
+        except SystemExit as end:
+            status = end.code
+        after.close()
+        return subprocess.CompletedProcess(words, status, *(path.read_text() for path in texts))
 
 
 def trees(folder):
