@@ -1,12 +1,11 @@
 """A program for the hooks without torch: a module ``torch`` of its own, and a net whose tensors it hands to the session
 itself. What the hook of the real torch says of that module is of no interest here."""
 
-import contextlib
 import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+from in_process import called
 
 from sgsdump.cli import main
 
@@ -68,32 +67,9 @@ def environment(**more):
 
 
 def sgsdump(*words, cwd, **more):
-    """Run a command as a user would, but in this process; the texts of both outputs and the status.
-
-    What the command starts writes into the same two files, as it would at a terminal.
-    """
-    own, here = dict(os.environ), Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as after:
-        texts = [Path(folder, "stdout"), Path(folder, "stderr")]
-        for number, path in enumerate(texts, 1):
-            after.callback(os.close, kept := os.dup(number))
-            after.callback(os.dup2, kept, number)
-            stream = after.enter_context(path.open("w", buffering=1))
-            os.dup2(stream.fileno(), number)
-            after.enter_context((contextlib.redirect_stdout, contextlib.redirect_stderr)[number - 1](stream))
-        after.callback(os.environ.update, own)
-        after.callback(os.environ.clear)
-        after.callback(os.chdir, here)
-        given = environment(**more)
-        os.environ.clear()
-        os.environ.update(given)
-        os.chdir(cwd)
-        try:
-            status = main(list(map(str, words)))
-        except SystemExit as end:
-            status = end.code
-        after.close()
-        return subprocess.CompletedProcess(words, status, *(path.read_text() for path in texts))
+    """Run a command as a user would; the texts of both outputs and the status."""
+    arguments = list(map(str, words))
+    return called(lambda: main(arguments), cwd, environment(**more), arguments)
 
 
 def trees(folder):

@@ -89,6 +89,18 @@ def test_names_that_no_operator_has_are_known_to_the_command(tmp_path):
     assert "no operator 'conv9' ran; near it are conv" in done.stderr and "'relu1'" not in done.stderr
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with a whole dump of a program, and the command's words that name the program."""
+    folder = tmp_path_factory.mktemp("whole")
+    source = "import numpy, onnxruntime, sys\nprint('started')\n"
+    source += "onnxruntime.InferenceSession(sys.argv[1]).run(None, {'x': numpy.ones((1, 3, 4, 4), 'f')})\n"
+    (folder / "infer.py").write_text(source)
+    command = ("--", sys.executable, "infer.py", net(folder / "net.onnx"))
+    assert sgsdump("exec", *command, cwd=folder).returncode == 0
+    return folder, command
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -98,17 +110,17 @@ def test_names_that_no_operator_has_are_known_to_the_command(tmp_path):
         (["--operation-regex", "^soft"], "no operator ran whose name matches '^soft'"),
     ],
 )
-def test_after_a_whole_dump_an_unknown_operator_of_a_model_is_refused_before_the_start(tmp_path, options, message):
-    source = "import numpy, onnxruntime, sys\nprint('started')\n"
-    source += "onnxruntime.InferenceSession(sys.argv[1]).run(None, {'x': numpy.ones((1, 3, 4, 4), 'f')})\n"
-    (tmp_path / "infer.py").write_text(source)
-    command = ("--", sys.executable, "infer.py", net(tmp_path / "net.onnx"))
-    assert sgsdump("exec", *command, cwd=tmp_path).returncode == 0
-    done = sgsdump("exec", *options, *command, cwd=tmp_path)
+def test_after_a_whole_dump_an_unknown_operator_of_a_model_is_refused_before_the_start(whole, options, message):
+    folder, command = whole
+    done = sgsdump("exec", *options, *command, cwd=folder)
     assert (done.stdout, done.returncode) == ("", 2)
     assert message in done.stderr.splitlines()[-1] and "as msit_dump_" in done.stderr
+
+
+def test_after_a_whole_dump_known_operators_of_a_model_are_dumped(whole):
+    folder, command = whole
     known = ("--dump-layer", "relu1", "-ids", "1", "-opname", "relu")
-    assert sgsdump("exec", *known, *command, cwd=tmp_path).returncode == 0
+    assert sgsdump("exec", *known, *command, cwd=folder).returncode == 0
 
 
 def test_only_the_steps_asked_for_are_captured(tmp_path):

@@ -134,6 +134,17 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert len(trees(tmp_path)) == 1
 
 
+@pytest.fixture(scope="module")
+def dumped_before(tmp_path_factory):
+    """A folder with a dump of a program, and the command's words that name the program."""
+    folder = tmp_path_factory.mktemp("before")
+    path = program(folder / "code", MAIN)
+    path.write_text("print('started')\n" + path.read_text())
+    command = ["--", "python", path]
+    assert sgsdump("exec", *command, cwd=folder).returncode == 0
+    return folder, command
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -144,17 +155,19 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
         (["-ids", "0_11"], "no operator has the id 0_11; near it are 0_1"),
     ],
 )
-def test_an_unknown_operator_of_a_program_that_was_dumped_before(tmp_path, infer, options, message):
+def test_an_unknown_operator_of_a_program_that_was_dumped_before(dumped_before, options, message):
     """The first dump tells which operators there are; the second is not even started."""
-    (tmp_path / "code" / "count.py").write_text("print('started')\n" + infer.read_text())
-    command = ["--", "python", tmp_path / "code" / "count.py"]
-    assert sgsdump("exec", *command, cwd=tmp_path).returncode == 0
-    done = sgsdump("exec", *options, *command, cwd=tmp_path)
+    folder, command = dumped_before
+    done = sgsdump("exec", *options, *command, cwd=folder)
     assert (done.stdout, done.returncode, len(done.stderr.splitlines())) == ("", 2, 1)
     assert message in done.stderr and "name another -o" in done.stderr
-    done = sgsdump("exec", "-o", "other", *options, *command, cwd=tmp_path)
+
+
+def test_a_known_operator_of_a_program_that_was_dumped_before_or_another_folder(dumped_before):
+    folder, command = dumped_before
+    done = sgsdump("exec", "-o", "other", "-ids", "7", *command, cwd=folder)
     assert done.stdout == "started\nresult 42\n"
-    assert sgsdump("exec", "-ids", "0", "1_0", *command, cwd=tmp_path).returncode == 0
+    assert sgsdump("exec", "-ids", "0", "1_0", *command, cwd=folder).returncode == 0
 
 
 TORCH_FILES = {
