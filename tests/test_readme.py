@@ -7,19 +7,22 @@ fresh virtual environment each) run in .ci/run.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from in_process import called
 from models.caffe.nets import save
 from PIL import Image
 from small_nets import residual_net, weights
 
-from sgsdump.cli import build_parser
+from sgsdump.cli import build_parser, main
 from sgsdump.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +41,8 @@ def get_image(img_path, resizeH=8, resizeW=8, norm=True, nchw=False):
 """
 
 
+# Outside quotes there is nothing but words; inside them nothing that a shell would replace.
+PLAIN = re.compile(r"""sgsdump( ([\w./=:,@^+-]|'[^']*'|"[^"$`\\]*")+)+ *""")
 CAFFE_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
@@ -59,8 +64,18 @@ def run_page(page, folder, monkeypatch):
         if language == "python":
             exec(compile(block, str(page), "exec"), {})
         elif "venv" not in block:
-            done = sh(block, folder)
-            assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr}"
+            for done in run_block(block, folder):
+                assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr}"
+
+
+def run_block(block, folder):
+    """A shell runs it; lines of ``sgsdump`` in which a shell has nothing to do run here, without another Python."""
+    for plain, lines in groupby(block.replace("\\\n", " ").splitlines(), lambda line: bool(PLAIN.fullmatch(line))):
+        if not plain:
+            yield sh("\n".join(lines), folder)
+            continue
+        for words in map(shlex.split, lines):
+            yield called(lambda words=words: main(words[1:]), folder, environment(folder), words)
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +129,14 @@ def _renamed(proto, old, new):
     return proto
 
 
-def sh(script, folder):
+def environment(folder):
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        ["sh", "-e", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
+    return {**os.environ, "PATH": path, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+
+
+def sh(script, folder):
+    words = ["sh", "-e", "-c", script]
+    return subprocess.run(words, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=300)
 
 
 def test_the_readmes_tour_from_end_to_end(toured_folder):
