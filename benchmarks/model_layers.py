@@ -80,4 +80,4 @@ def make(folder: Path, nodes: int) -> None:
 
 
 if __name__ == "__main__":
-    measure(__doc__, "nodes", (SIZES, SHORT), COMMANDS, make)  # "--short" too: table.py looks for the word
+    measure(__doc__, "nodes", (SIZES, SHORT), COMMANDS, make)

@@ -78,7 +78,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
-    from sgsdump.comparison.merge import merge
+    from sgsdump.comparison.merge import merge_each
     from sgsdump.dumps.paired_dumps import paired_dumps
     from sgsdump.progress import each
 
@@ -88,6 +88,6 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     pairs = paired_dumps(args.sample, args.benchmark).pairs
     dumps = {name: opened(args, *paths) for name, paths in pairs.items()}
     runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
-    merged = merge({name: compare(*both, details=True) for name, both in runs})
+    merged = merge_each((name, compare(*both, details=True)) for name, both in runs)
     sample, benchmark = next(iter(dumps.values()))
     return merged, sample, benchmark, len(pairs)

@@ -99,7 +99,7 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
     """The comparisons of all runs, merged, and lines on the dumps that stand on one side only."""
     from sgsdump.commands.compare.run_by_run import of_one_run, paired_trees
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.merge import merge
+    from sgsdump.comparison.merge import merge_each
     from sgsdump.dumps.paired_dumps import paired_dumps
     from sgsdump.progress import each
 
@@ -114,7 +114,7 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
         own.sample, own.benchmark = paths
         return compared(*described(own, *paths), measured_by=measured_on_cluster(own))
 
-    comparison = merge({name: of_pair(paths) for name, paths in pairs})
+    comparison = merge_each((name, of_pair(paths)) for name, paths in pairs)
     apart = (("sample", args.benchmark, runs.only_in_sample), ("benchmark", args.sample, runs.only_in_benchmark))
     lines = [
         f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in apart for name in names
