@@ -23,6 +23,7 @@ from rows import Row, show
 SIZES, SHORT = (500, 2000, 8000, 32000), (50, 200, 800)
 TINY = 10
 SHAPE = (1, 2, 4, 8)
+SHORT_RUNS = 3  # of which the least counts: between two sizes that near, a single one's noise is a tenth of the slope
 RENAMED = 10  # one layer in so many has another name in the other dump
 AIM = 1.1
 CODE = """
@@ -115,6 +116,7 @@ def measure(
     parser.add_argument("--only", nargs="+", metavar="COMMAND", default=list(commands), help="some of the commands")
     args = parser.parse_args()
     chosen = short if args.short else full
+    runs = SHORT_RUNS if args.short else 1
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name, str(size)) for size in (TINY, *chosen)]
         for folder, size in zip(folders, (TINY, *chosen)):
@@ -122,7 +124,7 @@ def measure(
         rows = []
         print(f"{'processor time in s':24}" + "".join(f"{size:>10,}" for size in chosen))
         for command in args.only:
-            times = [seconds(folders[0], folder, commands[command]) for folder in folders[1:]]
+            times = [min(seconds(folders[0], folder, commands[command]) for _ in range(runs)) for folder in folders[1:]]
             print(f"{command:24}" + "".join(f"{time:10.3f}" for time in times), flush=True)
             rows.append(Row(f"{command}, exponent of its time over {what}", slope(chosen, times), 1, AIM, ""))
     show(rows)

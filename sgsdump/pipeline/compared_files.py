@@ -11,9 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.golden.by_file import compare_files
-from sgsdump.comparison.golden.measure import Load
-from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info, file_names
 from sgsdump.dumps.formats.sdaa.file_names import named
 from sgsdump.errors import ConfigError, FormatError
@@ -23,6 +20,9 @@ from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from sgsdump.comparison.golden.measure import Load
+    from sgsdump.comparison.golden.row import GoldenComparison
 
 
 def compare_run(
@@ -39,6 +39,8 @@ def compare_run(
 
     Raises ConfigError for a folder that is missing or holds no .npy file, ValuesError when no file is on every side.
     """
+    from sgsdump.comparison.golden.by_file import compare_files
+
     sample = npy_files(run)
     others = [_named_as(sample, npy_files(folder)) for folder in (compare_dir, golden_dir) if folder is not None]
     return compare_files(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sgsdump.comparison.golden.row import GoldenComparison
 from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.fix_shapes import fix_shapes
-from sgsdump.pipeline.bisection.result import Bisection
-from sgsdump.pipeline.bisection.two_executors import bisect_executors
-from sgsdump.pipeline.compared_files import compare_run
 from sgsdump.pipeline.inputs.given import array_of
 from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
 from sgsdump.pipeline.inputs.random import InputDefaults
@@ -22,6 +19,10 @@ from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.pipeline.running.attempt import ExecutorConfigs
 from sgsdump.pipeline.several import is_several
 from sgsdump.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.golden.row import GoldenComparison
+    from sgsdump.pipeline.bisection.result import Bisection
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
 
@@ -79,6 +80,8 @@ def save_case(job: Job, run: Pipeline) -> None:
 
 def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
     """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
+    from sgsdump.pipeline.bisection.two_executors import bisect_executors
+
     assert job.bisect is not None
     configs = ExecutorConfigs(init=job.init_configs)
     return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, progress)
@@ -86,6 +89,8 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
 
 def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
+    from sgsdump.pipeline.compared_files import compare_run
+
     assert job.compare_dir is not None
     return compare_run(
         job.folder / OUTPUTS,

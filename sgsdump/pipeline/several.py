@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing_folder
-from sgsdump.models.feeds.data_loader import raw_feeds
 from sgsdump.models.model import graph_inputs
 from sgsdump.pipeline.dump_folder import is_dump
 from sgsdump.pipeline.inputs.given import folders_of_runs
@@ -43,6 +42,8 @@ def each_run(job: Job, run: Pipeline, place: Path) -> Iterator[str]:
     """
     names = [spec.name for spec in graph_inputs(run.model.proto)]
     if job.data_loader_script:
+        from sgsdump.models.feeds.data_loader import raw_feeds
+
         for number, arrays in raw_feeds(job.data_loader_script, names):
             run.folder = place / number
             run.set_input_data(None, arrays)
