@@ -65,7 +65,7 @@ def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
         return rounded.astype(spec.dtype, copy=False)
     with np.errstate(over="ignore"):
         cast = array.astype(spec.dtype, copy=False)
-    if is_float(spec.dtype) and not np.isfinite(cast).all():
+    if cast is not array and is_float(spec.dtype) and not np.isfinite(cast).all():
         raise InputError(f"{what} holds values too large for the model's input {spec.name!r}, which is {spec.dtype}")
     return cast
 

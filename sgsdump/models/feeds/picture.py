@@ -25,6 +25,8 @@ from sgsdump.sidecars.input_config import ModelInput
 ORDER = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}
 # Only these: of what else Pillow opens, EPS starts a program.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+# In a picture's EXIF note; 1 is upright.
+ORIENTATION = 0x0112
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
 
@@ -35,15 +37,17 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
     """
     pixels = decode(path, gray=entry.training_format == "GRAY")
     height, width = (wanted or own for wanted, own in zip(size, pixels.shape))
-    resized = resize(pixels, height, width)
-    ordered = resized[None][..., ORDER[entry.training_format]]
+    resized = resize(pixels, height, width)[None]
+    ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)
 
 
 def normalise(pixels: np.ndarray, entry: ModelInput) -> np.ndarray:
     """(x - mean) / std in float32, of [..., C] in the training format's channel order."""
     mean, std = (np.array(triple, np.float32)[ORDER[entry.training_format]] for triple in (entry.mean, entry.std))
-    return (pixels - mean) / std
+    normal: np.ndarray = pixels - mean
+    normal /= std
+    return normal
 
 
 def decode(path: Path, gray: bool = False) -> np.ndarray:
@@ -55,11 +59,12 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
         with _PILLOWS_WARNINGS, open_file(path) as file, Image.open(file, formats=FORMATS) as image:
             with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
                 image.load()
-            upright = ImageOps.exif_transpose(image)
+            upright = image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
             # 16 bits of gray, as PNG and TIFF have it; older Pillow says I of the PNG
             if upright.mode.startswith("I;16") or (upright.mode == "I" and image.format == "PNG"):
                 upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-            array = np.asarray(upright.convert("L" if gray else "RGB"))
+            mode = "L" if gray else "RGB"
+            array = np.asarray(upright if upright.mode == mode else upright.convert(mode))
     except UnidentifiedImageError as error:
         raise InputError(f"{path} is not a picture that can be read ({', '.join(FORMATS)})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -91,19 +96,27 @@ def _keep_quiet(library: str) -> None:
 
 
 def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """float32 [height, width, C] of any [H, W, C], not rounded: OpenCV's resize of a float32 picture, INTER_LINEAR."""
+    """float32 [height, width, C] of any [H, W, C], not rounded: OpenCV's resize of a float32 picture, INTER_LINEAR.
+
+    Each channel lies together in memory, as the network will read it: numpy takes single bytes much faster than three.
+    """
+    planes = np.ascontiguousarray(pixels.transpose(2, 0, 1))
     if pixels.shape[:2] == (height, width):
-        return pixels.astype(np.float32)
+        return planes.astype(np.float32).transpose(1, 2, 0)
     left, right, weight = _taps(pixels.shape[1], width)
-    rows_left, rows_right, row_weight = _taps(pixels.shape[0], height)
-    # only the pixels that are needed, columns first as OpenCV does
-    across = []
-    for rows in (rows_left, rows_right):
-        kept = pixels.take(rows, axis=0)
-        first, second = (kept.take(columns, axis=1).astype(np.float32) for columns in (left, right))
-        across.append(first * (1 - weight)[:, None] + second * weight[:, None])
-    down = row_weight[:, None, None]
-    return across[0] * (1 - down) + across[1] * down
+    above, below, row_weight = _taps(pixels.shape[0], height)
+    # only the rows that are needed, each once; columns first as OpenCV does
+    rows, places = np.unique(np.concatenate([above, below]), return_inverse=True)
+    kept = planes.take(rows, axis=1)
+    across = _blend(kept.take(left, axis=2), kept.take(right, axis=2), weight)
+    above, below = np.split(places, 2)
+    return _blend(across.take(above, axis=1), across.take(below, axis=1), row_weight[:, None]).transpose(1, 2, 0)
+
+
+def _blend(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    blended: np.ndarray = first * (1 - weight)
+    blended += second * weight
+    return blended
 
 
 def _taps(length: int, wanted: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
