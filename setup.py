@@ -30,7 +30,7 @@ def compiled(source: str) -> Extension:
 # What a program is hooked with stands in no package: its own Python loads it from the folder of the hook.
 KERNELS = (
     "sgsdump/comparison/sums/kernel.c",
-    "sgsdump/tensors/extremes_kernel.c",
+    "sgsdump/tensors/one_pass/kernel.c",
     "sgsdump/capture/hook/sgsdump_kernel.c",
 )
 
@@ -44,7 +44,7 @@ setup(
         "sgsdump": [
             "py.typed",
             "comparison/sums/kernel.pyi",
-            "tensors/extremes_kernel.pyi",
+            "tensors/one_pass/kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
             "capture/hook/sgsdump_kernel.pyi",

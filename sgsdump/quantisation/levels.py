@@ -113,7 +113,7 @@ def calibrate(
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
     statistics = gather(model, feeds, wanted(analysis, does), workers, progress)
-    ranges = plain_ranges(model, statistics, fuse)
+    ranges = plain_ranges(model, statistics, analysis.graph)
     fits: tuple[RangeFit, ...] = ()
     measured: tuple[Sensitivity, ...] = ()
     if does.weights:

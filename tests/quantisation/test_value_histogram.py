@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump.quantisation.ranges.value_histogram import SIDE, SMALLEST, ValueHistogram, count_values
+from sgsdump.tensors.one_pass import compiled
 
 NUMBERS = st.floats(-1e6, 1e6, width=32, allow_subnormal=False) | st.sampled_from(
     [0.0, -0.0, 1.0, -1.0, 2.0**-20, 1023.999, -1024.0]
@@ -26,6 +27,17 @@ def test_counts_are_numpys(values):
     expected, _ = np.histogram(array[array != 0].astype(np.float64), edges)
     np.testing.assert_array_equal(found.counts, expected)
     assert found.zeros == (array == 0).sum() and found.total == array.size
+
+
+@pytest.mark.parametrize("largest", [1e-38, 0.7, 3e38])
+@pytest.mark.parametrize("size", [1, 1023, 1024, 1025, 70_001])
+def test_the_kernel_counts_what_numpy_counts(monkeypatch, size, largest):
+    rng = np.random.default_rng(size)
+    drawn = rng.choice([0, -0.0, 1, -1, 1e-4, 1], size) * rng.choice([1, 0.5, 2**-13, 1e-9], size)
+    array = (drawn * rng.choice([1, rng.random()], size) * largest).astype(np.float32)
+    counted = count_values(array)
+    monkeypatch.setattr(compiled, "_KERNEL", None)
+    assert same(counted, count_values(array))
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=1, max_size=8), min_size=1, max_size=6), st.randoms())

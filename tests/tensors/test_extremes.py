@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sgsdump.tensors import extremes as module
-from sgsdump.tensors.extremes import extremes
+from sgsdump.tensors.one_pass import compiled
+from sgsdump.tensors.one_pass.extremes import extremes
 
-BOTH = pytest.mark.parametrize("kernel", [module._KERNEL, None], ids=["compiled", "numpy"])
+BOTH = pytest.mark.parametrize("kernel", [compiled._KERNEL, None], ids=["compiled", "numpy"])
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 3.4028234663852886e38, -1.401298464324817e-45, 1.0]
 FLOATS = st.one_of(st.floats(width=32), st.sampled_from(ODD))
 TABLES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 70)), min_size=1, max_size=4).flatmap(
@@ -30,7 +30,7 @@ def _kernel(request, monkeypatch):
         kernel = request.getfixturevalue("kernel")
         if kernel is None and "compiled" in request.node.name:
             pytest.skip("the kernel is not built, or is switched off")
-        monkeypatch.setattr(module, "_KERNEL", kernel)
+        monkeypatch.setattr(compiled, "_KERNEL", kernel)
 
 
 def expected(tables):
@@ -42,7 +42,7 @@ def expected(tables):
 @settings(deadline=None)
 @given(tables=TABLES)
 def test_every_row_s_ends_are_those_of_python(kernel, tables):
-    module._KERNEL = kernel
+    compiled._KERNEL = kernel
     found = list(zip(*(ends.tolist() for ends in extremes(tables))))
     np.testing.assert_array_equal(found, list(expected(tables)))
     assert all(math.copysign(1, end) == 1 for ends in found for end in ends if end == 0)
@@ -68,7 +68,7 @@ def test_tables_of_every_float_type_and_order_in_memory_may_stand_together(kerne
 
 
 def test_the_kernel_can_be_left_out():
-    code = "from sgsdump.tensors import extremes; print(extremes._KERNEL)"
+    code = "from sgsdump.tensors.one_pass import compiled; print(compiled._KERNEL)"
     printed = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "SGSDUMP_NO_KERNEL": "1"}, capture_output=True, text=True
     )
@@ -76,8 +76,8 @@ def test_the_kernel_can_be_left_out():
 
 
 def test_the_stub_names_what_the_kernel_has():
-    if module._KERNEL is None:
+    if compiled._KERNEL is None:
         pytest.skip("the kernel is not built, or is switched off")
-    stub = Path(module.__file__).with_name("extremes_kernel.pyi").read_text()
+    stub = Path(compiled.__file__).with_name("kernel.pyi").read_text()
     named = set(re.findall(r"^(?:def )?(\w+)[:(]", stub, re.MULTILINE))
-    assert named == {name for name in dir(module._KERNEL) if not name.startswith("_")}
+    assert named == {name for name in dir(compiled._KERNEL) if not name.startswith("_")}

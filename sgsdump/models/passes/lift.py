@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from sgsdump.errors import ModelError
 from sgsdump.models.model import weight_names
 from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.shape_inference import SMALL_WEIGHT, tensor_type
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 OPSET = 15
 IR_VERSION = 8
@@ -54,6 +55,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
     from onnx import version_converter
 
     before = {name for node in proto.graph.node for name in node.output if name}
+    weights = _without_weights(proto)
     _set_softmaxes_aside(proto)
     try:
         converted = version_converter.convert_version(proto, OPSET)
@@ -75,7 +77,35 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
             f"the model is of opset {opset}; quantising needs opset {OPSET}, and converting it loses "
             f"{min(lost)!r}; export it at opset {OPSET} or newer"
         )
+    _with_weights(converted, weights)
     return fold_constants(converted)
+
+
+def _without_weights(proto: ModelProto) -> list[TensorProto]:
+    """Take the big initializers out of a model, which conversion and inference would copy several times; they are its
+    inputs meanwhile. Returns all of them."""
+    from onnx import ValueInfoProto
+
+    weights = list(proto.graph.initializer)
+    del proto.graph.initializer[:]
+    for weight in weights:
+        if math.prod(weight.dims) > SMALL_WEIGHT:
+            proto.graph.input.append(ValueInfoProto(name=weight.name, type=tensor_type(weight)))
+        else:
+            proto.graph.initializer.append(weight)
+    return weights
+
+
+def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
+    """Put them back, in their order, before what the conversion added."""
+    names = {weight.name for weight in weights}
+    inputs = [entry for entry in proto.graph.input if entry.name not in names]
+    left = {weight.name: weight for weight in proto.graph.initializer}
+    del proto.graph.input[:]
+    del proto.graph.initializer[:]
+    proto.graph.input.extend(inputs)
+    proto.graph.initializer.extend([left.pop(weight.name, weight) for weight in weights])
+    proto.graph.initializer.extend(left.values())
 
 
 def _set_softmaxes_aside(proto: ModelProto) -> None:

@@ -29,7 +29,7 @@ Feed = tuple[str, Mapping[str, np.ndarray]]
 
 def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
     """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
-    return plain_ranges(model, gather(model, feeds), fuse)
+    return plain_ranges(model, gather(model, feeds), Graph(deployed(model, fuse)))
 
 
 def gather(
@@ -65,10 +65,10 @@ def gather(
     return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
 
 
-def plain_ranges(model: Model, statistics: Statistics, fuse: bool = True) -> dict[str, Range]:
-    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them (with
-    ``fuse`` after folding BatchNormalization)."""
-    own = Graph(deployed(model, fuse))
+def plain_ranges(model: Model, statistics: Statistics, own: Graph | None = None) -> dict[str, Range]:
+    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them: of the
+    deployed model, which is ``own`` where it is at hand."""
+    own = own or Graph(deployed(model))
     constants = Collector(PLAIN, "the model's own weights")
     for name in own.constants:
         constants.see(name, own.value(name))

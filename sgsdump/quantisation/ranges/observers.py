@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.quantisation.ranges.value_histogram import ValueHistogram, count_values
-from sgsdump.tensors.extremes import extremes
+from sgsdump.tensors.one_pass.extremes import extremes
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
 WAITING_BYTES = 4 << 20

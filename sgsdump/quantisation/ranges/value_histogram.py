@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sgsdump.tensors.one_pass import compiled
+from sgsdump.tensors.one_pass.extremes import extremes
+
 # 8 to 16 bins to a UINT8 step of the range that the values fill; the SDK's histograms have 8160 bins in all.
 SIDE = 4096
 # Smaller values than 2^SMALLEST all count as that small: their bins would be narrower than float32 can tell apart.
@@ -52,10 +55,14 @@ def count_values(array: np.ndarray) -> ValueHistogram:
     """The histogram of finite values of a float array of any shape."""
     values = array.reshape(-1)
     values = values.astype(np.float32) if values.dtype == np.float16 else values
-    top = max(abs(float(values.min())), abs(float(values.max()))) if values.size else 0.0
+    top = max(abs(float(end[0])) for end in extremes([values[None]])) if values.size else 0.0
     exponent = max(math.frexp(top)[1], SMALLEST) if top else SMALLEST  # frexp(0) is 0: a span of 1
     # A power of two times a float is exact, and so is its floor.
-    at = np.floor(values * values.dtype.type(math.ldexp(SIDE, -exponent))).astype(np.int32)
+    scale = math.ldexp(SIDE, -exponent)
+    if compiled.takes(values):
+        counts = np.zeros(2 * SIDE, np.int64)
+        return ValueHistogram(exponent, counts, compiled.count_in_bins(values, scale, counts))
+    at = np.floor(values * values.dtype.type(scale)).astype(np.int32)
     at += SIDE
     counts = np.bincount(at, minlength=2 * SIDE)
     zeros = int(values.size - np.count_nonzero(values))
