@@ -6,7 +6,7 @@ The table is plain data, so listing it imports nothing heavy, and there is no re
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sgsdump.errors import ConfigError
@@ -67,3 +67,9 @@ def _alike(name: str, known: list[str]) -> list[str]:
 
 def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").casefold()
+
+
+def listed(names: Sequence[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
+    """``a, b, c and 4 more``: the first of many names, each as it is to be ``shown``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown, names[:most])) + more

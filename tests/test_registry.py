@@ -2,7 +2,7 @@ import pytest
 
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.errors import ConfigError
-from sgsdump.registry import hint
+from sgsdump.registry import hint, listed
 
 
 def test_names_near_a_wrong_one():
@@ -28,3 +28,9 @@ def test_names_without_end_cost_nothing():
 def test_a_metric_in_another_spelling_is_found(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown metric '{name}'; did you mean {said}"):
         METRICS[name]
+
+
+def test_of_many_names_the_first_are_listed():
+    assert listed(["a", "b", "c"]) == "a, b, c" and listed([]) == ""
+    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert listed(["a", "b"], 1, repr) == "'a' and 1 more"

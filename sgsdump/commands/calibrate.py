@@ -48,7 +48,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +55,7 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.option_values import not_negative, whole_number
 from sgsdump.commands.options import add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
+from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.levels import Calibration
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     if params is not None:
         print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")
     if given.unknown:
-        print(f"{args.quant_file}: not in this model: {_listed(given.unknown)}")
+        print(f"{args.quant_file}: not in this model: {listed(given.unknown)}")
     _print_choices(calibration, args.sensitivity_threshold)
     narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
@@ -137,7 +137,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
-    _print_approximate(fixed.approximate)
+    for note in fixed.notes:
+        print(note)
     return 0
 
 
@@ -153,26 +154,12 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
     raised = [each for each in calibration.sensitivities if each.raised]
     for each in raised:
         print(
-            f"INT16 proposed for {_listed(each.domain.convolutions)} (tensor_arrays {each.domain.name}): its 8 bits "
+            f"INT16 proposed for {listed(each.domain.convolutions)} (tensor_arrays {each.domain.name}): its 8 bits "
             f"alone change the outputs by {each.effect:.2g}, more than {threshold:g}"
         )
     if calibration.sensitivities and not raised:
         most = calibration.sensitivities[0]
         print(
-            f"no INT16 proposed: the most sensitive, {_listed(most.domain.convolutions)}, changes the outputs by "
+            f"no INT16 proposed: the most sensitive, {listed(most.domain.convolutions)}, changes the outputs by "
             f"{most.effect:.2g}, not more than {threshold:g}"
         )
-
-
-def _print_approximate(approximate: Mapping[str, str]) -> None:
-    """Which outputs no integer rule computes, by what is computed instead."""
-    outputs: dict[str, tuple[str, ...]] = {}
-    for name, instead in approximate.items():
-        outputs[instead] = (*outputs.get(instead, ()), name)
-    for instead, names in outputs.items():
-        print(f"no exact integer rule for {_listed(names)}; {instead}")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    """The first three."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

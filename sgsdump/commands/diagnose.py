@@ -100,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
         for sentence in said:
             print(for_terminal(sentence), flush=True)
         subject = _subject(args, known, feeds, progress)
+        for note in subject.notes:
+            print(for_terminal(note), flush=True)
         pairs, few = (
             PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
             for most in (args.pictures, min(MEASURED, args.pictures))
@@ -117,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
             advice,
             limits,
             title=f"{args.model.name} in fixed point",
-            assumptions=[*known.assumed, *warnings],
+            assumptions=[*known.assumed, *warnings, *subject.notes],
             facts=_facts(args, feeds, pairs),
         )
         _write(folder, report, comparison, limits)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import INPUTS, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_quant_level
+from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
             f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant-level {args.quant_level})",
-            f"Judged on {_listed(labels)}, together; the layers on the first.",
+            f"Judged on {listed(labels, 4)}, together; the layers on the first.",
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
@@ -142,11 +143,6 @@ def debug_pictures(
         few = min(DEBUG_PICTURES, len(runs))
         runs = [runs[number * (len(runs) - 1) // max(1, few - 1)] for number in range(few)]
     return tuple((",".join(files), float_feed(files), raw_feed(files)) for files in runs)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The first four."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _write(path: Path, text: str) -> None:

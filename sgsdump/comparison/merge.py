@@ -28,6 +28,7 @@ from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.row import Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError
+from sgsdump.registry import listed
 
 Item = TypeVar("Item")
 _Layer = tuple[str, str, int, int]
@@ -162,8 +163,7 @@ def _listed(
 
 
 def _which(runs: list[str], of: int) -> str:
-    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    return "" if len(runs) >= of else f"in {', '.join(runs[:SHOWN])}{more}: "
+    return "" if len(runs) >= of else f"in {listed(runs, SHOWN)}: "
 
 
 def _unpaired_key(item: Unpaired) -> tuple[object, ...]:

@@ -24,6 +24,7 @@ from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16
+from sgsdump.registry import listed
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.value_range import Range
 
@@ -57,6 +58,14 @@ class FixedModel:
     plan: QuantPlan
     clipped: tuple[ClippedRange, ...] = ()
     approximate: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead."""
+        outputs: dict[str, tuple[str, ...]] = {}
+        for name, instead in self.approximate.items():
+            outputs[instead] = (*outputs.get(instead, ()), name)
+        return tuple(f"no exact integer rule for {listed(names)}; {instead}" for instead, names in outputs.items())
 
 
 def make_fixed(

@@ -3,10 +3,13 @@
 import csv
 import json
 import re
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
+from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
 from sgsdump.commands import demo
@@ -60,11 +63,11 @@ def test_its_figures_are_those_of_the_commands_it_replaces(digits):
     assert main("calibrate -m digits.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()) == 0
     names = sorted(path.name for path in (digits / "pictures").iterdir())
     chosen = [names[place] for place in np.linspace(0, len(names) - 1, 3).round().astype(int)]
-    for kind, model in (("Float", "digits.onnx"), ("Fixed", "fixed.onnx")):
+    for kind, file in (("Float", "digits.onnx"), ("Fixed", "fixed.onnx")):
         (digits / kind).mkdir()
         for name in chosen:
             config = ["--input-config", "input_config.ini"] if kind == "Float" else []
-            assert main(["simulate", "-m", model, "-t", kind, "-i", f"pictures/{name}", *config]) == 0
+            assert main(["simulate", "-m", file, "-t", kind, "-i", f"pictures/{name}", *config]) == 0
             (digits / "sigma_outtensor_dump.bin").rename(digits / kind / f"{name}.bin")
     assert main(["compare", "Fixed", "Float", "--runs", "--csv", "runs.csv"]) == 0
     (ours, theirs) = (
@@ -125,6 +128,16 @@ def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
     assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2"]) == 0
     assert re.search(r"warning: .*input 'image': .* differ \(.*27 grey levels", capsys.readouterr().out)
     assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
+
+
+def test_operators_without_an_integer_rule_are_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    nodes = [conv("c", "data"), node("Erf", ["c"], "e"), node("Softsign", ["e"], "s"), node("Erf", ["s"], "out")]
+    onnx.save(model(nodes, weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["out"]).proto, "net.onnx")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3)).astype(np.uint8)).save("0.png")
+    assert main("diagnose -m net.onnx -i 0.png".split()) == 0
+    said = "no exact integer rule for e, out; Erf: a table with ideal rounding"
+    assert said in capsys.readouterr().out.splitlines() and said in Path("diagnosis/report.html").read_text()
 
 
 def test_nothing_is_said_before_the_folder_is_known_to_be_writable(digits, capsys):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.dumps.dump import Record
+from sgsdump.registry import listed
 
 SHOWN = 3
 
@@ -52,9 +53,6 @@ class Unsettled:
 def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: bool) -> str:
     hows = " and ".join(dict.fromkeys(pair.how for pair in pairs))
     others = ", which others are paired with too" if len(pairs) == 1 and contested else ""
-    return f"ambiguous: {hows} would pair it with {_list([r.name for r in partners])} of the {side}{others}"
-
-
-def _list(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + more
+    return (
+        f"ambiguous: {hows} would pair it with {listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"
+    )

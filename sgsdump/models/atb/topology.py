@@ -21,6 +21,7 @@ from sgsdump.models.atb import operation_csv
 from sgsdump.models.atb.onnx_attributes import attributes, free, text_of
 from sgsdump.models.atb.operation import Operation
 from sgsdump.models.atb.operation_csv import Facts, Tensors
+from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     import onnx
@@ -230,4 +231,4 @@ def _model(graph: onnx.GraphProto, notes: list[str]) -> onnx.ModelProto:
 
 def _some(names: list[str]) -> str:
     known = list(dict.fromkeys(names))
-    return ", ".join(map(repr, known[:SHOWN])) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
+    return listed(known, SHOWN, repr)

@@ -27,6 +27,7 @@ class Subject:
     """config  how pictures are normalised; its [CONV_CONFIG] is the user's.
     ranges  of the float model's tensors, {} where they are not known.
     made    what calibration found and what was decided, where it was made here.
+    notes   of the fixed model, where it was made here.
     """
 
     float_model: Model
@@ -35,6 +36,7 @@ class Subject:
     ranges: Mapping[str, Range]
     per_channel: bool
     made: tuple[Calibration, QuantPlan] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def calibrated(
@@ -49,7 +51,8 @@ def calibrated(
     calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side_ranges(calibration.statistics))
     fixed_model = replace(model, proto=fixed.proto)
-    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", (calibration, fixed.plan))
+    made = calibration, fixed.plan
+    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", made, fixed.notes)
 
 
 def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
@@ -60,7 +63,7 @@ def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
     given = import_params(model, params, config, where=str(path), one_per_tensor=not beside)
     fixed = make_fixed(given.model, given.ranges, given.config, per_channel=bool(beside), side=side)
     fixed_model = replace(model, proto=fixed.proto)
-    return Subject(given.model, fixed_model, config, given.ranges, bool(beside))
+    return Subject(given.model, fixed_model, config, given.ranges, bool(beside), notes=fixed.notes)
 
 
 def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:

@@ -11,6 +11,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.registry import listed
 from sgsdump.reports.comparison.base import remark
 from sgsdump.reports.layers.table import by_reason
 from sgsdump.reports.shown import shown
@@ -111,8 +112,7 @@ def _by_reason(missing: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"  {names[0]}: {reason}"
             continue
         yield f"  {reason} ({len(names)}):"
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        yield f"{NAMES}{', '.join(names[:MOST_NAMES])}{more}"
+        yield f"{NAMES}{listed(names, MOST_NAMES)}"
 
 
 def _wrapped(line: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
+from sgsdump.registry import listed
 
 MOST_NAMES = 8
 MOST_LINES = 20
@@ -75,8 +76,7 @@ def _section(title: str, layers: Sequence[Distribution], describe: Callable[[Dis
 def _names(title: str, names: Sequence[str]) -> Iterator[str]:
     if not names:
         return
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    yield f"{title} ({len(names)}): {', '.join(map(_readable, names[:MOST_NAMES]))}{more}"
+    yield f"{title} ({len(names)}): {listed(names, MOST_NAMES, _readable)}"
 
 
 def _readable(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from sgsdump.registry import listed
 from sgsdump.reports.html.report import Layer, Step
 from sgsdump.reports.tuning.advice_verdict import conv_config
 from sgsdump.tuning.advice import MAYBE, holds
@@ -19,7 +20,7 @@ def steps_of(found: MeasuredAdvice) -> Iterator[Step]:
     measured, measurement, limits = found.measured, found.measured.measurement, found.measured.limits
     tried = measured.tried
     if found.good:
-        has = f"; the fixed model has {_listed(measured.raised)} at INT16 already" if measured.raised else ""
+        has = f"; the fixed model has {listed(measured.raised, MOST_NAMED)} at INT16 already" if measured.raised else ""
         copy = conv_config(measured.raised) if measured.raised else ""
         yield Step(f"Nothing more has to be raised to INT16: no output has {limits}{has}.", copy)
         return
@@ -39,7 +40,7 @@ def steps_of(found: MeasuredAdvice) -> Iterator[Step]:
         )
     maybe = list(dict.fromkeys(entry.convolution.input for entry in found.advice if entry.verdict == MAYBE))
     if maybe and not (tried is not None and holds(tried, limits)):
-        yield Step(f"What would help most{' after that' if tried is not None else ''}: {_listed(maybe)}.")
+        yield Step(f"What would help most{' after that' if tried is not None else ''}: {listed(maybe, MOST_NAMED)}.")
 
 
 def with_measured(layers: Sequence[Layer], found: MeasuredAdvice) -> tuple[Layer, ...]:
@@ -57,8 +58,3 @@ def with_measured(layers: Sequence[Layer], found: MeasuredAdvice) -> tuple[Layer
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

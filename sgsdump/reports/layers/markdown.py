@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from sgsdump.registry import listed
 from sgsdump.reports.cells import middle_cut
 from sgsdump.reports.layers.table import Entry, LayerTable, Listing, as_text, by_reason, title_of
 from sgsdump.reports.shown import shown
@@ -78,8 +79,7 @@ def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     yield f"<details><summary>Not compared: {len(entries)}</summary>"
     yield ""
     for reason, names in by_reason((entry.name, entry.remark) for entry in entries).items():
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        yield f"- {text(reason)}: {', '.join(code(middle_cut(name, LONGEST)) for name in names[:NAMED])}{more}"
+        yield f"- {text(reason)}: {listed(names, NAMED, lambda name: code(middle_cut(name, LONGEST)))}"
     yield ""
     yield "</details>"
 

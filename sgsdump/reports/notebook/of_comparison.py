@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.registry import listed
 from sgsdump.reports.bars import share
 from sgsdump.reports.layers.of_comparison import table_of
 from sgsdump.reports.layers.table import Entry, Listing, as_text, by_reason, title_of
@@ -75,8 +76,6 @@ def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     if entries:
         yield paragraph(f"Not compared: {len(entries)}")
     for reason, names in list(reasons.items())[:REASONS]:
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        listed = ", ".join(map(name, names[:NAMED]))
-        yield f"<p><small>{text(reason)}: {listed}{more}</small></p>"
+        yield f"<p><small>{text(reason)}: {listed(names, NAMED, name)}</small></p>"
     if len(reasons) > REASONS:
         yield paragraph(f"and {len(reasons) - REASONS} further reasons", small=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.registry import listed
 from sgsdump.tuning.advice import MAYBE, Advice, holds
 from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, error_of, output_error
 
@@ -54,12 +55,12 @@ def _lines(
             )
     unknown = list(dict.fromkeys(a.convolution.input for a in advice if not a.signs.limits))
     if unknown:
-        yield f"Not judged, as the ranges file has no range for them: {_list(unknown)}."
+        yield f"Not judged, as the ranges file has no range for them: {listed(unknown, MOST_NAMES)}."
     maybe = list(dict.fromkeys(a.convolution.input for a in advice if a.verdict == MAYBE))
     if names:
         if tried:
             state = "the outputs are within limits" if holds(tried, limits) else f"still {limits}: raise the maybes too"
-            yield f"With {_list(names)} raised {state}."
+            yield f"With {listed(names, MOST_NAMES)} raised {state}."
         yield f"Raise {len(names)}: put this into input_config.ini and calibrate again."
         yield conv_config(names)
         for name in names:
@@ -75,11 +76,12 @@ def _lines(
             else "Nothing to raise among the rest."
         )
     elif not measurement:
-        yield f"Nothing is sure. Measure on pictures (-i) to know whether to raise {_list(maybe)}."
+        yield f"Nothing is sure. Measure on pictures (-i) to know whether to raise {listed(maybe, MOST_NAMES)}."
     elif bad:
-        yield f"No convolution stands out: the error adds up from many. What would help most: {_list(maybe)}."
+        most = listed(maybe, MOST_NAMES)
+        yield f"No convolution stands out: the error adds up from many. What would help most: {most}."
     else:
-        yield f"Nothing to raise. What would help most, if you want less error still: {_list(maybe)}."
+        yield f"Nothing to raise. What would help most, if you want less error still: {listed(maybe, MOST_NAMES)}."
 
 
 def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
@@ -88,7 +90,7 @@ def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     if past:
         yield (
             f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
-            f"raise for them: {_list(past)}."
+            f"raise for them: {listed(past, MOST_NAMES)}."
         )
     else:
         yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
@@ -111,8 +113,3 @@ def _errors(measurement: Measurement, tried: Totals | None) -> Iterator[str]:
         yield f"  {labels[name]:<{width}}{cells}"
     if len(measurement.all_8) > 1:
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in given)
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more

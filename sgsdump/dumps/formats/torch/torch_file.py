@@ -33,6 +33,7 @@ from sgsdump.errors import FormatError
 from sgsdump.files import pickle_machine
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.mapped import map_file
+from sgsdump.registry import listed
 from sgsdump.tensors.tensor import Tensor
 
 PICKLE = "data.pkl"
@@ -89,8 +90,7 @@ def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = Tru
 
 
 def _line(why: str, names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"left out: {', '.join(map(repr, names[:_SHOWN]))}{more}: it {why}"
+    return f"left out: {listed(names, _SHOWN, repr)}: it {why}"
 
 
 def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
