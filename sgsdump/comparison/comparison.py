@@ -17,7 +17,7 @@ from sgsdump.comparison.dataflow import with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
 from sgsdump.comparison.misnaming.misnamed import find_misnamed, probing
-from sgsdump.comparison.misnaming.value_probes import Probed
+from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import placed
 from sgsdump.comparison.naming.sources import NameSources
@@ -214,16 +214,16 @@ def compare(
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
         alignment = align(sample, benchmark, inputs, places.given)
         alignment, excluded = _without(alignment, exclude)
-        probed: Probed = {}
+        probes = Probes()
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
             if measured_by
-            else pool.map(probing(replace(measures, threads=threads).result, probed), alignment.pairs)
+            else pool.map(probing(replace(measures, threads=threads).result, probes), alignment.pairs)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
-        misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probed)
+        misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes)
     rows = [
         replace(result, misnamed=misnamed.get(i), module=places.module_of(pair))
         for i, (result, pair) in enumerate(zip(results, alignment.pairs))

@@ -15,6 +15,7 @@ import numpy as np
 from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.device_layout import PLAIN, in_order
 from sgsdump.tensors.layout import to_nchw, to_nhwc
@@ -43,17 +44,21 @@ def measure(
     settings: Settings | None = None,
     layouts: Layouts = (None, None),
     threads: int = 1,
+    picked: tuple[Picked, Picked] | None = None,
 ) -> Measured:
     """The pair in the stated layouts, else in those that match best; an accumulator of each kind is made with
-    ``settings`` and sees the same values. ``threads`` is what a large pair may use.
+    ``settings`` and sees the same values. ``threads`` is what a large pair may use, ``picked`` is picked up where the
+    two are as stored.
 
     Raises ValuesError when the sizes or the shapes do not fit.
     """
     kinds, settings = tuple(kinds), settings or Settings()
+    if picked and [one.shape for one in picked] != [sample.array.shape, benchmark.array.shape]:
+        picked = None
 
     def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
         x, y, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
-        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values()), threads), note, accumulators)
+        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values()), threads, picked), note, accumulators)
 
     known = match_layouts(sample.array, benchmark.array, layouts)
     if known is not None:

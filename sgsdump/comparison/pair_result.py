@@ -25,6 +25,7 @@ from sgsdump.comparison.stored_integers import (
     measured_in_steps,
     unlike,
 )
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError
@@ -64,12 +65,12 @@ class Measures:
         further, own = sorted_out(metrics)
         return cls(further, settings, vendor, of_statistics, crop, own, details)
 
-    def result(self, pair: Pair) -> Row | Failed:
-        """The row of a pair, or why it cannot be compared."""
+    def result(self, pair: Pair, picked: tuple[Picked, Picked] | None = None) -> Row | Failed:
+        """The row of a pair, or why it cannot be compared; ``picked`` is picked up on the way where it can be."""
         try:
             if has_statistics_only(pair):
                 return statistics_row(pair, self.vendor_statistics)
-            measured, notes = self.measured(pair)
+            measured, notes = self.measured(pair, picked)
         except SgsdumpError as error:
             apart = unlike(pair) if both_quantised(pair) else ""
             why = str(error)
@@ -86,7 +87,7 @@ class Measures:
         own = measured_by(self.own, measured.sample, measured.benchmark)
         return replace(row, extra={**row.extra, **own}) if own else row
 
-    def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
+    def measured(self, pair: Pair, picked: tuple[Picked, Picked] | None = None) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
         as_stored = compared_as_stored(pair)
         quants = measured_in_steps(pair) or (None, None)
@@ -98,7 +99,7 @@ class Measures:
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         kinds |= {Differences: None} if both_quantised(pair) else {}
-        return measure(a, b, kinds, self.settings, layouts(pair, as_stored), self.threads), notes
+        return measure(a, b, kinds, self.settings, layouts(pair, as_stored), self.threads, picked), notes
 
 
 def _layout(pair: Pair, measured: Measured) -> str | None:

@@ -6,6 +6,7 @@ print wrong ones).
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,8 @@ import numpy as np
 
 from sgsdump.comparison.metrics.base import Accumulator, Sums
 from sgsdump.comparison.sums import by_numpy, compiled
-from sgsdump.comparison.sums.lanes import CHUNK, Totals
+from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, SUMS, Totals
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table, parts
 from sgsdump.files.mapped import let_go
 from sgsdump.tensors.real_view import Values
@@ -22,38 +24,47 @@ from sgsdump.tensors.real_view import Values
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
+Part = tuple[list[float], list[int]]
 
 
-def pair_sums(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator] = (), threads: int = 1) -> Sums:
+def pair_sums(
+    sample: Values,
+    benchmark: Values,
+    accumulators: Sequence[Accumulator] = (),
+    threads: int = 1,
+    picked: tuple[Picked, Picked] | None = None,
+) -> Sums:
     """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
 
     threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
              that was read are given back, those of a small pair go with the last user of its values.
-    """
-    add = compiled.add if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy.add
+    picked   values of either side to be picked up where the kernel reads both in the order in which they are stored.
 
+    Raises ValuesError for a mapped file that became shorter, or cannot be read.
+    """
+    way = compiled if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy
     work = list(parts(sample.array, benchmark.array))
 
-    def summed(part: list[Table]) -> Totals:
+    def summed(part: list[Table]) -> tuple[list[float], list[int]]:
         totals = Totals()
         for table in part:
-            add(totals, sample, benchmark, table)
+            add(totals, table)
             if len(work) > 1 and table.is_flat:
                 let_go(table.a)
                 let_go(table.b)
-        return totals
+        return way.lane_sums(totals), totals.counts()
 
-    sums, counts = np.zeros(6), np.zeros(7, np.int64)
-    for totals in _side_by_side(summed, work, threads):
-        with np.errstate(all="ignore"):
-            sums += totals.sums()
-        counts += totals.odd
+    sums, counts = [0.0] * SUMS, [0] * COUNTS
+    with way.adding(sample, benchmark, picked) as add:
+        for part_sums, part_counts in _side_by_side(summed, work, threads):
+            sums = list(map(operator.add, sums, part_sums))
+            counts = list(map(operator.add, counts, part_counts))
     _feed_all(sample, benchmark, accumulators)
-    aa, bb, ab, dd, d1, b1 = sums.tolist()
-    return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts.tolist())
+    aa, bb, ab, dd, d1, b1 = sums
+    return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
 
 
-def _side_by_side(summed: Callable[[list[Table]], Totals], work: list[list[Table]], threads: int) -> Iterator[Totals]:
+def _side_by_side(summed: Callable[[list[Table]], Part], work: list[list[Table]], threads: int) -> Iterator[Part]:
     """The results in the order of the work."""
     if threads == 1 or len(work) < _MANY:
         yield from map(summed, work)
@@ -73,6 +84,8 @@ def hold_equal(sample: Values, benchmark: Values) -> bool:
 
 
 def _feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator]) -> None:
+    if not accumulators:
+        return
     waiting = list(accumulators)
     with np.errstate(all="ignore"):
         while waiting:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -32,10 +32,19 @@ _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers its path and the file's identity (device, inode, size, mtime) when it was opened."""
+    """A mapping that remembers its path, the file's identity (device, inode, size, mtime) when it was opened, and where
+    in memory it begins."""
 
     path: Path
     identity: tuple[int, ...]
+    address: int
+
+
+class OpenFile(NamedTuple):
+    """The descriptor of a mapped file, and where in memory its mapping begins."""
+
+    descriptor: int
+    address: int
 
 
 def map_file(path: Path) -> mmap.mmap:
@@ -45,7 +54,8 @@ def map_file(path: Path) -> mmap.mmap:
             if not os.fstat(file.fileno()).st_size:
                 raise ValueError("cannot mmap an empty file")
             data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
-            data.path, data.identity = Path(path).absolute(), _identity(file)
+            data.path, data.identity = Path(path).absolute(), _identity(file.fileno())
+            data.address = address_of(np.frombuffer(data, np.uint8))
             return data
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {path}: {error}") from None
@@ -81,7 +91,7 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
     memory holds one piece of a tensor of any size."""
     flat = array.reshape(-1).view(np.uint8)
     data = _mapping(array) if flat.nbytes > _FEW else None
-    first = flat.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data if data is not None else 0
+    first = address_of(flat) - address_of(np.frombuffer(data, np.uint8)) if data is not None else 0
     if isinstance(data, MappedFile) and _sent(file, data, first, flat.nbytes):
         return
     for start in range(0, flat.nbytes, _PIECE):
@@ -98,8 +108,25 @@ def let_go(array: np.ndarray) -> None:
     if not isinstance(data, MappedFile):  # what others mapped may hold changes of theirs, which would be lost
         return
     reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    first = array.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data + sum(step for step in reach if step < 0)
+    first = address_of(array) - data.address + sum(step for step in reach if step < 0)
     _advise(data, _LET_GO, first, sum(map(abs, reach)) + array.itemsize)
+
+
+def opened(array: np.ndarray) -> OpenFile | None:
+    """The mapped file that an array of some size is a view of, opened to be read, which takes less than half the time
+    of having its pages mapped; the caller closes the descriptor. None for an array in memory, a small one, and where
+    the file at this path is another by now."""
+    data = _mapping(array) if array.nbytes > _FEW and hasattr(os, "pread") else None
+    if not isinstance(data, MappedFile):
+        return None
+    try:
+        descriptor = os.open(data.path, os.O_RDONLY)
+    except OSError:
+        return None
+    if _identity(descriptor) == data.identity:
+        return OpenFile(descriptor, data.address)
+    os.close(descriptor)
+    return None
 
 
 def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
@@ -111,7 +138,7 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
         return False
     try:
         with open(data.path, "rb") as source:
-            if _identity(source) != data.identity:
+            if _identity(source.fileno()) != data.identity:
                 return False
             file.flush()
             left = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
@@ -131,9 +158,9 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
         raise
 
 
-def _identity(file: IO[bytes]) -> tuple[int, ...]:
+def _identity(descriptor: int) -> tuple[int, ...]:
     """What tells that an opened file is the one it was."""
-    status = os.fstat(file.fileno())
+    status = os.fstat(descriptor)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -143,6 +170,12 @@ def _advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) 
     start = offset - offset % mmap.PAGESIZE
     with suppress(OSError):
         data.madvise(advice, start, offset + size - start)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where in memory an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _mapping(array: np.ndarray) -> mmap.mmap | None:

@@ -3,15 +3,17 @@
 Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
 one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
 the same size are distinguished by 64 probed values in both layouts, one matrix operation for all; only the few nearest
-are compared in full. Among thousands of tensors of one size the nearest are looked for in buckets only, so that the
-work grows with their number and not with its square: probes of equal tensors fall on the same sides of random planes.
+are compared in full. Of larger tensors these values are picked up while their pairs are compared.
+
+Among thousands of tensors of one size the nearest are looked for in buckets only, so that the work grows with their
+number and not with its square: probes of equal tensors fall on the same sides of random planes.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,9 +23,13 @@ import numpy as np
 from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.real_values import real_values
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import ValuesError
+from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.mapped import let_go
+from sgsdump.tensors.device_layout import is_device
+from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.layout import to_nchw, to_nhwc
 from sgsdump.tensors.real_view import Values
 
@@ -32,8 +38,7 @@ EXACT = 1 << 20  # as many distances between probes are all computed; beyond, th
 TABLES, CANDIDATES = 8, 32
 NEAREST = 4
 SMALLEST = 16  # fewer values than this agree by chance
-# By the id of its record, the rows of a tensor.
-Probed = dict[int, np.ndarray]
+WORTH = 1 << 16  # values of a tensor whose probes are picked up before it is known whether they are needed
 
 
 @dataclass(frozen=True)
@@ -54,64 +59,86 @@ class Agreement:
     better: float = 0.1
 
 
+class Probes:
+    """The rows of records, as ``probe`` gives them, each made once; by the records' ``id``."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, np.ndarray | None] = {}
+
+    def of(self, record: Record) -> np.ndarray | None:
+        """None where the values cannot be had."""
+        if id(record) not in self._rows:
+            self._rows[id(record)] = _rows_of(record)
+        return self._rows[id(record)]
+
+    def to_pick(self, record: Record) -> Picked | None:
+        """What is to be picked up while the record is compared, for ``keep``; None where that is not worth it."""
+        shape = record.tensor.info.shape
+        if shape is None or math.prod(shape) < WORTH or id(record) in self._rows:
+            return None
+        return Picked(shape, _in_order(shape)[0])
+
+    def keep(self, record: Record, picked: Picked) -> None:
+        if picked.whole:
+            self._rows[id(record)] = picked.values[_in_order(picked.shape)[1]]
+
+
 def find_matches(
-    targets: Mapping[int, tuple[Record, Values, float]],
-    pool: Iterable[tuple[Record, Values]],
+    targets: Mapping[int, tuple[Record, float]],
+    pool: Iterable[Record],
     agreement: Agreement,
-    probed: Probed | None = None,
+    probes: Probes | None = None,
 ) -> dict[int, Match]:
-    """For each target (record, values, the RMSE of its own pair) the best agreeing tensor of the pool, where there is
-    one. ``probed`` holds what was probed already; what is probed here is added."""
-    probed = {} if probed is None else probed
-    sizes: dict[int, list[int]] = defaultdict(list)
-    for key, (_, values, _) in targets.items():
-        if values.array.size >= SMALLEST:
-            sizes[values.array.size].append(key)
-    groups: dict[int, list[tuple[Record, Values]]] = defaultdict(list)
-    for record, values in pool:
-        if values.array.size in sizes:
-            groups[values.array.size].append((record, values))
+    """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one."""
+    probes = probes or Probes()
+    wanted: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
+    for key, (record, _) in targets.items():
+        rows = probes.of(record)
+        if rows is not None and (size := _size(record)) >= SMALLEST:
+            wanted[size].append((key, rows))
+    groups: dict[int, list[tuple[Record, np.ndarray]]] = defaultdict(list)
+    for record in pool:
+        if (size := _size(record)) in wanted and (rows := probes.of(record)) is not None:
+            groups[size].append((record, rows))
     matches: dict[int, Match] = {}
     for size, group in groups.items():
-        keys = sizes[size]
-        pool_probes = _stacked([_probed_once(record, values, probed) for record, values in group])
-        own_rows = [_probed_once(*targets[key][:2], probed) for key in keys]
+        keys, own_rows = zip(*wanted[size])
+        pool_probes = _stacked([rows for _, rows in group])
         # turning one side is enough where every tensor that could be turned is on that side
-        turned = any(values.array.ndim != 4 for _, values in group)
+        turned = any(len(rows) == 1 for _, rows in group)
         target_probes = _stacked(own_rows if turned else [rows[:1] for rows in own_rows])
-        own = [targets[key][2] for key in keys]
+        own = [targets[key][1] for key in keys]
         exact = len(target_probes[1]) * len(pool_probes[1]) <= EXACT
         near = (_nearest if exact else _nearest_in_buckets)(target_probes, pool_probes, own)
         for key, numbers in zip(keys, near):
-            best = _best(targets[key][1], [group[number] for number in numbers], targets[key][2], agreement)
+            best = _best(*targets[key], [group[number][0] for number in numbers], agreement) if numbers else None
             if best is not None:
                 matches[key] = best
     return matches
 
 
-def _best(values: Values, candidates: list[tuple[Record, Values]], own: float, agreement: Agreement) -> Match | None:
+def _best(record: Record, own: float, candidates: list[Record], agreement: Agreement) -> Match | None:
+    values = real_values(record)
     limit = min(agreement.rmse, own * agreement.better)
     best: Match | None = None
-    for record, other in candidates:
+    for candidate in candidates:
         try:
-            sums = measure(values, other).sums
+            sums = measure(values, real_values(candidate)).sums
         except ValuesError:
             continue
-        match = Match(record, cos(sums), rmse(sums))
-        let_go(other.array)
+        match = Match(candidate, cos(sums), rmse(sums))
         if match.cos >= agreement.cos and match.rmse <= limit and (best is None or match.rmse < best.rmse):
             best = match
-    let_go(values.array)
     return best
 
 
 def probe(values: Values) -> np.ndarray:
-    """A row of PROBES values as float64: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
+    """A row of PROBES values: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
     array = values.array
     places = _places(array.shape)
     flat = array.flags.c_contiguous
     picked = array.reshape(-1)[places] if flat else array[np.unravel_index(places, array.shape)]
-    return np.asarray(picked if values.to_real is None else values.to_real(picked), np.float64)
+    return np.asarray(picked if values.to_real is None else values.to_real(picked))
 
 
 def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
@@ -130,10 +157,30 @@ def _places(shape: tuple[int, ...]) -> np.ndarray:
     return np.stack([np.dot(view.strides, np.unravel_index(places, view.shape)) for view in views])
 
 
-def _probed_once(record: Record, values: Values, probed: Probed) -> np.ndarray:
-    if id(record) not in probed:
-        probed[id(record)] = _probe_and_let_go(values)
-    return probed[id(record)]
+@lru_cache(maxsize=1024)
+def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The places in ascending order, and where in this order each of them is."""
+    ascending, where = np.unique(_places(shape), return_inverse=True)
+    return ascending.astype(np.int64, copy=False), where.reshape(_places(shape).shape)
+
+
+def _size(record: Record) -> int:
+    """How many real values a record holds; 0 where they cannot be had."""
+    info = record.tensor.info
+    if info.shape is not None and not is_device(info.layout) and not is_complex(info.dtype):
+        return math.prod(info.shape)
+    try:
+        return real_values(record).array.size
+    except SgsdumpError:
+        return 0
+
+
+def _rows_of(record: Record) -> np.ndarray | None:
+    try:
+        values = real_values(record)
+    except SgsdumpError:
+        return None
+    return probe(values) if values.array.size else None
 
 
 def _probe_and_let_go(values: Values) -> np.ndarray:
@@ -142,8 +189,9 @@ def _probe_and_let_go(values: Values) -> np.ndarray:
     return rows
 
 
-def _stacked(rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    return np.repeat(np.arange(len(rows)), [len(own) for own in rows]), np.concatenate(rows)
+def _stacked(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    owners = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    return owners, np.concatenate(rows, dtype=np.float64, casting="unsafe")
 
 
 def _nearest(
@@ -161,9 +209,11 @@ def _nearest(
         squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
         distances = np.fmin.reduceat(squares, borders, axis=1)
         near: np.ndarray = distances <= limits
-    some = set(np.flatnonzero(near.any(axis=0)).tolist())
-    for number in range(len(own)):
-        places = np.flatnonzero(near[:, number]) if number in some else np.empty(0, int)
+    for number, is_near in enumerate(np.logical_or.reduce(near, axis=0).tolist()):
+        if not is_near:
+            yield []
+            continue
+        places = np.flatnonzero(near[:, number])
         order = places[np.argsort(distances[places, number], kind="stable")]
         yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
 

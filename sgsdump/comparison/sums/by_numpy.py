@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from sgsdump.comparison.sums.lanes import CHUNK, LANES, SUMS, Totals
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.tensors.real_view import Values
 
 _LOCAL = threading.local()
 
 
-def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
-    """Add a table, a part of the two."""
+@contextmanager
+def adding(
+    sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
+) -> Iterator[Callable[[Totals, Table], None]]:
+    """What adds a table, a part of the two, to totals; nothing is picked up."""
+    yield lambda totals, table: _add(totals, sample, benchmark, table)
+
+
+def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
     wide = are_wide(sample, benchmark)
     p, q, r, _, _ = _workspace()
     with np.errstate(all="ignore"):
@@ -24,6 +34,13 @@ def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None
             x[:] = a if sample.to_real is None else sample.to_real(a)
             y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
             _add_chunk(totals, x, y, difference(a, b, wide, x, y, d))
+
+
+def lane_sums(totals: Totals) -> list[float]:
+    """The lanes of each sum, added up."""
+    with np.errstate(all="ignore"):
+        sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
+    return sums
 
 
 def are_wide(sample: Values, benchmark: Values) -> bool:

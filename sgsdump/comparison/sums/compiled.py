@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from sgsdump.comparison.sums.lanes import CHUNK, LANES, Totals
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
+from sgsdump.errors import ValuesError
+from sgsdump.files.mapped import OpenFile, address_of, opened
 from sgsdump.tensors.real_view import Values
 
-_INTERFACE = 2
+_INTERFACE = 3
 # The kernel's numbers for types; integers mean numbers by a scale and a zero point.
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
@@ -53,34 +59,80 @@ def takes(side: Values) -> bool:
     return dtype.kind in "iu" and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
 
 
-def add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
-    """Add a table, a part of two that ``takes`` accepts."""
+class Side(NamedTuple):
+    """A side of a pair: its values, the file they are a mapped view of, and what is picked up on the way."""
+
+    values: Values
+    file: OpenFile | None
+    picked: Picked | None
+
+
+@contextmanager
+def adding(
+    sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
+) -> Iterator[Callable[[Totals, Table], None]]:
+    """What adds a table, a part of two that ``takes`` accepts, to totals. Flat tables of mapped files are read from
+    these; ``picked`` is whole afterwards where both sides are flat. Raises ValuesError for a file that cannot be
+    read."""
+    is_flat = sample.array.flags.c_contiguous and benchmark.array.flags.c_contiguous
+    wanted = picked if picked and is_flat else (None, None)
+    files = [opened(side.array) for side in (sample, benchmark)]
+    a, b = (Side(side, file, one) for side, file, one in zip((sample, benchmark), files, wanted))
+    try:
+        yield lambda totals, table: _add(totals, a, b, table)
+    except OSError as error:
+        raise ValuesError(f"a mapped file cannot be read any more: {error}") from None
+    finally:
+        for file in files:
+            if file:
+                os.close(file.descriptor)
+    for one in wanted:
+        if one:
+            one.whole = True
+
+
+def _add(totals: Totals, sample: Side, benchmark: Side, table: Table) -> None:
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     assert table.a.shape == table.b.shape
     _KERNEL.add_pair(
-        _described(sample, table.a),
-        _described(benchmark, table.b),
+        _described(sample, table.a, table.is_flat),
+        _described(benchmark, table.b, table.is_flat),
         (*table.a.shape, *table.tile),
-        *map(_address, (totals.lanes, totals.odd, _scratch())),
+        address_of(totals.lanes),
+        address_of(totals.odd),
+        _scratch(),
     )
 
 
-def _described(side: Values, array: np.ndarray) -> tuple[int, int, int, int, float, int]:
-    scale, zero_point = (1.0, 0) if side.scaling is None else (side.scaling.scale, side.scaling.zero_point)
-    rows, columns = array.strides
-    return _address(array), _KINDS[array.dtype], rows, columns, scale, zero_point
+def lane_sums(totals: Totals) -> list[float]:
+    """The lanes of each sum, added up."""
+    assert _KERNEL is not None, "asked of pairs only that takes() accepts"
+    return list(_KERNEL.lane_sums(address_of(totals.lanes)))
 
 
-def _scratch() -> np.ndarray:
-    """The thread's own room for a packed chunk of either side, kept, beginning on a cache line."""
+def _described(side: Side, array: np.ndarray, is_flat: bool) -> tuple[float, ...]:
+    (values, file, picked), address = side, address_of(array)
+    scale, zero_point = (1.0, 0) if values.scaling is None else (values.scaling.scale, values.scaling.zero_point)
+    place = (file.descriptor, address - file.address) if file and is_flat else (-1, 0)
+    wanted = _wanted(picked, values.array, array) if picked and is_flat else (0, 0, 0, 0)
+    return address, _KINDS[array.dtype], *array.strides, scale, zero_point, *place, *wanted
+
+
+def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:
+    """What is to be picked up from a part: places, how many, where their values go, and where the part begins."""
+    places, values = address_of(picked.places), address_of(picked.values)
+    if part.size == whole.size:
+        return places, len(picked.places), values, 0
+    start = (address_of(part) - address_of(whole)) // whole.itemsize
+    first, last = np.searchsorted(picked.places, (start, start + part.size)).tolist()
+    return places + 8 * first, last - first, values + 4 * first, start
+
+
+def _scratch() -> int:
+    """The address of the thread's own room for four chunks, what is read and what is packed of either side; kept, and
+    beginning on a cache line."""
     if not hasattr(_LOCAL, "scratch"):
-        block = np.empty(2 * CHUNK + 16, np.float32)
-        start = -block.ctypes.data % 64 // 4
-        _LOCAL.scratch = block[start : start + 2 * CHUNK]
-    scratch: np.ndarray = _LOCAL.scratch
+        _LOCAL.block = np.empty(4 * CHUNK + 16, np.float32)
+        _LOCAL.scratch = -(-address_of(_LOCAL.block) // 64) * 64
+    scratch: int = _LOCAL.scratch
     return scratch
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address

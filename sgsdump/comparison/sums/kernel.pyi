@@ -1,4 +1,6 @@
-Side = tuple[int, int, int, int, float, int]  # address, kind, strides of rows and columns, scale, zero point
+# Address, kind, strides of rows and columns, scale, zero point; descriptor of a file or -1, offset in it; address and
+# number of the places to be picked, address of where their values go, and which of all values is the row's first.
+Side = tuple[float, ...]
 Size = tuple[int, int, int, int]  # rows and columns, of all and of a tile
 
 INTERFACE: int
@@ -6,5 +8,6 @@ LANES: int
 CHUNK: int
 
 def add_pair(a: Side, b: Side, size: Size, totals: int, counts: int, scratch: int, /) -> None: ...
+def lane_sums(totals: int, /) -> tuple[float, ...]: ...
 def vectors() -> str: ...
 def use(vectors: str, /) -> bool: ...

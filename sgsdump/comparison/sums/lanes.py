@@ -25,11 +25,6 @@ class Totals:
     lanes: np.ndarray = field(default_factory=lambda: np.zeros((SUMS, LANES)))
     odd: np.ndarray = field(default_factory=lambda: np.zeros(COUNTS, np.int64))
 
-    def sums(self) -> list[float]:
-        with np.errstate(all="ignore"):
-            totals: list[float] = np.add.accumulate(self.lanes, axis=1)[:, -1].tolist()
-        return totals
-
     def counts(self) -> list[int]:
         counts: list[int] = self.odd.tolist()
         return counts

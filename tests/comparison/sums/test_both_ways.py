@@ -22,7 +22,9 @@ from sgsdump.comparison.misnaming.value_probes import probe_all
 from sgsdump.comparison.pair_sums import pair_sums
 from sgsdump.comparison.sums import compiled, tiles
 from sgsdump.comparison.sums.lanes import CHUNK, LANES
+from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import PART
+from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.real_view import Values, values_of
 from sgsdump.tensors.tensor import Quant, Tensor
@@ -200,6 +202,73 @@ def test_mapped_pages_are_given_back_while_the_values_are_held(tmp_path, monkeyp
     assert resident(tmp_path / "a") <= 64
 
 
+def mapped(path, array):
+    """Values in a mapped file, behind three other bytes."""
+    path.write_bytes(b"odd" + array.tobytes())
+    return view(map_file(path), array.dtype, array.size, 3)
+
+
+@pytest.mark.parametrize("dtype", STORED)
+def test_mapped_files_are_read_and_not_mapped(tmp_path, monkeypatch, dtype):
+    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-9, 99, 9 * CHUNK + 77).astype(np.int8).astype(dtype) for _ in range(2))
+    quant = Quant(np.dtype(dtype), 0.1, 3, exact=True) if np.dtype(dtype).kind in "iu" else None
+    sides = [values_of(Tensor.of("x", array, quant=quant)) for array in (a, b)]
+    held = [side.of(mapped(tmp_path / name, array)) for name, side, array in zip("ab", sides, (a, b))]
+    assert bits(pair_sums(*held, threads=2)) == bits(by_numpy(*sides))
+    assert bits(pair_sums(held[0], sides[1])) == bits(by_numpy(*sides))
+    if kernel is not None:
+        assert resident(tmp_path / "a") + resident(tmp_path / "b") <= 8
+
+
+@compiled_only
+@pytest.mark.parametrize("size", [100, CHUNK, 9 * CHUNK + 77])
+def test_values_are_picked_up_on_the_way(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    a, b = (np.random.default_rng(seed).standard_normal(size).astype(np.float32) for seed in (7, 8))
+    for places in (np.sort(np.random.default_rng(9).choice(size, 60)), np.array([0, 0, size - 1]), np.arange(0)):
+        picked = Picked((size,), places), Picked((size,), places[1::2].copy())
+        pair_sums(Values(mapped(tmp_path / "a", a)), Values(b), threads=2, picked=picked)
+        for one, array in zip(picked, (a, b)):
+            assert one.whole
+            np.testing.assert_array_equal(one.values, array[one.places])
+
+
+def test_nothing_is_picked_up_of_turned_values():
+    a = np.ones((20, 30), np.float32)
+    picked = Picked((30, 20), np.arange(5)), Picked((30, 20), np.arange(5))
+    pair_sums(Values(a.T), Values(np.ones((30, 20), np.float32)), picked=picked)
+    assert not any(one.whole for one in picked)
+
+
+def test_a_file_that_took_the_place_of_the_mapped_one_is_not_read(tmp_path):
+    a = np.random.default_rng(10).standard_normal(3 * CHUNK).astype(np.float32)
+    held = mapped(tmp_path / "a", a)
+    (tmp_path / "b").write_bytes(b"odd" + bytes(a.nbytes))
+    (tmp_path / "b").replace(tmp_path / "a")
+    assert pair_sums(Values(held), Values(a)).dd == 0
+    (tmp_path / "a").unlink()
+    assert pair_sums(Values(held), Values(a)).dd == 0
+
+
+@compiled_only
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="mapped files are not read here")
+def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path, monkeypatch):
+    a = np.random.default_rng(11).standard_normal(3 * CHUNK).astype(np.float32)
+    held = mapped(tmp_path / "a", a)
+    reading = compiled.opened
+
+    def cut(array):
+        file = reading(array)
+        os.truncate(tmp_path / "a", 1000)
+        return file
+
+    monkeypatch.setattr(compiled, "opened", cut)
+    with pytest.raises(ValuesError, match="shorter than when it was opened"):
+        pair_sums(Values(held), Values(a))
+
+
 @compiled_only
 def test_genuine_dumps(shared):
     """Every metric of every layer, of all dumps of the vendor's small network."""
@@ -243,7 +312,7 @@ def test_the_stub_names_what_is_there():
 
 @compiled_only
 def test_a_tile_that_is_no_chunk_is_refused():
-    side = (0, 0, 4, 4, 1.0, 0)
+    side = (0, 0, 4, 4, 1.0, 0, -1, 0, 0, 0, 0, 0)
     for tile in ((0, 1), (1, 0), (2, CHUNK), (1 << 40, 1 << 40)):
         with pytest.raises(ValueError, match="tile"):
             kernel.add_pair(side, side, (0, 0, *tile), 0, 0, 0)
