@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 
-@dataclass(eq=False)
 class Picked:
     """The real values at some places of a tensor, as float32; they count when they are ``whole``.
 
@@ -15,10 +12,9 @@ class Picked:
     places  flat indices into it, ascending, as int64.
     """
 
-    shape: tuple[int, ...]
-    places: np.ndarray
-    values: np.ndarray = field(init=False)
-    whole: bool = False
+    __slots__ = ("places", "shape", "values", "whole")
 
-    def __post_init__(self) -> None:
-        self.values = np.empty(len(self.places), np.float32)
+    def __init__(self, shape: tuple[int, ...], places: np.ndarray):
+        self.shape, self.places = shape, places
+        self.values = np.empty(len(places), np.float32)
+        self.whole = False
