@@ -6,25 +6,36 @@ top, so that its own ``--help`` answers at once too.
 
 from sgsdump.registry import Registry
 
-HELP = {
-    "diagnose": "where accuracy is lost and what to do: the whole loop, one page",
-    "dump": "every layer of a model into one dump",
-    "exec": "dump a program that runs: torch and onnxruntime",
-    "pipeline": "every tensor of an ONNX model as an executor computes it; golden comparison",
-    "calibrate": "pictures + float model -> fixed model and tensor ranges",
-    "simulate": "run one picture through a float or fixed model, dump its layers",
-    "compare": "compare two dumps layer by layer",
-    "report": "write the comparison of two dumps as an HTML file to look at",
-    "histogram": "draw every layer's values against its calibrated range",
-    "convert": "write a dump in another format",
-    "show": "list the tensors of a dump, or print one",
-    "split": "split a dump into one file per tensor, or per pattern",
-    "merge": "merge several dumps into one",
-    "advise": "which convolutions need INT16 inputs, and why",
-    "repair": "raise convolutions to INT16 until the outputs are good",
-    "tune": "find and verify the smallest set of INT16 convolutions",
-    "demo": "the whole loop on an embedded sample",
-    "cfg": "write a copy of a configuration file to start from",
+GROUPS = {
+    "begin with": {
+        "demo": "the whole loop on an embedded sample",
+        "diagnose": "the whole loop on your model: where accuracy is lost and what to do, as one page",
+        "cfg": "write a copy of a configuration file to start from",
+    },
+    "make the fixed model": {
+        "calibrate": "pictures + float model -> fixed model and tensor ranges",
+        "advise": "which convolutions need INT16 inputs, and why",
+        "repair": "raise convolutions to INT16 until the outputs are good",
+        "tune": "find and verify the smallest set of INT16 convolutions",
+    },
+    "dump": {
+        "dump": "every layer of a model into one dump",
+        "simulate": "run one picture through a float or fixed model, dump its layers",
+        "pipeline": "every tensor of an ONNX model as an executor computes it; golden comparison",
+        "exec": "dump a program that runs: torch and onnxruntime",
+    },
+    "compare and look": {
+        "compare": "compare two dumps layer by layer",
+        "report": "write the comparison of two dumps as an HTML file to look at",
+        "histogram": "draw every layer's values against its calibrated range",
+    },
+    "any dump": {
+        "show": "list the tensors of a dump, or print one",
+        "convert": "write a dump in another format",
+        "split": "split a dump into one file per tensor, or per pattern",
+        "merge": "merge several dumps into one",
+    },
 }
+HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 COMMANDS = Registry("command", {name: f"sgsdump.commands.{name}" for name in HELP})

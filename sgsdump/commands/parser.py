@@ -8,17 +8,18 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NoReturn
 
 from sgsdump import __version__
-from sgsdump.commands import COMMANDS, HELP
+from sgsdump.commands import COMMANDS, GROUPS, HELP
 
-DESCRIPTION = "Find the layer that loses accuracy when a network is quantised."
+DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
 EXAMPLES = """\
 examples:
-  sgsdump demo                                             the whole loop on an embedded sample
-  sgsdump dump -m m.onnx -i cat.jpg -n pre.py    every layer of a model into one dump
-  sgsdump compare sample.bin benchmark.bin                 MSE, COS and RMSE of every layer, and a verdict
+  sgsdump demo                                   the whole loop on an embedded sample
+  sgsdump diagnose -m net.onnx -i pictures/      where your network loses accuracy, as one page
+  sgsdump dump -m net.onnx -i cat.jpg -n pre.py  every layer of a model into one dump
+  sgsdump compare fixed.bin float.bin            MSE, COS and RMSE of every layer, and a verdict
+
+sgsdump COMMAND --help shows every option, with examples.
 """
-
-
 # What the vendors' scripts call an option that has one name here.
 VENDORS_NAMES = {"--model-file": "--model", "-d": "--model"}
 
@@ -48,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         super().error("".join(each if each.isprintable() else ascii(each)[1:-1] for each in message))
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
-        """``--input-config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
+        """``--input_config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
         words = iter(args)
         for word in words:
             if word == "--":
@@ -75,6 +76,15 @@ def called(args: Sequence[str]) -> list[str]:
     return [word for word in args if word in COMMANDS][:1]
 
 
+def _listed() -> str:
+    """The commands by what they are for."""
+    width = max(map(len, HELP))
+    return "\n".join(
+        f"{title}:\n" + "".join(f"  {name:{width}}  {text}\n" for name, text in group.items())
+        for title, group in GROUPS.items()
+    )
+
+
 class _Version(argparse.Action):
     """Looks for the compiled kernel, and so for numpy, only when it is asked."""
 
@@ -88,13 +98,19 @@ class _Version(argparse.Action):
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     """With the options of ``commands``, whose modules are imported; of the others it knows the names alone."""
     parser = Parser(
-        prog="sgsdump", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="sgsdump",
+        usage="sgsdump [-h] [--version] COMMAND ...",
+        description=DESCRIPTION + _listed(),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     version = "show the version, and whether sums are compiled, and exit"
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help=version)
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in HELP.items():
-        sub = subparsers.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    subparsers = parser.add_subparsers(
+        prog="sgsdump", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
+    for name in HELP:
+        sub = subparsers.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in commands:
             command = COMMANDS[name]
             sub.description = command.__doc__

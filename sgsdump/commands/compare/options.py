@@ -14,11 +14,11 @@ ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_dumps(parser)
-    _add_pairing(parser)
-    _add_metrics(parser)
-    _add_golden(parser)
-    _add_listing(parser)
-    _add_files(parser)
+    _add_pairing(parser.add_argument_group("which tensors belong together"))
+    _add_metrics(parser.add_argument_group("what is measured, and how far it may be off"))
+    _add_golden(parser.add_argument_group("three runs"))
+    _add_listing(parser.add_argument_group("what is listed"))
+    _add_files(parser.add_argument_group("files"))
 
 
 def _add_dumps(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     add_scheduler(parser, "measure the layers")
 
 
-def _add_pairing(parser: argparse.ArgumentParser) -> None:
+def _add_pairing(parser: argparse._ActionsContainer) -> None:
     """Which tensor is held against which."""
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
@@ -74,7 +74,7 @@ def _add_pairing(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_metrics(parser: argparse.ArgumentParser) -> None:
+def _add_metrics(parser: argparse._ActionsContainer) -> None:
     """What is measured, and how far it may be off."""
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
@@ -117,7 +117,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_golden(parser: argparse.ArgumentParser) -> None:
+def _add_golden(parser: argparse._ActionsContainer) -> None:
     """The run that judges two others."""
     parser.add_argument(
         "--golden", type=Path, metavar="DUMP", help="the run that judges both, such as the float32 model's"
@@ -134,7 +134,7 @@ def _add_golden(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_listing(parser: argparse.ArgumentParser) -> None:
+def _add_listing(parser: argparse._ActionsContainer) -> None:
     """What is listed of all layers, on the terminal, in a pipe and in Markdown."""
     parser.add_argument(
         "--sort",
@@ -147,7 +147,7 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_files(parser: argparse.ArgumentParser) -> None:
+def _add_files(parser: argparse._ActionsContainer) -> None:
     """What the comparison is written to."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
