@@ -1,11 +1,10 @@
 """The house rules that a machine can check: imports point down, families keep to themselves, only commands print."""
 
 import ast
+import functools
 import re
 import sys
 from pathlib import Path
-
-import pytest
 
 import sgsdump
 
@@ -80,17 +79,36 @@ def name_of(module):
 NAMES = {name_of(module) for module in modules()}
 
 
-def imports(module, lazily=True, typing=False):
-    """Dotted names a module imports; ``lazily`` those inside functions too, ``typing`` those for type checkers too."""
-    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+@functools.cache
+def parsed(module):
+    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+
+
+def of_every_module(rule):
+    """The test that ``rule(module)`` finds nothing wrong, in any module."""
+
+    def test():
+        wrong = {str(module): found for module in modules() if (found := rule(module))}
+        assert not wrong
+
+    test.__doc__ = rule.__doc__
+    return test
+
+
+@functools.cache
+def imports(module, typing=False):
+    """Dotted names a module imports, also inside functions; ``typing`` those for type checkers too."""
+    return list(_imports(parsed(module), typing))
+
+
+def _imports(tree, typing):
     checked_only = {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    nodes = ast.walk(tree) if lazily else tree.body
-    for node in nodes:
+    for node in ast.walk(tree):
         if id(node) in checked_only and not typing:
             continue
         if isinstance(node, ast.Import):
@@ -110,13 +128,12 @@ def room_of(name):
     return name.split(".")[0]
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
+@of_every_module
 def test_imports_point_down(module):
     room = room_of(name_of(module))
     if module.name == "__init__.py" and len(module.parts) == 1:
-        return
-    above = {name for name in own(module, typing=True) if ROOMS.index(room_of(name)) < ROOMS.index(room)}
-    assert not above
+        return None
+    return {name for name in own(module, typing=True) if ROOMS.index(room_of(name)) < ROOMS.index(room)}
 
 
 def test_the_map_is_the_tree():
@@ -135,44 +152,38 @@ def test_no_room_is_crowded_and_no_folder_holds_one_file():
         assert len(files) + len(folders) > 1, folder
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
+@of_every_module
 def test_members_of_a_family_do_not_import_each_other(module):
     family = module.parent.as_posix()
-    if family not in FAMILIES or module.name == "__init__.py":
-        return
+    if family not in FAMILIES or module.name == "__init__.py" or f"{family}/{module.stem}" in SHARED:
+        return None
     siblings = {path.stem for path in (PACKAGE / family).glob("*.py")} - {"__init__", module.stem}
     siblings -= {name.rpartition("/")[2] for name in SHARED if name.rpartition("/")[0] == family}
-    if f"{family}/{module.stem}" in SHARED:
-        return
     dotted = family.replace("/", ".")
-    assert not {
-        name for name in own(module) if name.rpartition(".")[0] == dotted and name.rpartition(".")[2] in siblings
-    }
+    return {name for name in own(module) if name.rpartition(".")[0] == dotted and name.rpartition(".")[2] in siblings}
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
+@of_every_module
 def test_a_library_stays_in_its_room(module):
     room = room_of(name_of(module))
-    for name in imports(module):
-        allowed = LIBRARIES_AT_HOME.get(name.split(".")[0])
-        assert allowed is None or room in allowed, name
+    return [name for name in imports(module) if room not in LIBRARIES_AT_HOME.get(name.split(".")[0], (room,))]
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
+@of_every_module
 def test_the_lowest_rooms_need_no_library(module):
     allowed = LIBRARIES_OF_ROOM.get(room_of(name_of(module)))
-    if allowed is not None:
-        roots = {name.split(".")[0] for name in imports(module)}
-        assert roots <= {*sys.stdlib_module_names, "sgsdump"} | allowed
+    if allowed is None:
+        return None
+    return {name.split(".")[0] for name in imports(module)} - {*sys.stdlib_module_names, "sgsdump"} - allowed
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
+@of_every_module
 def test_only_commands_print(module):
+    """Or ask; what the user's words mean is never left to Python."""
     if room_of(name_of(module)) in ("commands", "cli", "__main__"):
-        return
-    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    assert not [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
+        return None
+    calls = [node for node in ast.walk(parsed(module)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    return [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
 
 
 def test_imports_make_no_circle():

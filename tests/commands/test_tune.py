@@ -50,6 +50,12 @@ def work(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def no_picture(monkeypatch):
+    """pareto.png is half of a small search's time; tests/reports looks at it, and one test here."""
+    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+
+
 TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input-config", "mine.ini"]
 
 
@@ -93,6 +99,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
     assert json.loads((work / "out" / "progress.json").read_text())["best"].keys() == {"0.6", "0.95"}
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_its_report_has_the_plan_to_take_and_every_plan_tried(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
     page = (work / "out" / "report.html").read_text()
@@ -106,6 +113,7 @@ def test_its_report_has_the_plan_to_take_and_every_plan_tried(work):
     assert (work / "out" / "report.html").read_text() != page
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_calibrate_makes_the_same_fixed_model_again(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6", "--fixed-model"]) == 0
     ini = work / "out" / "input_config_0_0.6.ini"
@@ -116,6 +124,7 @@ def test_calibrate_makes_the_same_fixed_model_again(work):
     assert tuned.tensors == again.tensors and tuned.weights == again.weights
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_quant_parameters_are_in_the_sdks_form(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6", "--pickle"]) == 0
     (pickled, plain) = (quant_param.read(f"out/optimized_quant_info_0_0.6.{e}") for e in ("pkl", "json"))
@@ -138,6 +147,7 @@ def error_of(fixed, pictures):
     return differences / squares
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_every_file_makes_the_plan_that_was_verified(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6,0.95", "--pickle", "--json", "t.json", "--fixed-model"]) == 0
     rows = json.loads((work / "t.json").read_text())["rows"]
@@ -160,6 +170,7 @@ def test_every_file_makes_the_plan_that_was_verified(work):
     )
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert main([*TUNE, "-o", "out", "--budget", "0s"]) == 0
     assert "the time ran out" in capsys.readouterr().out
@@ -169,6 +180,7 @@ def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert "0 runs of the network" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_target_and_other_pictures_to_judge_by(work, capsys):
     given = ["--target", "output-cos>=0.99", "--evaluate", "pictures/1.png"]
     assert main([*TUNE, "-o", "out", *given]) == 0
@@ -182,6 +194,7 @@ def with_output(path, name):
     onnx.save(onnx.shape_inference.infer_shapes(proto), path)
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
     with_output("net.onnx", "rb")
     (work / "mine.ini").write_text(INI.replace("outputs = prob", "outputs = prob,rb").replace("TRUE", "TRUE,TRUE"))
@@ -222,6 +235,7 @@ def test_a_wrong_objective_is_told_before_the_work(work, capsys):
     assert error == ["sgsdump: error: --objective: 'boxes' is not mean, worst or an output; the outputs are prob"]
 
 
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("given", [[], ["--target", "output-cos>=0.1"]])
 def test_a_search_cut_short_says_what_it_did_not_look_at(work, capsys, given, monkeypatch):
     from sgsdump.tuning import search
@@ -246,6 +260,7 @@ def test_a_pipe_in_a_files_place_is_refused_at_once(work, capsys, place):
     assert len(error) == 1 and place in error[0]
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_damaged_progress_file_is_measured_anew(work, capsys):
     assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
     file = work / "out" / "progress.json"

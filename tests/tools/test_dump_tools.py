@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from in_process import script
 from small_nets import residual_net
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "dump_tools.py"
@@ -41,6 +42,10 @@ def work(tmp_path: Path) -> Path:
 
 
 def tool(work: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    return script(TOOL, list(map(str, words)), work, os.environ)
+
+
+def as_a_program(work: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(TOOL), *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(TOOL.parents[1])}
     return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=300)
@@ -62,7 +67,8 @@ def pattern(of: str, file: str, tag: str = "") -> str:
 
 def test_the_six_lines_of_the_seed(tmp_path: Path, shared: Path) -> None:
     model = shared / "sdaa/model_sample.onnx"
-    printed = succeeds(tmp_path, "dump_range", "-f", "ort", "-d", model, "-bs", "relu_1.tmp_0", "-s", "10")
+    words = ["dump_range", "-f", "ort", "-d", model, "-bs", "relu_1.tmp_0", "-s", "10"]
+    printed = as_a_program(tmp_path, *words).stdout
     assert topology_lines(printed) == SIX_LINES
     assert 'input "eager_tmp_0", shape [1, 3, 48, 192], dtype float32\n' in printed
     files = sorted(path.name for path in (tmp_path / "ort_dump/outputs").iterdir())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from capture.programs import MAIN, environment, program, trees
+from in_process import script
 
 from sgsdump import open_dump
 
@@ -13,8 +14,7 @@ DOOR = Path(__file__).resolve().parents[2] / "tools" / "msit"
 
 
 def msit(*words, cwd):
-    command = [sys.executable, DOOR, *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+    return script(DOOR, list(map(str, words)), cwd, environment())
 
 
 @pytest.fixture

@@ -8,16 +8,21 @@ policy (a meta element) lets a browser run this script only, by its hash, and lo
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from sgsdump.reports.bars import share
 from sgsdump.reports.html import page_data
 from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
 from sgsdump.reports.shown import copied, number, shown
+
+if TYPE_CHECKING:
+    import jinja2
 
 __all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
 
@@ -33,15 +38,9 @@ SCRIPTS = (
 
 def render(report: Report) -> str:
     """The HTML file's text, in pure Unicode (no lone surrogates)."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters |= {"shown": shown, "number": number, "copied": copied}
     style, script = "".join(map(_part, ("palette.css", *STYLES))), _script()
     top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
-    return environment.from_string(_part("page/page.html")).render(
+    return _template().render(
         report=report,
         bars=[_bar(layer.rmse, top) for layer in report.layers],
         counts=Counter(layer.verdict for layer in report.layers),
@@ -54,6 +53,17 @@ def render(report: Report) -> str:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"shown": shown, "number": number, "copied": copied}
+    return environment.from_string(_part("page/page.html"))
 
 
 def _part(name: str) -> str:

@@ -57,8 +57,7 @@ def render(layers: Sequence[Layer], limits: Mapping[str, float], title: str, ver
         # one value for all is no axis to matplotlib, and some names have letters its font has not
         warnings.simplefilter("ignore", UserWarning)
         figure = figure_of(layers, limits, title, verdict)
-        FigureCanvasAgg(figure)
-        figure.savefig(file, format="png")
+        FigureCanvasAgg(figure).print_png(file)  # savefig draws twice
     return file.getvalue()
 
 

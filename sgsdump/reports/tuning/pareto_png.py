@@ -32,8 +32,7 @@ def render(result: Pareto) -> bytes:
         # one value for all is no axis to matplotlib, and some names have letters its font has not
         warnings.simplefilter("ignore", UserWarning)
         figure = figure_of(result)
-        FigureCanvasAgg(figure)
-        figure.savefig(file, format="png")
+        FigureCanvasAgg(figure).print_png(file)  # savefig draws twice
     return file.getvalue()
 
 
