@@ -182,7 +182,9 @@ def test_only_commands_print(module):
     """Or ask; what the user's words mean is never left to Python."""
     if room_of(name_of(module)) in ("commands", "cli", "__main__"):
         return None
-    calls = [node for node in ast.walk(parsed(module)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    calls = [
+        node for node in ast.walk(parsed(module)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
     return [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
 
 

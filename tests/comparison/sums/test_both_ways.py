@@ -74,7 +74,6 @@ def test_every_size(vectors, size):
     assert kernels == numpys
 
 
-@settings(max_examples=80)
 @given(PAIRS)
 @compiled_only
 def test_whatever_is_drawn(pair):
