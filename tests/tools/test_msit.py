@@ -1,7 +1,5 @@
 """``tools/msit`` with msit's own words: llm dump and debug dump."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
