@@ -2,7 +2,8 @@
 
 ``cat.jpg`` a picture · ``x.npy`` an array · ``in.txt`` the SDK's ``Input_shape=`` text · ``folder`` its pictures and
 .npy files, sorted · ``list.txt`` a path a line · ``folder:list.txt`` the same, each line inside folder · ``random`` or
-``random:SEED`` made-up values. Models with several inputs take a list whose lines are ``a,b``, or ``a,b`` itself.
+``random:SEED`` made-up values. Models with several inputs take a list whose lines are ``a,b``, or ``a,b`` itself: files,
+or a folder for each input, whose sorted files go together.
 """
 
 from __future__ import annotations
@@ -62,8 +63,19 @@ def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
     if colon and Path(listed).is_file():
         raise InputError(f"there is no folder {quoted(folder)} (of {images}, which means FOLDER:LIST)")
     if inputs > 1 and "," in images:
+        folders = [Path(name.strip()) for name in images.split(",")]
+        if all(folder.is_dir() for folder in folders):
+            return _side_by_side(folders, inputs, images)
         return [_fit(tuple(_file(name.strip(), Path(), None, "-i") for name in images.split(",")), inputs, images)]
     raise InputError(f"there is no picture, folder or list {quoted(images)}")
+
+
+def _side_by_side(folders: Sequence[Path], inputs: int, images: str) -> list[tuple[str, ...]]:
+    files = [_folder(folder) for folder in folders]
+    if len({len(each) for each in files}) > 1:
+        counts = ", ".join(f"{folder} {len(each)}" for each, folder in zip(files, folders))
+        raise InputError(f"-i {images}: the folders do not hold the same number of files ({counts})")
+    return [_fit(run, inputs, images) for run in zip(*files)]
 
 
 def _folder(path: Path) -> list[str]:
