@@ -2,7 +2,7 @@
 
 ``cat.jpg`` a picture · ``x.npy`` an array · ``in.txt`` the SDK's ``Input_shape=`` text · ``folder`` its pictures and
 .npy files, sorted · ``list.txt`` a path a line · ``folder:list.txt`` the same, each line inside folder · ``random`` or
-``random:SEED`` made-up values. Models with several inputs take a list whose lines are ``a,b``, or ``a,b`` itself: files,
+``random:SEED`` made-up values. Models with several inputs take a list of lines ``a,b``, or ``a,b`` itself: files,
 or a folder for each input, whose sorted files go together.
 """
 
