@@ -21,6 +21,8 @@ PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split
 BEYOND_WORDS = "BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT4E2M1 INT4 UINT4"
 BEYOND = frozenset(map(TensorProto.DataType.Value, set(BEYOND_WORDS.split()) & set(TensorProto.DataType.keys())))
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
+# onnxruntime's words for tensors of PLAIN elements.
+PLAIN_TYPES = frozenset(f"tensor({word.lower()})" for word in PLAIN_WORDS.split())
 
 
 def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:

@@ -23,7 +23,7 @@ import onnx
 import onnxruntime as ort
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import from_array, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, shape_of, to_array, type_proto, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
 from sgsdump.executors.onnx_runtime.refusals import REFUSALS, plain
 from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
@@ -31,7 +31,7 @@ from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
 from sgsdump.models.graph import bodies, needs
 from sgsdump.models.model import Model, graph_inputs, weight_names
-from sgsdump.models.passes.segment import Segment, cut, segment, tensor_bytes, unrounded, without_reading
+from sgsdump.models.passes.segment import MAX_NODES, Segment, cut, segment, tensor_bytes, unrounded, without_reading
 from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
 from sgsdump.models.shape_inference import infer_types
 from sgsdump.progress import Advance, unwatched
@@ -68,12 +68,13 @@ class SegmentRunner:
         self.skipped: dict[str, Skip] = {}
         self._sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
         self._bfloat16 = bfloat16_inputs(model.proto)
-        self._threads = threads
+        self._threads, self._keep = threads, keep_sessions
         self._keep_going = keep_going
         self._nodes = sorted_nodes(graph)
         self._weights = weight_names(graph)
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
+        self._making: tuple[Collection[str], list[Segment]] | None = None
         self._cutting = Lock()
         self._skip_inner_tensors()
 
@@ -84,11 +85,17 @@ class SegmentRunner:
         feed = fitted(feed, self.inputs, self._bfloat16)
         with self._cutting:
             segments = self._segments = self._segments or self._cut(feed)
-        return self._run(segments if only is None else _making(segments, only), feed, only, advance)
+            if only is not None:
+                if self._making is None or self._making[0] is not only:
+                    self._making = only, _making(segments, only)
+                segments = self._making[1]
+        return self._run(segments, feed, only, advance)
 
     def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
         types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
-        return cut(self._nodes, self._weights, tensor_bytes(types), uncut=unrounded(self._nodes, types))
+        # Sessions that stay cost a little at every run, those that go a lot of memory for many nodes at once.
+        most = len(self._nodes) if self._keep else MAX_NODES
+        return cut(self._nodes, self._weights, tensor_bytes(types), most, uncut=unrounded(self._nodes, types))
 
     def _run(
         self,
@@ -106,7 +113,7 @@ class SegmentRunner:
                         self.skipped[name] = value
                     if not isinstance(value, _Live):
                         continue
-                    layer = self._layer(node, name, value.value) if only is None or name in only else None
+                    layer = self._layer(node, name, *value) if only is None or name in only else None
                     del value
                     if layer:
                         yield layer
@@ -200,7 +207,9 @@ class SegmentRunner:
                 name = f"tensors inside {called(node)}"
                 self.skipped[name] = Skip(name, node.op_type, "they belong to a function of the model")
 
-    def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue) -> Layer | None:
+    def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue, kind: str) -> Layer | None:
+        if kind in PLAIN_TYPES:
+            return Layer(name, node.name, node.op_type, value.numpy())
         reason = why_not(value)
         if reason:
             self.skipped[name] = Skip(name, node.op_type, reason)

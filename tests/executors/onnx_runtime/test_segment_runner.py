@@ -154,7 +154,7 @@ def assert_same(layers: list[Layer], wanted: dict[str, np.ndarray]) -> None:
 @pytest.fixture
 def segment_length(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     cut = segment_runner.cut
-    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s, **more: cut(n, w, s, max_nodes=request.param, **more))
+    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s, _, **more: cut(n, w, s, request.param, **more))
     return request.param
 
 
@@ -418,7 +418,7 @@ def test_a_session_makes_only_what_is_asked_for_or_read_later(monkeypatch):
     monkeypatch.setattr(
         SegmentSessions, "_made", lambda self, part, reads: made.append(part.makes) or new(self, part, reads)
     )
-    monkeypatch.setattr(segment_runner, "cut", lambda *a, **k: cut(*a, **k, max_nodes=2))
+    monkeypatch.setattr(segment_runner, "cut", lambda n, w, s, _, **more: cut(n, w, s, 2, **more))
     names = [f"n{i}" for i in range(6)]
     nodes = [helper.make_node("Neg", [before], [name]) for before, name in zip(["x", *names], names)]
     info = helper.make_tensor_value_info
