@@ -191,8 +191,8 @@ def test_a_search_cut_short_has_the_plan_to_take_first(float_model, ranges, monk
     smallest = search_rates(whole.pool, whole.sizes, RATES).smallest
     whole.pool.close()
     over = []
-    improve = search._improve
-    monkeypatch.setattr(search, "_improve", lambda *given: over.append(1) or improve(*given))
+    improve = search.improve
+    monkeypatch.setattr(search, "improve", lambda *given: over.append(1) or improve(*given))
     cut = set_up(float_model, ranges, CONFIG, feeds())
     found = search_rates(cut.pool, cut.sizes, RATES, lambda: 0.0 if over else 1e6)
     cut.pool.close()
@@ -299,7 +299,7 @@ def test_the_plan_model_is_exact_where_vectors_add():
 @pytest.mark.parametrize("seed", range(5))
 def test_without_a_run_the_plan_to_take_is_foreseen(seed):
     """What a search without any time recommends is close to the smallest plan that the model holds good enough."""
-    from sgsdump.tuning.search import ENOUGH, _foreseen
+    from sgsdump.tuning.search_steps import ENOUGH, foreseen
 
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(10, 30)) * 10 ** rng.uniform(-2, 0, (10, 1))
@@ -312,7 +312,7 @@ def test_without_a_run_the_plan_to_take_is_foreseen(seed):
     enough = errors[0] - ENOUGH * (errors[0] - errors[-1])
     smallest = (every[errors <= enough] @ weights).min()
     sizes = Sizes(tuple("abcdefghij"), weights, 0)
-    *larger, best = _foreseen(sizes, model)
+    *larger, best = foreseen(sizes, model)
     assert all(plan @ weights >= best @ weights for plan in larger)
     assert model.predict(best[None])[0] <= enough and smallest <= best @ weights <= 1.15 * smallest
 
