@@ -30,7 +30,7 @@ FILES = 120
 @pytest.mark.parametrize("name", [*FORMATS, *SIDE_FILES])
 def test_damaged_files_open_or_are_refused(name, tmp_path, monkeypatch):
     monkeypatch.setattr(damage, "TRACED_EVERY", 5)
-    assert name in SEEDS, f"{name} is not fuzzed: give tools/fuzzing/seeds.py a whole file of it"
+    assert name in SEEDS, f"{name} is not fuzzed: give tools/fuzzing/seeds/made.py a whole file of it"
     damage.try_numbers(SEEDS[name], 0, [0], tmp_path / "warm")
     result = damage.try_numbers(SEEDS[name], 0, range(FILES), tmp_path / "files")
     assert result.findings == []

@@ -1,0 +1,151 @@
+"""Formats that are only read, and foreign forms of the others, made by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fuzzing.seeds.seed import Seed
+from fuzzing.seeds.torch_files import torch_files
+from sgsdump.dumps.formats.ascend import dump_proto
+from sgsdump.dumps.formats.atb import statistic
+
+_OPERATOR = "Add.net_add.3.7.1700000000123456"
+_STATUS = "Opdebug.Node_OpDebug.3.7.1700000000123456"
+_ARGUMENT = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.0, "Min": 0.0, "Mean": 0.5}
+_RUNS: dict[str, Any] = {
+    "sgsdump_runs": 1,
+    "complete": True,
+    "notes": ["a note"],
+    "runs": [
+        {
+            **{"place": "", "step": 0, "rank": 0, "graph": "net/0", "notes": []},
+            "outputs": [{"name": "y", "equal": False, "max_abs": 3e-8, "relative": 1e-7}],
+            "tensors": [["a", "Conv", "float32", [1, 8]]],
+        }
+    ],
+}
+_MSPROBE = {
+    "task": "tensor",
+    "level": "mix",
+    "dump_data_dir": "/gone/dump_tensor_data",
+    "data": {
+        "Functional.conv2d.0.forward": {
+            "input_args": [{**_ARGUMENT, "data_name": "conv.npy"}, {"type": "int", "value": 1}, None],
+            "input_kwargs": {"weight": {**_ARGUMENT, "Norm": 2.0}},
+            "output": [{**_ARGUMENT, "data_name": "gone.npy"}],
+        },
+        "Module.net.conv1.Conv2d.forward.0": {
+            "input_args": [],
+            "parameters": {"weight": _ARGUMENT},
+            "output": _ARGUMENT,
+        },
+    },
+}
+_STATISTICS = (
+    b"Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count\n"
+    b"Input,0,64,DT_FLOAT16,NC1HWC0,1x1x2x2x16,1.5,-1,0.25,64,0\n"
+    b"Output,0,8,DT_UINT32,ND,2,-1,1,0.5,0\n"
+    b"Input/Output,Index,Data Type,Format,Shape,l2norm\nOutput,1,bf16,NCHW,1x2x1x1,3.5\n"
+)
+
+
+def made() -> Iterator[Seed]:
+    for number, array in enumerate(
+        [np.arange(6, dtype="<f4").reshape(2, 3), np.asfortranarray(np.eye(3)), np.array("é")]
+    ):
+        yield Seed("npy", f"x{number}.npy", {"": _npy(array)})
+    file = io.BytesIO()
+    np.savez_compressed(file, a=np.arange(30.0), b=np.zeros(3, np.int8))
+    yield Seed("npz", "x.npz", {"": file.getvalue()})
+    yield from torch_files()
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
+    yield Seed("safetensors", "x.safetensors", {"": struct.pack("<Q", len(header)) + header + bytes(range(8))})
+    yield Seed("ascend_dump", _OPERATOR, {"": _operator()})
+    yield Seed("ascend_dump", _STATUS, {"": _operator(overflow=True)})
+    yield Seed("ascend_nano", "Add.net_add.3.7.12", {"": _nano()})
+    yield Seed("ascend_stats", f"{_OPERATOR}.csv", {"": _STATISTICS})
+    folder = {
+        _OPERATOR: _operator(),
+        "4711": _operator(),
+        f"{_OPERATOR[:-1]}9.csv": _STATISTICS,
+        _STATUS: _operator(True),
+    }
+    yield Seed("ascend_dir", "dump", {**folder, "mapping.csv": b"4711,Relu.net_relu.4.7.1700000000123456\n"})
+    yield Seed("ascend_dir", "above", {f"20231115/0/net/1/0/{name}": data for name, data in folder.items()})
+    yield Seed("atb_tree", "dump_path", _tree())
+    yield Seed("replays", "runs", {"runs.json": json.dumps(_RUNS).encode()})
+    values = {"dump_tensor_data/conv.npy": _npy(np.zeros((2, 3), np.float32)), "stack.json": b"{}"}
+    yield Seed("msprobe_dir", "step0", {"dump.json": json.dumps(_MSPROBE).encode(), **values})
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _operator(overflow: bool = False) -> bytes:
+    """An operator dump with an input in a device's layout, two outputs, a buffer and a space; or an overflow status."""
+    messages = dump_proto.messages()
+    dump = messages["DumpData"](version=b"2.0", dump_time=1_700_000_000_123_456, op_name=b"net/add")
+    if overflow:
+        payload = struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88) + struct.pack("<11Q", *range(11))
+        dump.output.add(data_type=4, format=2, size=len(payload)).shape.dim.append(len(payload))
+    else:
+        payload = np.arange(64, dtype=np.float16).tobytes() + bytes(range(12)) + bytes(10)
+        each = dump.input.add(data_type=2, format=3, size=128)
+        each.shape.dim.extend([1, 1, 2, 2, 16])
+        each.original_shape.dim.extend([1, 3, 2, 2])
+        each = dump.output.add(data_type=28, format=2, size=8)
+        each.shape.dim.extend([3, 5])
+        each.original_op.name, each.original_op.format = b"add", 0
+        dump.output.add(data_type=7, size=4)
+        dump.buffer.add(size=6)
+        dump.space.add(size=4)
+    header = dump.SerializeToString()
+    return struct.pack("<Q", len(header)) + header + payload
+
+
+def _nano() -> bytes:
+    def tag(number: int, value: bytes) -> bytes:
+        return struct.pack("<II", number, len(value)) + value
+
+    dims = tag(0, struct.pack("<2Q", 2, 3)) + tag(1, struct.pack("<3Q", 1, 2, 3))
+    one_in = struct.pack("<iiiQQQI", 0, 2, 3, 4096, 0, 24, len(dims)) + dims
+    dims += tag(2, b"net/add")
+    one_out = struct.pack("<iiiiiiQQQI", 1, 2, 3, 0, 1, 0, 4096, 24, 12, len(dims)) + dims
+    count = struct.pack("<I", 1)
+    header = struct.pack("<4sI", b"ZZZZ", 0) + tag(4, count + one_in) + tag(5, count + one_out) + tag(9, b"?")
+    return struct.pack("<Q", len(header)) + header + bytes(range(36))
+
+
+def _tree() -> dict[str, bytes]:
+    """Two operators of one execution: values, an alias, figures alone, and the table beside them."""
+    head = b"$Version=1.0\n$Object.Count=1\n$Object.Length=%d\nformat=2\ndtype=%d\ndims=%s\n$Object.data=0,%d\n$End=1\n"
+    values = head % (16, 0, b"2,2", 16) + bytes(16)
+    alias = (
+        b"$Version=1.0\n$Object.Count=0\n$Object.Length=0\nformat=2\ndtype=0\ndims=2,2\ndata=0_outtensor0.bin\n$End=1\n"
+    )
+    figures = (
+        b"$Version=1.0\n$Object.Count=0\nformat=2\ndtype=27\ndims=2,2\nmax=1\nmin=-1.5\nmean=0\nl2norm=2\n$End=1\n"
+    )
+    rows = (
+        "0_4711,0,Embed,Embed,0,output,0,float,nd,2x2,1,0,0.5,2,there.bin",
+        "0_4711,0,Linear/Matmul,Matmul,1_0,input,1,bf16,nd,,N/A,N/A,N/A,N/A,N/A",
+        "0_4711,0,Linear,Linear,1,output,0,complex64,nd,2,(1,2),(0,0),(1,1),3,N/A",
+    )
+    table = "".join(f"{line}\n" for line in (statistic.HEADER, *rows)).encode()
+    run = "atb_dump_data/data/0_4711/0"
+    return {
+        f"{run}/0_Embed/after/outtensor0.bin": values,
+        f"{run}/1_Linear/before/intensor0.bin": alias,
+        f"{run}/1_Linear/after/intensor0.bin": alias,
+        f"{run}/1_Linear/0_Matmul/after/outtensor0.bin": figures,
+        f"{run}/statistic.csv": table,
+    }
