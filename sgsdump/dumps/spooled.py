@@ -41,7 +41,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 key = record.name, array.shape, array.dtype
                 if key not in places:
                     places[key] = file.seek(-file.tell() % _ALIGNED, 1)
-                    mapped.write(file, np.ascontiguousarray(array))
+                    mapped.write(file, array)
                 # the array itself must not be kept
                 info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))

@@ -13,7 +13,7 @@ import mmap
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
 
 _PIECE = 8 << 20
+_ORDERED = 1 << 20
 _FEW = 1 << 16
 _AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels before 5.14 refuse it
@@ -85,10 +86,16 @@ def let_bytes_go(data: bytes | mmap.mmap, start: int, end: int) -> None:
 
 
 def write(file: IO[bytes], array: np.ndarray) -> None:
-    """Write the bytes of a C-contiguous array. Of a view of a mapped file the system copies them from file to file,
+    """Write the bytes of an array, in C order. Of a view of a mapped file the system copies them from file to file,
     without a process's memory between, in the time of a plain copy. Where it cannot, they are written a piece at a
     time: the pages of each are filled in one go (a third faster than one by one) and let go when it is written, so that
-    memory holds one piece of a tensor of any size."""
+    memory holds one piece of a tensor of any size. A transposed array is put in order a piece at a time too, small
+    enough to be written from the processor's cache."""
+    if not array.flags.c_contiguous:
+        room = np.empty(min(array.nbytes, _ORDERED), np.uint8)
+        for size in _ordered(array, room):
+            file.write(room[:size].data)
+        return
     flat = array.reshape(-1).view(np.uint8)
     data = _mapping(array) if flat.nbytes > _FEW else None
     first = address_of(flat) - address_of(np.frombuffer(data, np.uint8)) if data is not None else 0
@@ -99,6 +106,19 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
         _advise(data, _FILL, first + start, piece.nbytes)
         file.write(piece.data)
         _advise(data, _LET_GO, first + start, piece.nbytes)
+
+
+def _ordered(array: np.ndarray, room: np.ndarray) -> Iterator[int]:
+    """The bytes of an array in C order, a piece after the other at the beginning of ``room``; how many each time."""
+    rows = len(array) if array.nbytes <= room.nbytes else room.nbytes * len(array) // array.nbytes
+    if not rows:
+        for row in array:
+            yield from _ordered(row, room)
+        return
+    for start in range(0, len(array), rows):
+        piece = array[start : start + rows]
+        np.copyto(room[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
+        yield piece.nbytes
 
 
 def let_go(array: np.ndarray) -> None:

@@ -132,3 +132,16 @@ def test_arrays_in_memory_are_written_too(dtype: str, tmp_path: Path) -> None:
         mapped.write(file, array)
         mapped.write(file, array[0, 0].reshape(()))
     assert (tmp_path / "copy").stat().st_size == array.nbytes + array.itemsize
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 5, 7), (3, 1, 2), (2, 0, 3), (40, 300, 70), (1, 2, 700_000), (300_000, 1, 2), (1,)]
+)
+@pytest.mark.parametrize("dtype", ["<f4", "int8", "bfloat16"])
+def test_transposed_arrays_are_written_in_order(shape: tuple[int, ...], dtype: str) -> None:
+    values = np.arange(np.prod(shape)) % 127
+    array = values.astype(KNOWN.get(dtype, dtype)).reshape(shape).T
+    for view_of_it in (array, array[::-1], array[..., None, ::2]):
+        file = io.BytesIO()
+        mapped.write(file, view_of_it)
+        assert file.getvalue() == view_of_it.tobytes()

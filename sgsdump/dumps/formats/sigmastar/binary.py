@@ -25,7 +25,7 @@ from typing import IO, NamedTuple
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.sigmastar.padding_signs import padding_notes
-from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, payload_of, record_of, stored_dtype
+from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, record_of, stored_dtype, values_of
 from sgsdump.dumps.formats.sigmastar.record_header import (
     END_NONE,
     END_SHORT,
@@ -226,7 +226,7 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
             f"cannot write input {record.name!r}: a dump in the ONNX and Caffe dumpers' form holds outputs only"
         )
     header = format_header(header_of(record, variant.shaped, variant.is_float))
-    payload = payload_of(record, variant.is_float)
+    payload = values_of(record, variant.is_float)
     size = payload.nbytes
     odd = variant.odd.get(number)
     if odd is not None and (odd.name, odd.size) == (record.name, size):

@@ -86,7 +86,12 @@ def type_word(info: TensorInfo, is_float: bool) -> str | None:
 
 
 def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
-    """The flat values to write: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
+    """``values_of``, flat."""
+    return np.ascontiguousarray(values_of(record, is_float, layout)).reshape(-1)
+
+
+def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
+    """The values to write, in C order: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
 
     Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D tensors of
     the other layout are transposed. Raises ValuesError for integers of inexact scale and for floats in an integer file.
@@ -111,7 +116,7 @@ def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray
             array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
     if transposed:
         array = to_nhwc(array) if layout == NHWC else to_nchw(array)
-    return np.ascontiguousarray(array).reshape(-1)
+    return array
 
 
 def is_transposed(info: TensorInfo, layout: str) -> bool:
