@@ -24,13 +24,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import Source, dump_all
+    from sgsdump.commands.dump.every_input import Source, dump_all
+    from sgsdump.commands.dump.written import Form
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"
     output = Path("dumpData/caffe_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")
     model = open_model(args.model_file, args.weight_file)
-    dump_all(model, Source(args.image, args.preprocess), output, text=text, caffe=True)
+    dump_all(model, Source(args.image, args.preprocess), output, Form(text, caffe=True))
     return 0
 
 

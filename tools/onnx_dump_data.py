@@ -21,14 +21,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump import Source, dump_all
+    from sgsdump.commands.dump.every_input import Source, dump_all
+    from sgsdump.commands.dump.written import Form
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"
     output = Path("dumpData/onnx_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")
-    dump_all(
-        open_model(args.model_file), Source(args.image, args.preprocess), output, text=text, own_outputs_first=True
-    )
+    form = Form(text, own_outputs_first=True)
+    dump_all(open_model(args.model_file), Source(args.image, args.preprocess), output, form)
     return 0
 
 
