@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fake_quantised import fake_quantised
-from small_nets import residual_net
+from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.tensors.value_range import Range
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 
@@ -43,6 +44,44 @@ def test_every_plan_is_the_fake_quantised_model_of_that_plan(float_model, ranges
     trial = PlanTrial(float_model, ranges, CONFIG, per_channel)
     expected = plain_outputs(float_model, ranges, raised, per_channel)
     np.testing.assert_array_equal(trial.run(raised, raw(7))["prob"], expected["prob"])
+
+
+@pytest.mark.parametrize("raised", [(), ("t2",), ("r3",), ("t2", "r3", "flat")])
+@pytest.mark.parametrize("part", [1, 0.4])
+def test_narrow_ranges_cut_off_at_both_ends_behind_relus_movers_and_neither(raised, part):
+    """A domain of a Relu, of a convolution without one and of what moves both: its zero point is not 0."""
+    constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (4, 3, 1, 1), 2), **weights("c3", (6, 8, 1, 1), 3)}
+    constants |= {**weights("c4", (5, 6, 8, 8), 4), **weights("fc", (7, 5), 5)}
+    nodes = [
+        conv("c1", "data", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], "r1"),
+        conv("c2", "data"),
+        node("Concat", ["r1", "c2"], "cat", axis=1),
+        node("Transpose", ["cat"], "t1", perm=[0, 1, 3, 2]),
+        node("Transpose", ["t1"], "t2", perm=[0, 1, 3, 2]),
+        conv("c3", "t2"),
+        node("Relu", ["c3"], "r3"),
+        conv("c4", "r3"),
+        node("Flatten", ["c4"], "flat"),
+        node("Gemm", ["flat", "fc.w", "fc.b"], "fc", transB=1),
+    ]
+    net = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["fc", "t2"]))
+    config = replace(CONFIG, outputs=(ModelOutput("fc", True), ModelOutput("t2", True)))
+    feeds = [(str(s), {"data": (raw(s)["data"] - 127) / 128}) for s in range(3)]
+    found = {
+        name: each if name in constants or name == "data" else Range.of(part * each.low, part * each.high)
+        for name, each in measure_ranges(net, feeds).items()
+    }
+    trial = PlanTrial(net, found, config)
+    simulation = simulate(fake_quantised(net, found, replace(config, tensor_arrays=raised)), raw(7))
+    list(simulation.records)
+    outputs = trial.run(raised, raw(7))
+    assert len(np.unique(outputs["t2"])) > 50 and len(np.unique(outputs["fc"])) > 1
+    for name, values in outputs.items():
+        np.testing.assert_array_equal(values, simulation.outputs[name])
+    kinds = [each.op_type for each in trial.every_plan.graph.node]
+    assert (kinds.count("FusedConv"), kinds.count("Relu")) == (2, 0)
+    assert "t1#scale" not in trial.parameters(frozenset())
 
 
 def test_domains_and_rates(float_model, ranges):

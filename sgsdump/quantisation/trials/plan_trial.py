@@ -23,18 +23,21 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide
 from sgsdump.quantisation.trials.qdq_writer import fake_weight, quantise
 from sgsdump.quantisation.trials.switchable_graph import (
-    HIGH,
     LOW,
     SCALE,
     WEIGHT,
     ZERO_POINT,
-    limits,
+    lowest,
     parameter,
     parametrise,
+    zero_point,
 )
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
+
+# What one value goes through unchanged.
+MOVING = frozenset("Reshape Flatten Squeeze Unsqueeze Transpose Identity".split())
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class PlanTrial:
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
         assert facts is not None
-        self.every_plan = parametrise(fixed, facts, self._narrow())
+        self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved())
         self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = [output.name for output in self.proto.graph.output]
         self._threads = threads
@@ -130,12 +133,8 @@ class PlanTrial:
         for name, quant in decided.tensors.items():
             if name in self._picture_tensors or quant.dtype is None:
                 continue
-            low, high = limits(quant.dtype, float(quant.scale), quant.zero_point)
-            for what, limit in ((LOW, low), (HIGH, high)):
-                if parameter(name, what) in self._fed:
-                    fed[parameter(name, what)] = np.asarray(limit)
-            fed[parameter(name, SCALE)] = np.asarray(quant.scale, np.float32)
-            fed[parameter(name, ZERO_POINT)] = np.asarray(quant.zero_point, np.int16)
+            values = ((LOW, lowest(quant)), (SCALE, np.float32(quant.scale)), (ZERO_POINT, zero_point(quant)))
+            fed |= {key: np.asarray(value) for what, value in values if (key := parameter(name, what)) in self._fed}
         for name, quant in decided.weights.items():
             fed[parameter(name, WEIGHT)] = self._weight(name, quant)
         return fed
@@ -145,6 +144,19 @@ class PlanTrial:
         domain = self.analysis.domain
         roots = {domain[name] for name in self.analysis.first_inputs} | self._picture_roots
         return {name for name in self.analysis.stored if domain[name] in roots - self.analysis.forced_domains}
+
+    def _moved(self) -> set[str]:
+        """Tensors that a node only moves from one of their own domain, picture's left out: they have one scale."""
+        graph, domain = self.analysis.graph, self.analysis.domain
+        makers = ((name, graph.producer.get(name)) for name in self.analysis.stored)
+        return {
+            name
+            for name, node in makers
+            if node is not None
+            and node.op_type in MOVING
+            and node.input[0] in self.analysis.stored
+            and domain[node.input[0]] == domain[name] not in self._picture_roots
+        }
 
     def _weight(self, convolution: str, quant: Quant) -> Any:
         key = (convolution, str(quant.dtype))

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
-from sgsdump.quantisation.trials.switchable_graph import HIGH, LOW, SCALE, WEIGHT, ZERO_POINT, parameter
+from sgsdump.quantisation.trials.switchable_graph import LOW, SCALE, WEIGHT, ZERO_POINT, parameter
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""
@@ -131,7 +131,7 @@ def _cuts(trial: PlanTrial) -> list[int]:
     for chosen in trial.domains:
         root = domain[chosen.name]
         members = [name for name in trial.analysis.stored if domain[name] == root]
-        owner |= {parameter(n, what): chosen.name for n in members for what in (LOW, HIGH, SCALE, ZERO_POINT)}
+        owner |= {parameter(n, what): chosen.name for n in members for what in (LOW, SCALE, ZERO_POINT)}
         owner |= {parameter(name, WEIGHT): chosen.name for name in chosen.convolutions}
     first: dict[str, int] = {}
     for index, node in enumerate(trial.every_plan.graph.node):
