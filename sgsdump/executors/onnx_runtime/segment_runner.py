@@ -16,23 +16,20 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
-from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, to_array, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
-from sgsdump.executors.onnx_runtime.refusals import REFUSALS, plain
+from sgsdump.executors.onnx_runtime.segment_outputs import Live, Made, SegmentOutputs, there
 from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.models.feed_check import bfloat16_inputs, fitted
-from sgsdump.models.graph import bodies, needs
 from sgsdump.models.model import Model, graph_inputs, weight_names
-from sgsdump.models.passes.segment import MAX_NODES, Segment, cut, segment, tensor_bytes, unrounded, without_reading
-from sgsdump.models.passes.topology import called, inner_tensors, sorted_nodes
+from sgsdump.models.passes.segment import MAX_NODES, Segment, cut, tensor_bytes, unrounded
+from sgsdump.models.passes.topology import called, inner_tensors
 from sgsdump.models.shape_inference import infer_types
 from sgsdump.progress import Advance, unwatched
 
@@ -66,11 +63,11 @@ class SegmentRunner:
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
-        self._sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
+        sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
+        self._outputs = SegmentOutputs(model, sessions, keep_going)
         self._bfloat16 = bfloat16_inputs(model.proto)
         self._threads, self._keep = threads, keep_sessions
-        self._keep_going = keep_going
-        self._nodes = sorted_nodes(graph)
+        self._nodes = self._outputs.nodes
         self._weights = weight_names(graph)
         self._fed_types = {info.name: info.type for info in graph.input}
         self._segments: list[Segment] | None = None
@@ -111,7 +108,7 @@ class SegmentRunner:
                     value = made.pop(name, None)
                     if isinstance(value, Skip):
                         self.skipped[name] = value
-                    if not isinstance(value, _Live):
+                    if not isinstance(value, Live):
                         continue
                     layer = self._layer(node, name, *value) if only is None or name in only else None
                     del value
@@ -121,82 +118,27 @@ class SegmentRunner:
                 done += 1
                 advance(done, len(self._nodes))
 
-    def _ahead(self, segments: list[Segment], fed: Mapping[str, _Live]) -> Iterator[tuple[Segment, dict[str, _Made]]]:
+    def _ahead(self, segments: list[Segment], fed: Mapping[str, Live]) -> Iterator[tuple[Segment, dict[str, Made]]]:
         """Each segment and what it made, which is the caller's to empty; the next one runs meanwhile."""
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
         live = dict(fed)
         # A feed that has one thread to itself runs on no second one.
         with nullcontext() if self._threads == 1 else ThreadPoolExecutor(1) as pool:
 
-            def start(part: Segment) -> Callable[[], dict[str, _Made]]:
-                call = partial(self._made, part, live, fed)
+            def start(part: Segment) -> Callable[[], dict[str, Made]]:
+                call = partial(self._outputs.of, part, live, fed)
                 return pool.submit(call).result if pool else call
 
             result = start(segments[0]) if segments else dict
             for index, part in enumerate(segments):
                 made = result()
-                live = {n: v for n, v in _there({**live, **made}).items() if last_reader.get(n, -1) > index}
+                live = {n: v for n, v in there({**live, **made}).items() if last_reader.get(n, -1) > index}
                 result = start(segments[index + 1]) if index + 1 < len(segments) else dict
                 yield part, made
 
-    def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, _Live]:
+    def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, Live]:
         values = {n: from_array(array, self._fed_types[n].tensor_type.elem_type) for n, array in feed.items()}
-        return {name: _Live(value, value.data_type()) for name, value in values.items()}
-
-    def _made(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
-        """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
-        if not part.makes:
-            return {}
-        lost = [name for name in part.reads if name not in live]
-        if lost and len(part.nodes) > 1:
-            return self._single(part, live, fed)
-        if lost:
-            return _lost(part, f"needs {lost[0]!r}, which failed")
-        absent = {n: type_proto(live[n].type, None) for n in part.reads if not live[n].value.has_value()}
-        whole = without_reading(part, absent)
-        try:
-            return dict(self._ran(whole, live))
-        except REFUSALS as error:
-            if len(part.nodes) > 1:
-                return self._single(part, live, fed)
-            made = self._with_ancestors(part, fed)
-            if made:
-                return dict(made)
-            why = f"{called(part.nodes[0])} cannot run: {plain(error)}"
-            if self._keep_going:
-                return _lost(part, why)
-            raise ModelError(f"{self.model.path}: {why}") from error
-
-    def _ran(self, part: Segment, live: Mapping[str, _Live]) -> dict[str, _Live]:
-        """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
-        ready = self._sessions.of(part, {n: (live[n].type, shape_of(live[n].value)) for n in part.reads})
-        values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
-        return {name: _Live(value, kind) for name, kind, value in zip(part.makes, ready.makes, values)}
-
-    def _single(self, part: Segment, live: Mapping[str, _Live], fed: Mapping[str, _Live]) -> dict[str, _Made]:
-        """Outputs of a segment's nodes, one node at a time."""
-        made: dict[str, _Made] = {}
-        for node in part.nodes:
-            made |= self._made(segment([node], self._weights), {**live, **_there(made)}, fed)
-        return made
-
-    def _with_ancestors(self, part: Segment, fed: Mapping[str, _Live]) -> dict[str, _Live]:
-        """Outputs of a node with bodies (Scan, Loop, If) that runs in its graph only; {} when it does not there either.
-
-        onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
-        """
-        if not any(bodies(part.nodes[0])):
-            return {}
-        wanted, cone = set(part.makes), []
-        for node in reversed(self._nodes):
-            if wanted & set(node.output):
-                cone.append(node)
-                wanted |= needs(node)
-        whole = replace(segment(cone[::-1], self._weights), makes=part.makes)
-        try:
-            return self._ran(whole, fed)
-        except REFUSALS:
-            return {}
+        return {name: Live(value, value.data_type()) for name, value in values.items()}
 
     def _skip_inner_tensors(self) -> None:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
@@ -221,23 +163,3 @@ def _making(segments: Sequence[Segment], only: Collection[str]) -> list[Segment]
     """The segments making nothing but what is asked for or read by a later one: the rest need not be kept."""
     needed = {*only, *(name for part in segments for name in part.reads)}
     return [replace(part, makes=tuple(name for name in part.makes if name in needed)) for part in segments]
-
-
-class _Live(NamedTuple):
-    """``type`` is onnxruntime's word for it."""
-
-    value: ort.OrtValue
-    type: str
-
-
-_Made = _Live | Skip
-"""What became of a tensor."""
-
-
-def _there(made: Mapping[str, _Made]) -> dict[str, _Live]:
-    """Without those that are lost."""
-    return {name: value for name, value in made.items() if isinstance(value, _Live)}
-
-
-def _lost(part: Segment, reason: str) -> dict[str, _Made]:
-    return {name: Skip(name, part.nodes[0].op_type, reason, failed=True) for name in part.makes}
