@@ -3,7 +3,7 @@
 The map of the package, top down: a room imports rooms below it in this list, never above (``tests/test_house.py``).
 
     __main__ cli    start, dispatch, one line and an exit status for an error
-    commands        one thin file per subcommand; the only room that prints
+    commands        a thin file or folder per subcommand; the only room that prints
     msit            msit's helpers under their own names
     torchair        TorchAir's names for dumping a compiled torch program
     reports         results -> text, csv, json, png; a folder for each kind of result

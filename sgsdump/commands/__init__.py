@@ -1,4 +1,4 @@
-"""The subcommands, one thin file each: a docstring (``--help`` shows it, with examples), add_arguments, run.
+"""The subcommands, a thin file or folder each: a docstring (``--help`` shows it, with examples), add_arguments, run.
 
 ``sgsdump --help`` imports none of them: what it says of each stands here. A command module imports nothing heavy at its
 top, so that its own ``--help`` answers at once too.

@@ -1,4 +1,4 @@
-"""Advise: for every convolution whether its input should be INT16, and why; and the [CONV_CONFIG] to paste.
+"""Say of every convolution whether its input should be INT16, and why, and give the [CONV_CONFIG] to paste.
 
 The more you give the better it knows. TENSOR_MIN_MAX alone: inputs whose range is over 30. With --dump (float model):
 whether their values are concentrated in a small part of it. With --fixed (the fixed model's dump of the same picture):
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
     add_model(parser)
-    parser.add_argument("--input-config", required=True, help="input_config.ini")
+    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
     parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
     add_pictures(parser, f"measure on: {INPUTS}", required=False)

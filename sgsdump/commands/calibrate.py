@@ -1,4 +1,4 @@
-"""Calibrate: pictures + float model + input_config.ini -> the fixed model and the range of every tensor.
+"""Make the fixed model and the range of every tensor from a float model, pictures and input_config.ini.
 
 Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
 them: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs it,
@@ -64,8 +64,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser)
-    parser.add_argument("--input-config", required=True, help="input_config.ini")
-    parser.add_argument("-o", "--output", type=Path, help="fixed model to write (default: MODEL_fixed.onnx here)")
+    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
+    )
     add_quant_level(parser, "see above")
     parser.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
                         help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Demo: the whole loop on an embedded sample, in a folder of its own; no network, no files needed.
+"""Go through the whole loop on an embedded sample, in a folder of its own; no network, no files needed.
 
 A small net for handwritten digits was made sick on purpose: in front of two convolutions the channels are scaled
 apart, which changes nothing in float and is too much for INT8. The demo runs the commands you would type, in the
@@ -43,7 +43,9 @@ DEBUG_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, default=Path("sgsdump_demo"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("sgsdump_demo"), metavar="DIR", help="folder (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

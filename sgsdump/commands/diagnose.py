@@ -1,4 +1,4 @@
-"""Diagnose: where a network loses accuracy in fixed point, and what to do about it, in one go and one page.
+"""Say where a network loses accuracy in fixed point, and what to do about it, in one go and on one page.
 
 Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
 over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
@@ -57,7 +57,12 @@ MEASURED = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser)
-    parser.add_argument("--input-config", type=Path, help="input_config.ini (default: made up, and said)")
+    parser.add_argument(
+        "--input-config",
+        type=Path,
+        metavar="INI",
+        help="input_config.ini (default: one is made up, and what it assumes said)",
+    )
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
     one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")

@@ -1,4 +1,4 @@
-"""Repair: raise convolutions to INT16, round by round, until the model's outputs hold the thresholds.
+"""Raise convolutions to INT16, round by round, until the model's outputs hold the thresholds.
 
 Calibrates once, then: make the fixed model, dump float and fixed, compare, advise, raise, and again. A round that does
 not improve the outputs is undone; raised tensors that turn out unneeded are lowered again at the end; what your
@@ -44,7 +44,7 @@ DEBUG_PICTURES = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser, f"calibrate on: {INPUTS}")
-    parser.add_argument("--input-config", required=True, type=Path, help="input_config.ini")
+    parser.add_argument("--input-config", required=True, type=Path, metavar="INI", help="input_config.ini")
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
     parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
     add_limits(parser, "every output")

@@ -4,7 +4,7 @@ The file needs nothing else and fetches nothing: a verdict, the error over the d
 to sort and search, and of the selected layer its histograms, the error per channel and where in the picture it sits.
 The sample is the run under test (the fixed model), the benchmark the reference (the float model). With the calibrated
 ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
-``sgsdump compare --html FILE`` writes the same file beside the table and can fail a build.
+`sgsdump compare --html FILE` writes the same file beside the table and can fail a build.
 
 examples:
   sgsdump report fixed.bin float.bin

@@ -1,4 +1,4 @@
-"""Simulate: run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
+"""Run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
 
 The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty); of several pictures each
 has one with the picture's name in it (`sigma_outtensor_dump_cat.bin`), and of the feeds of a data loader script, Python
@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
     add_feeds(parser, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
     add_provider(parser)
-    parser.add_argument("--input-config", help="input_config.ini, for the built-in preprocess of a float model")
+    parser.add_argument(
+        "--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess of a float model"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

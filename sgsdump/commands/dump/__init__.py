@@ -1,4 +1,4 @@
-"""Dump: run one input through a model and write every layer's tensor into one dump, in topological order.
+"""Run one input through a model and write every layer's tensor into one dump, in topological order.
 
 The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
 With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.

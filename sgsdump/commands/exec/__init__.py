@@ -1,4 +1,4 @@
-"""Exec: run a program unchanged and dump what its torch or onnxruntime computes, as msit llm dump does.
+"""Run a program unchanged and dump what its torch or onnxruntime computes, as msit llm dump does.
 
 Everything behind -- is the program as it is started; no shell is between. What it prints, returns and computes stays
 the same. The dump is a folder msit_dump_{time} in -o, which every other command opens. Without options the first step

@@ -1,4 +1,4 @@
-"""Pipeline: dump the tensors of an ONNX model as one executor computes them, and hold them against other runs.
+"""Dump the tensors of an ONNX model as one executor computes them, and hold them against other runs.
 
 `full` dumps every tensor, `range` those between two (both included), `list` the named ones, `once` one alone.
 Each becomes a .npy file of the model's own dtype and layout in ./EXECUTOR_dump/outputs, with dump_info.json beside.

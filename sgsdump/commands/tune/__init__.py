@@ -1,10 +1,10 @@
-"""Tune: the smallest set of INT16 convolutions that repairs the model, found by search and verified by simulation.
+"""Find the smallest set of INT16 convolutions that repairs the model, and verify it by simulation.
 
-For each compression rate (bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all INT8, 1 all INT16)
-the best quant plan found; or, with --target, the plan of the fewest bytes that reaches it. Every convolution is
-measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the budget
-lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures (-i), as
-`sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
+Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
+bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
+is measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the
+budget lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures
+(-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
 
 An output's error is sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its
 input. The errors of several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts;
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser, f"calibration pictures: {INPUTS}")
-    parser.add_argument("--input-config", required=True, help="input_config.ini")
+    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
     parser.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
