@@ -8,8 +8,6 @@ which reads the tasks).
 
 from __future__ import annotations
 
-import logging
-import socket
 import threading
 import time
 import uuid
@@ -18,23 +16,21 @@ from asyncio import TimeoutError as AsyncTimeoutError  # another class than Time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 from sgsdump import __version__
-from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, WorkerError
+from sgsdump.errors import SgsdumpError, WorkerError
+from sgsdump.executors.workers.dask_client import WORKER_SECONDS, dask_client
+from sgsdump.executors.workers.shared_work import Parcel, Recipe, do, versions
 from sgsdump.progress import Progress
 
-ANSWER_SECONDS = 5.0
-WORKER_SECONDS = 30.0
 POLL_SECONDS = 2.0
 # So long may a scheduler or worker give no sign before a line says so, and before it counts as lost.
 NOTICE_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 OURS = "sgsdump-"
-COMPUTING = ("numpy", "onnx", "onnxruntime")
 
 
 @contextmanager
@@ -48,55 +44,10 @@ def on_cluster(
     version of sgsdump, when a task kills worker after worker, and when the scheduler or a worker that has work of ours
     gives no sign of life for SILENT_SECONDS.
     """
-    _require_dask()
-    with _quiet(), _client(address) as client:
+    with dask_client(address) as client:
         cluster = _Cluster(client, address, progress)
-        shared = cluster.submit(_Recipe, versions(), make_work, given)
+        shared = cluster.submit(Recipe, versions(), make_work, given)
         yield lambda items: cluster.results(shared, items)
-
-
-def versions() -> dict[str, str]:
-    """Of sgsdump and of the packages whose version may change a result's bits."""
-    installed = {"sgsdump": __version__}
-    for name in COMPUTING:
-        with suppress(PackageNotFoundError):
-            installed[name] = version(name)
-    return installed
-
-
-class _Recipe:
-    """What tasks share. Each thread makes its own work of it, which goes when the cluster lets go of the recipe."""
-
-    def __init__(self, made_for: dict[str, str], make_work: Callable, given: tuple):
-        self._parts = (made_for, make_work, given)
-        self._own = threading.local()
-
-    def __reduce__(self) -> tuple:
-        return _Recipe, self._parts
-
-    def work(self) -> Callable[[Any], Any]:
-        if not hasattr(self._own, "work"):
-            made_for, make_work, given = self._parts
-            here = versions()
-            for name, wanted in made_for.items():
-                if here.get(name) != wanted:
-                    raise WorkerError(
-                        f"a worker on {socket.gethostname()} has {name} {here.get(name)}, here it is {wanted}; results "
-                        f"might differ, so install the same version on all machines"
-                    )
-            self._own.work = make_work(*given)
-        return self._own.work
-
-
-class _Parcel:
-    """Keeps Dask from looking for tasks inside an item."""
-
-    def __init__(self, item: Any):
-        self.item = item
-
-
-def _do(recipe: _Recipe, parcel: _Parcel) -> Any:
-    return recipe.work()(parcel.item)
 
 
 class _Cluster:
@@ -123,7 +74,7 @@ class _Cluster:
         self._shared = shared.key
         while True:
             more = max(0, 2 * max(1, self._threads()) - len(waiting))  # none when workers were lost
-            waiting.extend(self.submit(_do, shared, _Parcel(item)) for item in islice(source, more))
+            waiting.extend(self.submit(do, shared, Parcel(item)) for item in islice(source, more))
             if not waiting:
                 return
             result = self._result(waiting[0])
@@ -237,58 +188,3 @@ class _Cluster:
         message = event[1]
         if isinstance(message, dict) and message.get("action") == "remove-worker" and not message.get("expected"):
             self._lost.set()
-
-
-def _require_dask() -> None:
-    try:
-        import distributed  # noqa: F401  (before logging is made quiet, for it sets up its own)
-    except ImportError as error:
-        raise MissingExtra("--scheduler needs dask.distributed: pip install 'sgsdump[cluster]'") from error
-
-
-@contextmanager
-def _client(address: str) -> Iterator[Any]:
-    from distributed import Client
-    from distributed.comm import get_address_host_port
-
-    try:
-        host, port = get_address_host_port(address, strict=True)
-    except Exception as error:  # ValueError and more, by the scheme
-        raise ConfigError(f"--scheduler {address!r} is no address such as tcp://host:8786") from error
-    try:
-        with socket.create_connection((host, port), ANSWER_SECONDS) as greeting:
-            # A Dask scheduler speaks first; its client waits for ever for what does not.
-            if address.startswith("tcp://") and not greeting.recv(1):
-                raise OSError("closed")
-        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
-    except Exception as error:  # what is no Dask scheduler makes Dask raise anything
-        raise WorkerError(
-            f"no Dask scheduler answers at {address}; is it running, of a like version, and reachable from here?"
-        ) from error
-    try:
-        try:
-            client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except (AsyncTimeoutError, TimeoutError) as error:
-            raise WorkerError(
-                f"the scheduler at {address} has no workers; start some with: dask worker {address}"
-            ) from error
-        yield client
-    finally:
-        with suppress(Exception):
-            client.unsubscribe_topic("all")
-        with suppress(Exception):
-            client.close(timeout=ANSWER_SECONDS)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Dask's own words on lost connections, with tracebacks, are for its developers; errors say it in one line."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.core")]
-    before = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        yield
-    finally:
-        for logger, level in zip(loggers, before):
-            logger.setLevel(level)

@@ -17,7 +17,7 @@ from small_nets import residual_net
 from watched import Watched
 
 from sgsdump.errors import ConfigError, InputError, MissingExtra, WorkerError
-from sgsdump.executors.workers import cluster
+from sgsdump.executors.workers import cluster, dask_client
 from sgsdump.executors.workers.task_pool import Workers, run_tasks, task_pool
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import gather, plain_ranges
@@ -203,7 +203,7 @@ def test_nobody_there_is_said():
 
 def test_a_listener_that_is_no_scheduler_is_said(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(dask_client, "ANSWER_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(WorkerError, match=f"no Dask scheduler answers at {address}"):
@@ -224,7 +224,7 @@ def test_a_scheduler_that_ends_is_said():
 
 def test_a_scheduler_without_workers_is_said(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.5)
+    monkeypatch.setattr(dask_client, "WORKER_SECONDS", 0.5)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=60
