@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import INPUTS, add_model, add_pictures
+from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import add_limits, add_quant_level
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
     add_model(parser)
-    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
+    add_input_config(parser)
     parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
     add_pictures(parser, f"measure on: {INPUTS}", required=False)

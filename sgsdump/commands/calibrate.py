@@ -53,7 +53,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.option_values import not_negative, whole_number
-from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.options import add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
 from sgsdump.registry import listed
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser)
-    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
+    add_input_config(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
     )

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.option_values import whole_number
-from sgsdump.commands.options import add_model, add_pictures
+from sgsdump.commands.options import add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import add_limits, add_quant_level, add_scheduler
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ MEASURED = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser)
-    parser.add_argument(
-        "--input-config",
-        type=Path,
-        metavar="INI",
-        help="input_config.ini (default: one is made up, and what it assumes said)",
-    )
+    add_input_config(parser, "input_config.ini (default: one is made up, and what it assumes said)", required=False)
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
     one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")

@@ -48,6 +48,21 @@ def add_pictures(parser: argparse.ArgumentParser, text: str = INPUTS, required: 
     parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
 
 
+def add_input_config(parser: argparse.ArgumentParser, text: str = "input_config.ini", required: bool = True) -> None:
+    """``--input-config``."""
+    parser.add_argument("--input-config", required=required, type=Path, metavar="INI", help=text)
+
+
+def add_parse_net(parser: argparse.ArgumentParser) -> None:
+    """``--parse-net``."""
+    parser.add_argument(
+        "--parse-net",
+        type=Path,
+        metavar="FILE",
+        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+    )
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """``--step`` and ``--rank``: which run of a tree of several."""
     parser.add_argument(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.option_values import whole_number
-from sgsdump.commands.options import INPUTS, add_model, add_pictures
+from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_quant_level
 from sgsdump.registry import listed
 
@@ -44,7 +44,7 @@ DEBUG_PICTURES = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser, f"calibrate on: {INPUTS}")
-    parser.add_argument("--input-config", required=True, type=Path, metavar="INI", help="input_config.ini")
+    add_input_config(parser)
     parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
     parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
     add_limits(parser, "every output")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sgsdump.commands.option_values import names, whole_number
-from sgsdump.commands.options import add_run
+from sgsdump.commands.options import add_parse_net, add_run
 from sgsdump.commands.shared_files import add_scheduler
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
@@ -32,12 +32,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
     )
-    parser.add_argument(
-        "--parse-net",
-        type=Path,
-        metavar="FILE",
-        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
-    )
+    add_parse_net(parser)
     parser.add_argument(
         "--runs",
         action="store_true",

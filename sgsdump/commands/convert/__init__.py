@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.options import add_run
+from sgsdump.commands.options import add_parse_net, add_run
 from sgsdump.commands.shared_files import add_scheduler
 
 if TYPE_CHECKING:
@@ -65,12 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "may be given several times",
     )
     parser.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
-    parser.add_argument(
-        "--parse-net",
-        type=Path,
-        metavar="FILE",
-        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
-    )
+    add_parse_net(parser)
     add_run(parser)
     add_scheduler(parser, "make the values")
     parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")

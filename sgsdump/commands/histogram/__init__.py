@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sgsdump.commands.options import add_run
+from sgsdump.commands.options import add_parse_net, add_run
 from sgsdump.commands.shared_files import add_scheduler
 from sgsdump.errors import ConfigError, ValuesError
 
@@ -32,12 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the ranges: text, JSON or pickle; may be left out",
     )
-    parser.add_argument(
-        "--parse-net",
-        type=Path,
-        metavar="FILE",
-        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
-    )
+    add_parse_net(parser)
     add_run(parser)
     add_scheduler(parser, "count the values")
     parser.add_argument(

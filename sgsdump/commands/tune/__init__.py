@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.option_values import whole_number
-from sgsdump.commands.options import INPUTS, add_model, add_pictures
+from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
 from sgsdump.commands.tune.options import wanted
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser, f"calibration pictures: {INPUTS}")
-    parser.add_argument("--input-config", required=True, metavar="INI", help="input_config.ini")
+    add_input_config(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
     parser.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
@@ -104,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(args.input_config)
     if args.json:
         check_file(args.json)
-    folder = usable_folder(args.output, Path(args.input_config))
-    ini = read_bytes(Path(args.input_config))
+    folder = usable_folder(args.output, args.input_config)
+    ini = read_bytes(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
     objective = parse_objective(args.objective, watched_by_output(deployed(model)))
     for note in board_notes(config):
