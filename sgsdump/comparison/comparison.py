@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Alignment, Given, Pair, Unpaired, align
+from sgsdump.comparison.batches import in_batches
 from sgsdump.comparison.dataflow import with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
@@ -218,16 +219,17 @@ def compare(
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
             if measured_by
-            else pool.map(probing(replace(measures, threads=threads).result, probes), alignment.pairs)
+            else in_batches(pool.map, probing(replace(measures, threads=threads).result, probes), alignment.pairs)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
         misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes)
     rows = [
-        replace(result, misnamed=misnamed.get(i), module=places.module_of(pair))
+        replace(result, misnamed=misnamed.get(i), module=module) if i in misnamed or module else result
         for i, (result, pair) in enumerate(zip(results, alignment.pairs))
         if isinstance(result, Row)
+        for module in [places.module_of(pair)]
     ]
     failed = [
         replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)

@@ -131,7 +131,7 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
 def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:
     before = max((errors[name] for name in sources), default=0.0)
     # an error that was infinite before cannot rise
-    return replace(row, sources=sources, rise=row.error - before if before < float("inf") else 0.0)
+    return row.with_rise(sources, row.error - before if before < float("inf") else 0.0)
 
 
 def differs(row: Row) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.comparison.metrics.base import Accumulator, Sums
 from sgsdump.comparison.sums import by_numpy, compiled
-from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, SUMS, Totals
+from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, SUMS, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table, parts
 from sgsdump.files.mapped import let_go
@@ -24,7 +24,6 @@ from sgsdump.tensors.real_view import Values
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
-Part = tuple[list[float], list[int]]
 
 
 def pair_sums(
@@ -45,20 +44,19 @@ def pair_sums(
     way = compiled if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy
     work = list(parts(sample.array, benchmark.array))
 
-    def summed(part: list[Table]) -> tuple[list[float], list[int]]:
-        totals = Totals()
-        for table in part:
-            add(totals, table)
-            if len(work) > 1 and table.is_flat:
+    def summed(part: list[Table]) -> Part:
+        sums = part_sums(part)
+        for table in part if len(work) > 1 else []:
+            if table.is_flat:
                 let_go(table.a)
                 let_go(table.b)
-        return way.lane_sums(totals), totals.counts()
+        return sums
 
     sums, counts = [0.0] * SUMS, [0] * COUNTS
-    with way.adding(sample, benchmark, picked) as add:
-        for part_sums, part_counts in _side_by_side(summed, work, threads):
-            sums = list(map(operator.add, sums, part_sums))
-            counts = list(map(operator.add, counts, part_counts))
+    with way.summing(sample, benchmark, picked) as part_sums:
+        for more_sums, more_counts in _side_by_side(summed, work, threads):
+            sums = list(map(operator.add, sums, more_sums))
+            counts = list(map(operator.add, counts, more_counts))
     _feed_all(sample, benchmark, accumulators)
     aa, bb, ab, dd, d1, b1 = sums
     return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)

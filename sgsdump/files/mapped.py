@@ -12,9 +12,10 @@ import io
 import mmap
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -30,6 +31,7 @@ _FEW = 1 << 16
 _AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels before 5.14 refuse it
 _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
+_LOCAL = threading.local()
 
 
 class MappedFile(mmap.mmap):
@@ -68,8 +70,27 @@ def view(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> np.ndarra
     if _LET_GO is not None and array.nbytes >= mmap.PAGESIZE:
         start = offset - offset % mmap.PAGESIZE
         # Only a page table entry goes: another view of the same page finds it again, so nothing can be lost.
-        weakref.finalize(array, data.madvise, _LET_GO, start, offset + array.nbytes - start).atexit = False
+        end = _End(array, _let_view_go)
+        end.data, end.start, end.size = data, start, offset + array.nbytes - start
+        _ENDS[id(end)] = end
     return array
+
+
+class _End(weakref.ref):
+    """A view's end, and the pages that go with it; ``weakref.finalize`` does as much in five times the time."""
+
+    __slots__ = ("data", "size", "start")
+    data: mmap.mmap
+    start: int
+    size: int
+
+
+_ENDS: dict[int, _End] = {}
+
+
+def _let_view_go(end: _End) -> None:
+    del _ENDS[id(end)]
+    _advise(end.data, _LET_GO, end.start, end.size)
 
 
 def loader(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> Callable[[], np.ndarray]:
@@ -132,13 +153,38 @@ def let_go(array: np.ndarray) -> None:
     _advise(data, _LET_GO, first, sum(map(abs, reach)) + array.itemsize)
 
 
-def opened(array: np.ndarray) -> OpenFile | None:
-    """The mapped file that an array of some size is a view of, opened to be read, which takes less than half the time
-    of having its pages mapped; the caller closes the descriptor. None for an array in memory, a small one, and where
-    the file at this path is another by now."""
+@contextmanager
+def opened(array: np.ndarray) -> Iterator[OpenFile | None]:
+    """The mapped file that an array of some size is a view of, opened to be read, which takes less time than having its
+    pages mapped. None for an array in memory, a small one, and where the file at this path is another by now."""
     data = _mapping(array) if array.nbytes > _FEW and hasattr(os, "pread") else None
     if not isinstance(data, MappedFile):
-        return None
+        yield None
+        return
+    kept: dict[MappedFile, OpenFile | None] | None = getattr(_LOCAL, "kept", None)
+    if kept is not None:
+        if data not in kept:
+            kept[data] = _open_again(data)
+        yield kept[data]
+        return
+    with kept_open():
+        yield _LOCAL.kept.setdefault(data, _open_again(data))
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Files that this thread has ``opened`` in the block stay open to its end: many views are of one file."""
+    _LOCAL.kept = {}
+    try:
+        yield
+    finally:
+        for file in _LOCAL.kept.values():
+            if file:
+                os.close(file.descriptor)
+        del _LOCAL.kept
+
+
+def _open_again(data: MappedFile) -> OpenFile | None:
     try:
         descriptor = os.open(data.path, os.O_RDONLY)
     except OSError:

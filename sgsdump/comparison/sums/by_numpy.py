@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from sgsdump.comparison.sums.lanes import CHUNK, LANES, SUMS, Totals
+from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, LANES, SUMS, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.tensors.real_view import Values
@@ -16,12 +17,29 @@ from sgsdump.tensors.real_view import Values
 _LOCAL = threading.local()
 
 
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """The lanes of the sums, and the counts."""
+
+    lanes: np.ndarray = field(default_factory=lambda: np.zeros((SUMS, LANES)))
+    odd: np.ndarray = field(default_factory=lambda: np.zeros(COUNTS, np.int64))
+
+
 @contextmanager
-def adding(
+def summing(
     sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
-) -> Iterator[Callable[[Totals, Table], None]]:
-    """What adds a table, a part of the two, to totals; nothing is picked up."""
-    yield lambda totals, table: _add(totals, sample, benchmark, table)
+) -> Iterator[Callable[[list[Table]], Part]]:
+    """What makes the sums of a part of the two; nothing is picked up."""
+
+    def part_sums(tables: list[Table]) -> Part:
+        totals = Totals()
+        for table in tables:
+            _add(totals, sample, benchmark, table)
+        with np.errstate(all="ignore"):
+            sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
+        return sums, totals.odd.tolist()
+
+    yield part_sums
 
 
 def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
@@ -34,13 +52,6 @@ def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> Non
             x[:] = a if sample.to_real is None else sample.to_real(a)
             y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
             _add_chunk(totals, x, y, difference(a, b, wide, x, y, d))
-
-
-def lane_sums(totals: Totals) -> list[float]:
-    """The lanes of each sum, added up."""
-    with np.errstate(all="ignore"):
-        sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
-    return sums
 
 
 def are_wide(sample: Values, benchmark: Values) -> bool:

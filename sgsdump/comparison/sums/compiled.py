@@ -15,7 +15,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from sgsdump.comparison.sums.lanes import CHUNK, LANES, Totals
+from sgsdump.comparison.sums.lanes import CHUNK, LANES, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.errors import ValuesError
@@ -68,46 +68,33 @@ class Side(NamedTuple):
 
 
 @contextmanager
-def adding(
+def summing(
     sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
-) -> Iterator[Callable[[Totals, Table], None]]:
-    """What adds a table, a part of two that ``takes`` accepts, to totals. Flat tables of mapped files are read from
-    these; ``picked`` is whole afterwards where both sides are flat. Raises ValuesError for a file that cannot be
-    read."""
+) -> Iterator[Callable[[list[Table]], Part]]:
+    """What makes the sums of a part of two that ``takes`` accepts. Flat tables of mapped files are read from these;
+    ``picked`` is whole afterwards where both sides are flat. Raises ValuesError for a file that cannot be read."""
     is_flat = sample.array.flags.c_contiguous and benchmark.array.flags.c_contiguous
     wanted = picked if picked and is_flat else (None, None)
-    files = [opened(side.array) for side in (sample, benchmark)]
-    a, b = (Side(side, file, one) for side, file, one in zip((sample, benchmark), files, wanted))
-    try:
-        yield lambda totals, table: _add(totals, a, b, table)
-    except OSError as error:
-        raise ValuesError(f"a mapped file cannot be read any more: {error}") from None
-    finally:
-        for file in files:
-            if file:
-                os.close(file.descriptor)
+    with opened(sample.array) as file, opened(benchmark.array) as other:
+        a, b = Side(sample, file, wanted[0]), Side(benchmark, other, wanted[1])
+        try:
+            yield lambda tables: _part_sums(tables, a, b)
+        except OSError as error:
+            raise ValuesError(f"a mapped file cannot be read any more: {error}") from None
     for one in wanted:
         if one:
             one.whole = True
 
 
-def _add(totals: Totals, sample: Side, benchmark: Side, table: Table) -> None:
+def _part_sums(tables: list[Table], sample: Side, benchmark: Side) -> Part:
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
-    assert table.a.shape == table.b.shape
-    _KERNEL.add_pair(
-        _described(sample, table.a, table.is_flat),
-        _described(benchmark, table.b, table.is_flat),
-        (*table.a.shape, *table.tile),
-        address_of(totals.lanes),
-        address_of(totals.odd),
-        _scratch(),
-    )
-
-
-def lane_sums(totals: Totals) -> list[float]:
-    """The lanes of each sum, added up."""
-    assert _KERNEL is not None, "asked of pairs only that takes() accepts"
-    return list(_KERNEL.lane_sums(address_of(totals.lanes)))
+    described = []
+    for table in tables:
+        assert table.a.shape == table.b.shape
+        sides = _described(sample, table.a, table.is_flat), _described(benchmark, table.b, table.is_flat)
+        described.append((*sides, (*table.a.shape, *table.tile)))
+    part: Part = _KERNEL.part_sums(described, _scratch())
+    return part
 
 
 def _described(side: Side, array: np.ndarray, is_flat: bool) -> tuple[float, ...]:

@@ -35,6 +35,7 @@
 #define CHUNK (1 << 15)
 #define ROWS 4
 #define SUMS 6
+#define COUNTS 7
 #define AHEAD 4096 /* bytes, to be on their way from memory before their turn */
 #define LINE 64
 #define BLOCK 16 /* columns packed at a time: a cache line of floats */
@@ -397,51 +398,55 @@ static int as_side(PyObject *given, void *into)
     return 1;
 }
 
-static PyObject *py_add_pair(PyObject *module, PyObject *args)
+/* The sums of the lanes, first lane first, and the counts. */
+static PyObject *results_of(lanes_t totals, const int64_t *counts)
 {
-    unsigned long long totals, counts, scratch;
-    pair_t pair;
-    int done;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O&O&(nnnn)KKK:add_pair", as_side, &pair.a, as_side, &pair.b, &pair.rows,
-                          &pair.columns, &pair.tile_rows, &pair.tile_columns, &totals, &counts, &scratch))
-        return NULL;
-    if (pair.tile_rows < 1 || pair.tile_columns < 1 || pair.tile_rows > CHUNK / pair.tile_columns) {
-        PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");
-        return NULL;
-    }
-    pair.totals = (double(*)[LANES])(uintptr_t)totals;
-    pair.counts = (int64_t *)(uintptr_t)counts;
-    pair.scratch = (float *)(uintptr_t)scratch;
-    Py_BEGIN_ALLOW_THREADS;
-    done = used->add_pair(pair);
-    Py_END_ALLOW_THREADS;
-    if (!done)
-        return errno ? PyErr_SetFromErrno(PyExc_OSError)
-                     : (PyErr_SetString(PyExc_OSError, "it is shorter than when it was opened"), NULL);
-    Py_RETURN_NONE;
-}
-
-/* The lanes of each sum, added up. */
-static PyObject *py_lane_sums(PyObject *module, PyObject *args)
-{
-    unsigned long long address;
     double sums[SUMS];
-    (void)module;
-    if (!PyArg_ParseTuple(args, "K:lane_sums", &address))
-        return NULL;
-    double(*totals)[LANES] = (double(*)[LANES])(uintptr_t)address;
     for (size_t sum = 0; sum < SUMS; sum++) {
         sums[sum] = totals[sum][0];
         for (size_t i = 1; i < LANES; i++)
             sums[sum] += totals[sum][i];
     }
-    return Py_BuildValue("dddddd", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]);
+    return Py_BuildValue("[dddddd][LLLLLLL]", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5],
+                         (long long)counts[0], (long long)counts[1], (long long)counts[2], (long long)counts[3],
+                         (long long)counts[4], (long long)counts[5], (long long)counts[6]);
+}
+
+static PyObject *py_part_sums(PyObject *module, PyObject *args)
+{
+    unsigned long long scratch;
+    PyObject *tables;
+    lanes_t totals;
+    int64_t counts[COUNTS] = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!K:part_sums", &PyList_Type, &tables, &scratch))
+        return NULL;
+    memset(totals, 0, sizeof totals);
+    for (Py_ssize_t i = 0; i < PyList_Size(tables); i++) {
+        pair_t pair;
+        int done;
+        if (!PyArg_ParseTuple(PyList_GetItem(tables, i), "O&O&(nnnn):table", as_side, &pair.a, as_side, &pair.b,
+                              &pair.rows, &pair.columns, &pair.tile_rows, &pair.tile_columns))
+            return NULL;
+        if (pair.tile_rows < 1 || pair.tile_columns < 1 || pair.tile_rows > CHUNK / pair.tile_columns) {
+            PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");
+            return NULL;
+        }
+        pair.totals = totals;
+        pair.counts = counts;
+        pair.scratch = (float *)(uintptr_t)scratch;
+        Py_BEGIN_ALLOW_THREADS;
+        done = used->add_pair(pair);
+        Py_END_ALLOW_THREADS;
+        if (!done)
+            return errno ? PyErr_SetFromErrno(PyExc_OSError)
+                         : (PyErr_SetString(PyExc_OSError, "it is shorter than when it was opened"), NULL);
+    }
+    return results_of(totals, counts);
 }
 
 static PyMethodDef methods[] = {
-    {"add_pair", py_add_pair, METH_VARARGS, "Add the sums and counts of a pair; see pair_t."},
-    {"lane_sums", py_lane_sums, METH_VARARGS, "The six sums of their lanes."},
+    {"part_sums", py_part_sums, METH_VARARGS, "The sums and counts of some tables of a pair; see pair_t."},
     {"vectors", py_vectors, METH_NOARGS, "The vectors in use."},
     {"use", py_use, METH_VARARGS, "Use these vectors; False where this processor has none. For tests."},
     {NULL, NULL, 0, NULL},

@@ -8,23 +8,9 @@ compiled kernel is there. (Dot products, as fast as they are, have another order
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
-
 LANES = 256
 CHUNK = 1 << 15
 SUMS = 6
 COUNTS = 7
-
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """The lanes of Σa², Σb², Σab, Σd², Σ|d| and Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on."""
-
-    lanes: np.ndarray = field(default_factory=lambda: np.zeros((SUMS, LANES)))
-    odd: np.ndarray = field(default_factory=lambda: np.zeros(COUNTS, np.int64))
-
-    def counts(self) -> list[int]:
-        counts: list[int] = self.odd.tolist()
-        return counts
+# Of a part of a pair: Σa², Σb², Σab, Σd², Σ|d| and Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on.
+Part = tuple[list[float], list[int]]

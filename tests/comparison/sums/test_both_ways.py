@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -256,14 +257,15 @@ def test_a_file_that_took_the_place_of_the_mapped_one_is_not_read(tmp_path):
 def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path, monkeypatch):
     a = np.random.default_rng(11).standard_normal(3 * CHUNK).astype(np.float32)
     held = mapped(tmp_path / "a", a)
-    reading = compiled.opened
+    opened = compiled.opened
 
-    def cut(array):
-        file = reading(array)
-        os.truncate(tmp_path / "a", 1000)
-        return file
+    @contextmanager
+    def opened_and_cut(array):
+        with opened(array) as file:
+            os.truncate(tmp_path / "a", 1000)
+            yield file
 
-    monkeypatch.setattr(compiled, "opened", cut)
+    monkeypatch.setattr(compiled, "opened", opened_and_cut)
     with pytest.raises(ValuesError, match="shorter than when it was opened"):
         pair_sums(Values(held), Values(a))
 
@@ -314,7 +316,7 @@ def test_a_tile_that_is_no_chunk_is_refused():
     side = (0, 0, 4, 4, 1.0, 0, -1, 0, 0, 0, 0, 0)
     for tile in ((0, 1), (1, 0), (2, CHUNK), (1 << 40, 1 << 40)):
         with pytest.raises(ValueError, match="tile"):
-            kernel.add_pair(side, side, (0, 0, *tile), 0, 0, 0)
+            kernel.part_sums([(side, side, (0, 0, *tile))], 0)
 
 
 def test_the_kernel_can_be_left_out():
