@@ -85,7 +85,7 @@ def opened(captured: CapturedModel) -> Model:
     """Raises ModelError where it was not kept or cannot be read."""
     if captured.file is None:
         raise ModelError(f"its model {captured.path or ''} was not kept: {captured.why or 'it is gone'}")
-    return open_model(captured.file)
+    return open_model(captured.file, in_place=True)
 
 
 def _of_process(root: Path, process: Process) -> list[CapturedModel]:
