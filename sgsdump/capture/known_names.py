@@ -40,7 +40,8 @@ def known_of(processes: Sequence[Process]) -> Known:
     """What the processes' hooks were asked about."""
     sides = ("names", "types", "matched")
     found = {side: sorted({name for process in processes for name in getattr(process, side)}) for side in sides}
-    return Known(**{side: tuple(names) for side, names in found.items()})
+    ids = {id for process in processes for id in process.ids}
+    return Known(**{side: tuple(names) for side, names in found.items()}, ids=tuple(_with_parents(ids)))
 
 
 def unmatched(control: DumpControl, known: Known) -> Iterator[str]:
@@ -48,7 +49,7 @@ def unmatched(control: DumpControl, known: Known) -> Iterator[str]:
     if known.ids:
         for id in control.ids:
             if id not in known.ids:
-                yield f"no operator has the id {id}{_near(id, known.ids)}"
+                yield f"no operator has the id {id}{_beside(id, set(known.ids))}"
     if not known.names and not known.types:
         return
     for name in dict.fromkeys([*control.names, *(name for _, layer in control.models for name in layer)]):
@@ -141,6 +142,18 @@ def _begins(kind: str, prefix: str) -> bool:
 def _short(kind: str) -> str:
     """``addmm`` of ``aten.addmm``."""
     return kind.partition(".")[2] or kind
+
+
+def _beside(id: str, known: set[str]) -> str:
+    """Which ids there are where one is not."""
+    parent, _, _ = id.rpartition("_")
+    if parent and parent not in known:
+        return _beside(parent, known)
+    beside = sorted(int(each.rpartition("_")[2]) for each in known if each.rpartition("_")[0] == parent)
+    if not beside:
+        return f"; {parent} has no operators inside"
+    stem = f"{parent}_" if parent else ""
+    return f"; there are {stem}{beside[0]} to {stem}{beside[-1]}{' inside it' if parent else ''}"
 
 
 def _near(name: str, names: Sequence[str]) -> str:

@@ -18,10 +18,11 @@ from sgsdump.files.folder import in_order
 PROCESSES, INDEX = "processes", "index.jsonl"
 _MOST_LINE = 1 << 20
 _MOST_TOLD = 100
+_MOST_IDS = 100_000
 # A step's lines are together but for what other threads do at the time.
 _OPEN_STEPS = 3
 # Lines that come also where nothing is dumped.
-_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "operator"}
+_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator"}
 Line = Mapping[str, Any]
 
 
@@ -36,6 +37,9 @@ class Process:
     troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
     names, types   some of the operators that ran, where they were asked for by name; ``matched``: the names,
                 beginnings and patterns that named one.
+    ids         of the operators that ran in the steps that were dumped.
+    begun       how many steps, dumped or not, began before it came to its end; None where it did not.
+    broken_off  whether it ended, or was ended, in the middle of a step that was dumped.
     complete    whether the process came to its end.
     """
 
@@ -51,6 +55,9 @@ class Process:
     names: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     matched: tuple[str, ...] = ()
+    ids: frozenset[str] = frozenset()
+    begun: int | None = None
+    broken_off: bool = False
     complete: bool = False
 
     @property
@@ -102,7 +109,9 @@ def read_process(folder: Path) -> Process:
     libraries: dict[str, None] = {}
     kinds: defaultdict[str, int] = defaultdict(int)
     steps: set[int] = set()
-    tensors = files = 0
+    ids: set[str] = set()
+    tensors = files = open_steps = 0
+    begun = None
     complete = False
     troubles: list[str] = []
     stopped = ""
@@ -124,6 +133,12 @@ def read_process(folder: Path) -> Process:
             troubles.append(str(line.get("text", "")))
         elif kind == "stop":
             stopped = stopped or str(line.get("text", "")) or "it stopped"
+        elif kind == "operator" and len(ids) < _MOST_IDS:
+            ids.add(str(line.get("id")))
+        elif kind == "steps":
+            begun = step_of({"step": line.get("ran")})
+        elif kind in ("step", "ort_run", "ort_end"):
+            open_steps += 1 if "inputs" in line or "feeds" in line else -1
         elif kind == "seen":
             names, types, matched = (tuple(map(str, line.get(key) or ())) for key in ("names", "types", "matched"))
     return Process(
@@ -139,6 +154,9 @@ def read_process(folder: Path) -> Process:
         names=names,
         types=types,
         matched=matched,
+        ids=frozenset(ids),
+        begun=begun,
+        broken_off=open_steps > 0,
         complete=complete,
     )
 

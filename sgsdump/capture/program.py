@@ -48,6 +48,12 @@ class Captured:
     notes: tuple[str, ...]
 
     @property
+    def steps(self) -> int | None:
+        """How many steps the process with the most of them began; None where one did not tell."""
+        begun = [process.begun for process in self.processes]
+        return max((steps for steps in begun if steps is not None), default=None) if None not in begun else None
+
+    @property
     def caught(self) -> bool:
         """Whether anything was dumped."""
         return any(process.caught for process in self.processes)
@@ -186,12 +192,29 @@ def _notes(processes: Sequence[Process]) -> list[str]:
         return [NOTHING]
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
     notes += [process.stopped for process in processes if process.stopped]
-    notes += [
-        f"process {process.pid} did not come to its end: its dump is not complete"
-        for process in processes
-        if not process.complete
-    ]
+    notes += [_cut_off(process) for process in processes if not process.complete]
     if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
-        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped")
+        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{_why(processes)}")
     return list(dict.fromkeys(notes))
+
+
+def _cut_off(process: Process) -> str:
+    if process.kinds.get("step", 0) + process.kinds.get("ort_run", 0) and not process.broken_off:
+        return (
+            f"process {process.pid} was ended between two steps (killed, as a multiprocessing.Pool ends its workers, or "
+            "turned into another program): the steps that it began are whole"
+        )
+    return f"process {process.pid} did not come to its end: its dump is not complete"
+
+
+def _why(processes: Sequence[Process]) -> str:
+    """What a program does that has no steps at all."""
+    if any(process.begun != 0 for process in processes):
+        return ""
+    if any(library.startswith("torch") for process in processes for library in process.libraries):
+        return (
+            ": no module was called. What is computed outside a torch.nn.Module is not seen; put it into one's "
+            "forward, or give its function to torch.compile"
+        )
+    return ": no session was run"

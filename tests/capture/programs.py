@@ -37,6 +37,7 @@ def operator(step, folders, op_type, ins, outs, module):
 
 
 def forward(step):
+    session.begins(step)
     if session.wants_step(step):
         operator(step, ("0_Linear", "0_addmm"), "aten.addmm", [(1, ""), (2, "root.fc.weight")], [(3, "")], "root.fc")
         operator(step, ("0_Linear", "1_relu"), "aten.relu", [(3, "")], [(4, "")], "root.fc")

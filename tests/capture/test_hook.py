@@ -95,17 +95,29 @@ if __name__ == "__main__":
     assert all(process.complete for process in run.processes())
 
 
-def test_a_forked_process_that_leaves_without_a_word_is_not_complete(tmp_path, run):
+def test_a_forked_process_that_leaves_at_once_is_complete_and_one_that_is_killed_is_not(tmp_path, run):
     main = """
 import os
-if not os.fork():
-    forward(1)
-    os._exit(0)
-os.wait()
+for step in (1, 2):
+    if not os.fork():
+        forward(step)
+        os._exit(0) if step == 1 else os.kill(os.getpid(), 9)
+    os.wait()
 forward(0)
 """
     run(sys.executable, program(tmp_path, main))
-    assert sorted((process.steps, process.complete) for process in run.processes()) == [((0,), True), ((1,), False)]
+    found = sorted((process.steps, process.complete, process.begun) for process in run.processes())
+    assert found == [((0,), True, 1), ((1,), True, 2), ((2,), False, None)]
+
+
+def test_a_program_that_executes_another_leaves_both(tmp_path, run):
+    """They are one process; what the first dumped is not written over."""
+    program(tmp_path, "forward(1)\nforward(2)\n", "other.py")
+    main = "import os\nforward(0)\nforward(1)\nos.execv(sys.executable, [sys.executable, 'other.py'])\n"
+    run(sys.executable, program(tmp_path, main), cwd=tmp_path)
+    first, second = run.processes()
+    assert (first.steps, second.steps) == ((0, 1), (1, 2)) and second.pid == first.pid + 10_000_000
+    assert (first.complete, first.broken_off, second.complete) == (False, False, True)
 
 
 def test_in_threads_and_where_a_thread_imports_first(tmp_path, run):

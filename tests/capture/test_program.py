@@ -93,7 +93,12 @@ def test_nothing_captured_is_said_with_its_reasons(tmp_path, out):
     assert captured.notes[0].startswith("no process of the program imported torch or onnxruntime")
     program(tmp_path, "")
     captured = run(out, tmp_path / "infer.py", control=DumpControl(enabled=False))
-    assert captured.notes[-1] == "torch 9.9 was hooked, but ran nothing that is to be dumped"
+    assert captured.notes[-1].startswith(
+        "torch 9.9 was hooked, but ran nothing that is to be dumped: no module was called. What is computed outside"
+    )
+    program(tmp_path)
+    captured = run(out, tmp_path / "infer.py", control=DumpControl(enabled=False))
+    assert captured.notes[-1] == "torch 9.9 was hooked, but ran nothing that is to be dumped" and captured.steps == 3
 
 
 def test_a_full_disk_is_told_after_the_program_ended_as_ever(tmp_path, out, capfd):

@@ -40,7 +40,10 @@ def test_twenty_kills(tmp_path, capfd, content):
     assert not result.captured.complete
     killed = [process for process in result.captured.processes if not process.complete]
     assert len(killed) == KILLS
-    assert sum("did not come to its end" in note for note in result.captured.notes) == KILLS
+    told = [note for note in result.captured.notes if "did not come to its end" in note or "between two steps" in note]
+    assert len(told) == KILLS
+    broken = {process.pid for process in killed if process.broken_off}
+    assert broken == {int(note.split()[1]) for note in told if "did not come to its end" in note}
     for process in killed:
         tree = result.root / "tensors" / f"0_{process.pid}"
         for step in sorted(os.listdir(tree)):

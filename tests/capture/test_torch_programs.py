@@ -178,7 +178,8 @@ for step in range(3):
     for reentrant in (False, True):
         text = source.replace("{reentrant}", str(reentrant))
         result = run(text)
-        assert result.process.steps == (0, 1, 2) and not result.process.troubles
+        assert result.process.steps == (0, 1, 2)
+        assert [text[:18] for text in result.process.troubles] == ["the program trains"]
         weights = [result.values(step=step, op="a.t", side="in") for step in range(3)]
         assert not np.array_equal(weights[0], weights[1]) and not np.array_equal(weights[1], weights[2])
         assert result.text == plain(write_program(result.root / "plain", text)).stdout
@@ -211,7 +212,7 @@ for step in range(2):
     outputs = [result.values(step=step, op="lstm", side="out", slot=0) for step in range(2)]
     assert [output.astype(np.float64).sum() for output in outputs] == pytest.approx(sums, abs=0, rel=1e-12)
     inside = {line["module"] for line in result.lines(step=1) if line["id"].startswith("0_")}
-    assert inside == {"root.lstm"} and not result.process.troubles
+    assert inside == {"root.lstm"} and result.process.troubles[0].startswith("the program trains: its backward passes")
 
 
 def test_threads_forks_and_spawned_workers_have_their_own_steps(run):
@@ -379,7 +380,26 @@ def test_a_program_without_modules_is_told_so(run):
     result = run("print((torch.ones(2) + 1).tolist())")
     assert result.text.split() == ["[2.0,", "2.0]"]
     assert not result.captured.processes or not result.process.tensors
-    assert any("ran nothing that is to be dumped" in note for note in result.captured.notes)
+    assert any("ran nothing that is to be dumped: no module was called" in note for note in result.captured.notes)
+
+
+def test_one_step_of_training_is_told_at_the_end(run):
+    source = "net = Net()\nnet(image()).sum().backward()\n{}"
+    assert [text[:18] for text in run(source.format("")).process.troubles] == ["the program trains"]
+    assert not run("Net()(image())").process.troubles
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_torch_runs_to_quantise_a_network_is_no_step(run):
+    result = run("""
+import warnings
+warnings.simplefilter("ignore")
+net = torch.ao.quantization.quantize_dynamic(Net().eval(), {nn.Linear})
+with torch.no_grad():
+    net(image())
+""")
+    assert result.process.steps == (0,) and result.process.begun == 1
+    assert "stem" in {line["op"] for line in result.lines()}
 
 
 def test_the_hook_alone_imports_nothing_slow(tmp_path, run):

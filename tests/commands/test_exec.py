@@ -124,7 +124,8 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert sgsdump("exec", "--", "python", "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     done = sgsdump("exec", "-er", "7,9", "-ids", "3_1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith(
-        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids)"
+        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran 3 steps "
+        "from 0 to 2"
     )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2
@@ -152,7 +153,8 @@ def dumped_before(tmp_path_factory):
         (["--dump-layer", "relu rleu"], "no operator 'rleu' ran; near it are relu, as msit_dump_"),
         (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),
-        (["-ids", "0_11"], "no operator has the id 0_11; near it are 0_1"),
+        (["-ids", "0_11"], "no operator has the id 0_11; there are 0_0 to 0_1 inside it"),
+        (["-ids", "4_0"], "no operator has the id 4_0; there are 0 to 1"),
     ],
 )
 def test_an_unknown_operator_of_a_program_that_was_dumped_before(dumped_before, options, message):
@@ -168,6 +170,23 @@ def test_a_known_operator_of_a_program_that_was_dumped_before_or_another_folder(
     done = sgsdump("exec", "-o", "other", "-ids", "7", *command, cwd=folder)
     assert done.stdout == "started\nresult 42\n"
     assert sgsdump("exec", "-ids", "0", "1_0", *command, cwd=folder).returncode == 0
+
+
+def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_path, infer):
+    done = sgsdump("exec", "-ids", "0", "0_7", "9", "1_0_2", "--", "python", infer, cwd=tmp_path)
+    assert done.returncode == 2 and len(trees(tmp_path)) == 1
+    errors = [line for line in done.stderr.splitlines() if "error" in line]
+    assert [line.partition("no operator has the id ")[2] for line in errors] == [
+        "0_7; there are 0_0 to 0_1 inside it",
+        "9; there are 0 to 1",
+        "1_0_2; 1_0 has no operators inside",
+    ]
+    done = sgsdump("exec", "-er", "1,1,2,9,5,8,7,7", "--", "python", infer, cwd=tmp_path)
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if "warning" in line] == [
+        "sgsdump: warning: the steps 5 to 8 never ran (-er); the program ran 3 steps from 0 to 2",
+        "sgsdump: warning: step 7 never ran (-er); the program ran 3 steps from 0 to 2",
+    ]
 
 
 TORCH_FILES = {

@@ -1,5 +1,6 @@
 """The hook of torch: what modules and torch's own operators read and give in a forward of the outermost module."""
 
+import atexit
 import os
 import random
 import sys
@@ -18,6 +19,7 @@ def install(torch_module, session):
     for name in ("trace", "trace_module", "_get_trace_graph"):  # the last is torch.onnx.export's
         if hasattr(torch.jit, name):
             setattr(torch.jit, name, steps.aside(getattr(torch.jit, name)))
+    atexit.register(steps.tell_training)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
 

@@ -61,10 +61,11 @@ class Index:
         if lines:
             self._put("".join(lines))
 
-    def complete(self, **seen):
-        """The last line: the process came to its end."""
+    def complete(self, steps, **seen):
+        """The last line: the process came to its end, after so many steps, dumped or not."""
         if self._number < 0 or self._complete:
             return
+        self.line(event="steps", ran=steps)
         if seen:
             self.line(event="seen", **seen)
         self.line(complete=True)

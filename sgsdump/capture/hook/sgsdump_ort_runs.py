@@ -75,6 +75,7 @@ def _step(session, self):
     capture = self.__dict__.get(MARK)
     if capture is not None:
         step = next(capture.steps)
+        session.begins(step)
         if _wants(session, capture, step):
             return capture, step
     return None, None

@@ -21,7 +21,8 @@ For the hooks::
     session.root, session.out                     folders (text): of the dump, of this process
     session.trouble(text)                         goes to the user at the program's end; never raise into the program
 
-    session.wants_step(step)                      ask first: whether a step (from 0) is dumped at all
+    session.begins(step)                          a step (from 0) begins, whether it is dumped or not
+    session.wants_step(step)                      ask then: whether it is dumped at all
     session.wants(step, name, op_type, ids, model)  whether an operator is; ids is "3", or "3_1" for child 1 of layer 3
     session.moments("in")                         when inputs (or "out"puts) are dumped: of "before", "after"
 
@@ -35,6 +36,7 @@ For the hooks::
 """
 
 import atexit
+import functools
 import hashlib
 import os
 import sys
@@ -49,6 +51,7 @@ from sgsdump_records import encode, quoted
 
 MOST_REMEMBERED = 50000
 MOST_SEEN = 5000
+NEXT_PROGRAM = 10_000_000  # more than any process's number
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
@@ -81,6 +84,7 @@ class Session:
         self._by_digest = OrderedDict()
         self._after_fork()
         atexit.register(self.finish)
+        self._tell_exit()
         self._tell_multiprocessing()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._tell_multiprocessing, after_in_child=self._after_fork)
@@ -90,6 +94,9 @@ class Session:
     @property
     def control(self):
         return self._control.fields()
+
+    def begins(self, step):
+        self._steps = max(self._steps, step + 1)
 
     def wants_step(self, step):
         control = self._control.fields()
@@ -177,7 +184,7 @@ class Session:
         if self._control.chosen.named:
             seen = {side: sorted(self._seen[side]) for side in ("names", "types")}
             seen["matched"] = sorted(self._control.matched)
-        self.index.complete(**seen)
+        self.index.complete(self._steps, **seen)
 
     # inside
 
@@ -250,6 +257,17 @@ class Session:
             self.stop(f"{path}: {error.strerror or error}")
         return None
 
+    def _tell_exit(self):
+        """A program that leaves by ``os._exit`` has come to its end."""
+        leave = os._exit
+
+        @functools.wraps(leave)
+        def _exit(*args, **kwargs):
+            self.finish()
+            leave(*args, **kwargs)
+
+        os._exit = _exit
+
     def _tell_multiprocessing(self):
         """Its processes may end without atexit, but not without its own finalizers, which each begins without."""
         util = sys.modules.get("multiprocessing.util")
@@ -259,7 +277,8 @@ class Session:
             util.register_after_fork(self, lambda session: util.Finalize(None, session.finish, exitpriority=-100))
 
     def _after_fork(self):
-        self.pid = os.getpid()
+        self.pid = _own_number(self.root)
+        self._steps = 0
         self.out = os.path.join(self.root, "processes", str(self.pid))
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)  # the parent's stays the parent's
         self._files = Files(self.root, self.pid)
@@ -268,6 +287,14 @@ class Session:
 
     def _no_index(self, why):
         self.stopped = self.stopped or why
+
+
+def _own_number(root):
+    """The process's number; another where a program had it before: one that this was executed by, or long ended."""
+    number = os.getpid()
+    while os.path.exists(os.path.join(root, "processes", str(number))):
+        number += NEXT_PROGRAM
+    return number
 
 
 def _without(why):

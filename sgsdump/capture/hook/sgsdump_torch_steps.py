@@ -14,6 +14,7 @@ import functools
 import itertools
 import threading
 import time
+import weakref
 
 import torch
 from sgsdump_torch_operators import Dispatch, Facts, is_no_step, transparent
@@ -25,6 +26,13 @@ COMPILED = (
     "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
     "results may differ from those of the compiled program in their last digits"
 )
+
+TRAINS = (
+    "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules compute; "
+    "a step shows the weights as they were then"
+)
+# Modules that torch runs once to quantise a network.
+OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 
 
 class Thread(threading.local):
@@ -42,6 +50,7 @@ class Steps:
         self.numbers = itertools.count()
         self.facts = {}
         self.compiles = False
+        self.trained = None
 
     def after_fork(self):
         self.taking.memories.after_fork()
@@ -60,7 +69,7 @@ class Steps:
             round = thread.round
             if round is not None:
                 return steps.inner(round, original, self, args, kwargs)
-            if thread.inside or is_no_step():
+            if thread.inside or is_no_step() or type(self).__module__ in OBSERVERS:
                 return original(self, *args, **kwargs)
             return steps.outermost(original, self, type(self).__name__, (self, *args), kwargs)
 
@@ -107,6 +116,7 @@ class Steps:
         """A step, dumped or not."""
         thread = self.thread
         step = next(self.numbers)
+        self.session.begins(step)
         if not self.session.wants_step(step):
             thread.inside += 1
             try:
@@ -119,6 +129,7 @@ class Steps:
         taking = self.taking
         given = args if module is None else args[1:]
         taking.guard(round, taking.step_begins, (given, kwargs))
+        taking.guard(round, self.look_for_training)
         result, ended = None, False
         try:
             with self.operator_by_operator(), Dispatch(self.dispatched, round):
@@ -129,6 +140,18 @@ class Steps:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+
+    def look_for_training(self, round):
+        """Gradients on a network's weights come of a backward pass."""
+        if isinstance(round.root, torch.nn.Module):
+            self.tell_training()
+            self.trained = weakref.ref(round.root)
+
+    def tell_training(self):
+        """Of the network of the last step that was dumped: asked when the next one begins, and at the end."""
+        root = self.trained and self.trained()
+        if root is not None and any(weight.grad is not None for weight in root.parameters()):
+            self.session.trouble(TRAINS)
 
     @contextlib.contextmanager
     def operator_by_operator(self):

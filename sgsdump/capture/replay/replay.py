@@ -90,7 +90,12 @@ def replay(
     with replacing(folder / NAME) as file:
         file.write(text_of(Index(tuple(work.entries), whole, tuple(work.notes), work.graphs)).encode("utf-8"))
     named = tuple(
-        replace(p, names=(*p.names, *sorted(work.names[p.pid])), types=(*p.types, *sorted(work.types[p.pid])))
+        replace(
+            p,
+            names=(*p.names, *sorted(work.names[p.pid])),
+            types=(*p.types, *sorted(work.types[p.pid])),
+            ids=p.ids | work.ids[p.pid],
+        )
         for p in processes
     )
     differences = tuple(work.differences())
@@ -108,6 +113,7 @@ class _Work:
         self.notes: list[str] = []
         self.names: defaultdict[int, set[str]] = defaultdict(set)
         self.types: defaultdict[int, set[str]] = defaultdict(set)
+        self.ids: defaultdict[int, set[str]] = defaultdict(set)
         self.graphs: dict[str, tuple[Node, ...]] = {}
         self.tensors = 0
         self.lost = False
@@ -133,6 +139,7 @@ class _Work:
             return
         self.names[captured.pid] |= chosen.names
         self.types[captured.pid] |= chosen.types
+        self.ids[captured.pid] |= set(map(str, range(len(model.proto.graph.node))))
         self.graphs[captured.name] = tuple(
             (node.name, node.op_type, list(node.input), list(node.output)) for node in model.proto.graph.node
         )

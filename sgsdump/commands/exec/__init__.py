@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.exec import options
-from sgsdump.commands.exec.messages import Say, chosen, steps_in_words
+from sgsdump.commands.exec.messages import Say, chosen, never_reached, ran, steps_in_words
 from sgsdump.commands.exec.options import add_arguments, add_msit_options, add_program
 
 if TYPE_CHECKING:
@@ -109,10 +109,12 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     with Terminal(lines="stderr").bar("replay", "run") as advance:
         replayed = replay(root, captured.processes, control(), advance=advance)
     write_beside(root, captured.processes, front_door.types_of(asked), argv)
-    return _report(captured, replayed, root, first, say)
+    return _report(captured, replayed, root, first, say, live is not None)
 
 
-def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say) -> int:
+def _report(
+    captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say, live: bool
+) -> int:
     from sgsdump.capture.known_names import known_of, unmatched
 
     for note in (*captured.notes, *replayed.notes):
@@ -123,9 +125,11 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
     for note in lacking:
         say("error", note)
     if not captured.caught:
-        say("error", f"nothing was dumped{chosen(control)}")
+        say("error", f"nothing was dumped{chosen(control)}{ran(captured)}")
         shutil.rmtree(root, ignore_errors=True)
         return captured.status or NOT_AS_ASKED
+    for note in () if live else never_reached(control, captured):
+        say("warning", note)
     steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
     tensors = sum(process.tensors for process in captured.processes) + replayed.tensors
     processes = len([process for process in captured.processes if process.caught])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sgsdump.files.terminal_text import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.capture.control import DumpControl
+    from sgsdump.capture.program import Captured
 
 LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
 
@@ -37,6 +38,19 @@ def chosen(control: DumpControl) -> str:
     words += [f"devices {', '.join(map(str, control.devices))} (-device)"] if control.devices else []
     words += [f"ranks {', '.join(map(str, control.ranks))} (--rank)"] if control.ranks else []
     return f"; chosen were {', '.join(words)}" if words else ""
+
+
+def ran(captured: Captured) -> str:
+    """How many steps there were to choose from."""
+    return f"; the program ran {steps_in_words(range(captured.steps))}" if captured.steps else ""
+
+
+def never_reached(control: DumpControl, captured: Captured) -> Iterator[str]:
+    """A sentence for each range of steps that was asked for and lies behind the last that ran."""
+    for first, last in control.steps.ranges if captured.steps is not None else ():
+        if first >= (captured.steps or 0):
+            which = f"step {first}" if first == last else f"the steps {first} to {last}"
+            yield f"{which} never ran (-er){ran(captured)}"
 
 
 def steps_in_words(steps: Sequence[int]) -> str:
