@@ -202,8 +202,8 @@ def _notes(processes: Sequence[Process]) -> list[str]:
 def _cut_off(process: Process) -> str:
     if process.kinds.get("step", 0) + process.kinds.get("ort_run", 0) and not process.broken_off:
         return (
-            f"process {process.pid} was ended between two steps (killed, as a multiprocessing.Pool ends its workers, or "
-            "turned into another program): the steps that it began are whole"
+            f"process {process.pid} was ended between two steps (killed, as a multiprocessing.Pool ends its workers, "
+            "or turned into another program): the steps that it began are whole"
         )
     return f"process {process.pid} did not come to its end: its dump is not complete"
 

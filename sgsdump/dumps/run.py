@@ -110,20 +110,22 @@ def chosen(path: Path, runs: Sequence[Run], choice: Choice) -> list[Run]:
     return fitting
 
 
-def one_of(path: Path, runs: Sequence[Run]) -> Run:
+def one_of(path: Path, runs: Sequence[Run], choice: Choice) -> Run:
     """The only run. Raises ConfigError that says how to choose where there are several."""
     if len(runs) == 1:
         return runs[0]
-    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how_to_choose(path, runs)}")
+    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how_to_choose(path, choice, runs)}")
 
 
-def how_to_choose(path: Path, runs: Sequence[Run]) -> str:
-    """What to write for one of several runs, by what tells them apart."""
+def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
+    """What to write for one of several runs that a choice left, by what tells them apart."""
     apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
     if len({(run.step, run.rank, run.graph) for run in runs}) < len(runs):
         return "name the folder of one"
-    how = f"write {path}@{','.join(f'{name}=…' for name in apart)}"
-    if "graph" not in apart:
+    asked = [(name, getattr(choice, name)) for name in ("step", "rank", "graph") if name not in apart]
+    given = [f"{name}={value}" for name, value in asked if value not in (None, "")]
+    how = f"write {path}@{','.join([*given, *(f'{name}=…' for name in apart)])}"
+    if "graph" not in apart and not choice:
         return f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
     unnamed = not all(run.graph for run in runs)
     return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.run import Choice, Run, chosen, joined, one_of, split_choice
+from sgsdump.dumps.run import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file
 
 TOPOLOGY = "model/*/*.json"
+_HOOKED = "msit_dump_*/control.json"
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
@@ -24,7 +26,7 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
         raise ConfigError(f"{tree} is one dump, not a tree of runs: there is no {choice} to choose in it")
     if not choice and len(runs) < 2:
         return format, tree
-    return format, tree / one_of(tree, chosen(tree, runs, choice)).place
+    return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
 def list_runs(
@@ -43,11 +45,22 @@ def tree_of(path: Path) -> Path:
     return _split(path, Choice())[0]
 
 
-def _split(path: Path, choice: Choice) -> tuple[Path, Choice]:
-    if path.exists():
-        return path, choice
-    tree, behind = split_choice(path)
-    return tree, joined(tree, behind, choice)
+def how_to_choose_of(path: Path, runs: Sequence[Run], step: int | None = None, rank: int | None = None) -> str:
+    """What to write for one of several runs of the tree that a path names."""
+    return how_to_choose(*_split(path, Choice(step, rank), enter=False), runs)
+
+
+def _split(path: Path, choice: Choice, enter: bool = True) -> tuple[Path, Choice]:
+    if not path.exists():
+        path, behind = split_choice(path)
+        choice = joined(path, behind, choice)
+    return _entered(path) if enter else path, choice
+
+
+def _entered(path: Path) -> Path:
+    """The tree in the folder that was ``sgsdump exec``'s -o, where it is the only one; any other path as it is."""
+    trees = list(islice(path.glob(_HOOKED), 2)) if path.is_dir() else []
+    return trees[0].parent if len(trees) == 1 else path
 
 
 def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
@@ -67,6 +80,9 @@ def _format_of(path: Path) -> Any:
             f"{path} has no tensors, only the topology of a program (--type without tensor); sgsdump show --operators "
             f"{path} lists it"
         )
+    several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
+    if several:
+        raise FormatError(f"{path} holds {len(several)} dumps; name one of them, {several[-1].parent} is the last")
     if path.is_dir():
         marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
         raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")

@@ -25,6 +25,7 @@ def operator(step, folders, op_type, ins, outs, module):
     """``ins`` and ``outs`` are pairs of value and weight's name; every tensor is 2 x 2."""
     one = records.Operator(step, folders, op_type=op_type, module=module, model="Net")
     if not session.wants(step, one.name, one.op_type, one.ids, one.model):
+        session.operator(one)
         return
     for side, values in (("in", ins), ("out", outs)):
         for moment in session.moments(side):

@@ -114,7 +114,7 @@ def test_a_program_that_executes_another_leaves_both(tmp_path, run):
     """They are one process; what the first dumped is not written over."""
     program(tmp_path, "forward(1)\nforward(2)\n", "other.py")
     main = "import os\nforward(0)\nforward(1)\nos.execv(sys.executable, [sys.executable, 'other.py'])\n"
-    run(sys.executable, program(tmp_path, main), cwd=tmp_path)
+    run(sys.executable, program(tmp_path, main))
     first, second = run.processes()
     assert (first.steps, second.steps) == ((0, 1), (1, 2)) and second.pid == first.pid + 10_000_000
     assert (first.complete, first.broken_off, second.complete) == (False, False, True)

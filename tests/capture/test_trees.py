@@ -185,6 +185,20 @@ for step in (1, 2):
     assert not (tree / "tensors").exists()
 
 
+def test_rounds_that_differ_in_their_params_alone_share_a_topology(tmp_path):
+    main = """
+for step in range(3):
+    session.operator(records.Operator(step, ("0_arange",), op_type="aten.arange", model="Net"), param={"end": step})
+    operator(step, ("1_Linear", "0_addmm"), "aten.addmm", [(1, "")], [(3, "")], "root.fc")
+"""
+    path = program(tmp_path / "code", main)
+    done = sgsdump("exec", "--type", "model", "-er", "all", "--", "python", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tree,) = trees(tmp_path)
+    (saved,) = tree.glob("model/*/*")
+    assert saved.name == "Net.json" and json.loads(saved.read_text())["nodes"][0]["param"] == {"end": 0}
+
+
 def test_a_tree_never_goes_into_an_older_one(tmp_path, monkeypatch):
     first, second = new_tree(tmp_path / "new" / "folder"), new_tree(tmp_path / "new" / "folder")
     assert first != second and first.is_dir() and second.is_dir()

@@ -48,6 +48,10 @@ class Net(nn.Module):
 model = Net().eval()
 if "--changed" in sys.argv:
     model.blocks[1].conv.weight.data[0] *= 1.5
+if "--freeze" in sys.argv:
+    model = torch.jit.optimize_for_inference(torch.jit.script(model))
+if "--frozen" in sys.argv:
+    model = torch.jit.freeze(torch.jit.script(model))
 if "--trace" in sys.argv:
     model = torch.jit.trace(model, torch.zeros(1, 3, 8, 8))
 if "--torchair" in sys.argv:
@@ -129,6 +133,16 @@ def test_eager_against_traced(place, dumped):
     assert first(compared(place, dumped("--trace", "--changed"), dumped()))[1] == CHANGED
 
 
+@pytest.mark.parametrize("how", ["--frozen", "--freeze"])
+def test_what_torchscript_folds_is_compared_behind_it(place, dumped, how):
+    """Normalisations go into convolutions, and a product of its own stands for one with its bias."""
+    text = compared(place, dumped(how), dumped())
+    assert first(text) is None or "by rounding alone" in text
+    assert "Runs compared: 2, of which differ: 2, by rounding alone: 2." in text
+    changed = compared(place, dumped(how, "--changed"), dumped())
+    assert "by rounding alone: 2" not in changed
+
+
 def test_eager_against_compiled_graph(place, dumped):
     folder = place / "air"
     folder.mkdir()
@@ -154,6 +168,10 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
     assert (operator, module) == ("/blocks/blocks.1/conv/Conv_output_0", CHANGED)
     assert "inputs /blocks/blocks.0/Add_output_0 RMSE" in why or "inputs equal" in why
     assert first(compared(place, changed, f"{both}@graph=-"))[1] == CHANGED
+    # The folder that was -o stands for the only tree in it.
+    listed = sgsdump("show", both.parent, "--step", "1", cwd=place).stdout
+    assert f"2 runs; write {both.parent}@step=1,graph=… (graph=- for" in listed
+    assert sgsdump("show", f"{both.parent}@step=1,graph=net", "prob", cwd=place).returncode == 2
     # Tree against tree pairs each part with its like.
     text = compared(place, both, both)
     assert "Runs compared: 4, of which differ: 0." in text

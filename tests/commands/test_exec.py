@@ -103,7 +103,7 @@ def test_links(tmp_path, infer, option):
 
 def test_one_device(tmp_path, infer):
     done = sgsdump("exec", "-device", "1", "--", "python", infer, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith("chosen were devices 1 (-device)")
+    assert done.returncode == 2 and "chosen were devices 1 (-device); the program ran 3 steps" in done.stderr
     sgsdump("exec", "--device-id", "1", "--", "python", infer, cwd=tmp_path, LOCAL_RANK="1")
     assert [path.name.partition("_")[0] for path in trees(tmp_path)[0].glob("tensors/*")] == ["1"]
 
@@ -124,8 +124,8 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert sgsdump("exec", "--", "python", "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     done = sgsdump("exec", "-er", "7,9", "-ids", "3_1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith(
-        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran 3 steps "
-        "from 0 to 2"
+        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran "
+        "3 steps from 0 to 2"
     )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2

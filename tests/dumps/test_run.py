@@ -54,12 +54,14 @@ def test_what_cannot_be_chosen_is_told_with_what_there_is() -> None:
         chosen(TREE, RUNS, Choice(3, 1))
     assert str(none.value) == f"tree has no run of step 3, rank 1; it has {listed}"
     with pytest.raises(ConfigError) as several:
-        one_of(TREE, chosen(TREE, RUNS, Choice()))
+        one_of(TREE, chosen(TREE, RUNS, Choice()), Choice())
     assert str(several.value) == (
         f"tree holds 4 runs ({listed}); choose one with --step and --rank, or write tree@step=…,rank=…"
     )
+    with pytest.raises(ConfigError, match=r"; write tree@step=2,rank=…$"):
+        one_of(TREE, chosen(TREE, RUNS, Choice(2)), Choice(2))
     with pytest.raises(ConfigError, match=r"\(a; b\); name the folder of one$"):
-        one_of(TREE, [Run("a", 0, 0), Run("b", 0, 0)])
+        one_of(TREE, [Run("a", 0, 0), Run("b", 0, 0)], Choice())
     with pytest.raises(ConfigError, match="asked for step 1 and 2; name one of them"):
         joined(TREE, Choice(1), Choice(2))
     assert joined(TREE, Choice(1, None, "x"), Choice(None, 0)) == Choice(1, 0, "x")

@@ -81,6 +81,7 @@ class Session:
         self._control = Control(os.path.join(root, "control.json"))
         self.stopped = self._control.failed
         self._seen: dict = {"names": set(), "types": set()}
+        self._steps = 0
         self._by_digest = OrderedDict()
         self._after_fork()
         atexit.register(self.finish)

@@ -28,8 +28,8 @@ COMPILED = (
 )
 
 TRAINS = (
-    "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules compute; "
-    "a step shows the weights as they were then"
+    "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules "
+    "compute; a step shows the weights as they were then"
 )
 # Modules that torch runs once to quantise a network.
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")

@@ -12,7 +12,7 @@
       index.json                                           written last: what is there, and whether it is complete
 
 Where a model's steps differ in what runs (prefill and decoding), each form gets a JSON: the second
-is ``{model}~2.json``.
+is ``{model}~2.json``. Params are those of the first step of a form.
 """
 
 from __future__ import annotations
@@ -123,15 +123,22 @@ class _Topologies:
         operations: Sequence[Operation],
         known: dict[str, set[str]],
     ) -> None:
-        text = json.dumps(document, separators=(",", ":"))
-        texts = known.setdefault(name, set())
-        if text in texts or len(texts) >= _MOST_TOPOLOGIES:
+        form = json.dumps(_without_params(document))
+        forms = known.setdefault(name, set())
+        if form in forms or len(forms) >= _MOST_TOPOLOGIES:
             return
-        texts.add(text)
+        forms.add(form)
+        text = json.dumps(document, separators=(",", ":"))
         path = make_folder(self._root / kind / self._pid) / f"{self._names[kind].free(name, '')}.json"
         _save(path, text)
         if "onnx" in self._types:
             _save_onnx(path, operations)
+
+
+def _without_params(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a form: which operators run, and which feeds which. Params differ from token to token."""
+    nodes = [_without_params(node) for node in document.get("nodes", ())]
+    return {**document, "param": None, "nodes": nodes}
 
 
 def _save_onnx(path: Path, operations: Sequence[Operation]) -> None:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def show_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
     """What there is to choose from in a tree of several runs."""
-    from sgsdump.dumps.run import how_to_choose
+    from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.reports.dump import runs_table
 
     print(for_terminal(runs_table.render(runs)), end="")
-    print(for_terminal(f"{len(runs)} runs; {how_to_choose(args.dump, runs)}"))
+    print(for_terminal(f"{len(runs)} runs; {how_to_choose_of(args.dump, runs, args.step, args.rank)}"))
     for note in notes:
         print(for_terminal(f"note: {note}"))
     return 0

@@ -84,7 +84,10 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
         for mine, theirs in pairs:
             ends = mine, theirs
             if not (mine.is_outer or theirs.is_outer):
-                ends = tail(networks[0], mine, networks[1], taken), tail(networks[1], theirs, networks[0], taken)
+                ends = (
+                    tail(networks[0], mine, networks[1], theirs, taken),
+                    tail(networks[1], theirs, networks[0], mine, taken),
+                )
             found.append(Both(mine, theirs, how, ends))
     return found
 
@@ -101,10 +104,10 @@ def _has_inputs(nodes: Nodes) -> bool:
 def _pairs(both: Both) -> Iterator[Pair]:
     """The tensors of two paired operators."""
     mine, theirs, how, ends = both
-    yield from _inputs(mine, theirs, how)
     folded = [
         f"{end.word} of the {side}" for end, node, side in zip(ends, both, ("sample", "benchmark")) if end is not node
     ]
+    yield from _inputs(mine, theirs, how, bool(folded))
     note = f"compared behind {' and '.join(folded)}, which the other side has in its {mine.kind}" if folded else ""
     yield from _by_slot(ends[0].outputs, ends[1].outputs, how, note)
 
@@ -113,10 +116,12 @@ def _by_slot(mine: Mapping[int, Record], theirs: Mapping[int, Record], how: str,
     yield from (Pair(mine[slot], theirs[slot], how, note) for slot in mine if slot in theirs)
 
 
-def _inputs(mine: Node, theirs: Node, how: str) -> Iterator[Pair]:
-    """By slot where both call the operator alike, else those whose shape no other input has."""
+def _inputs(mine: Node, theirs: Node, how: str, folded: bool) -> Iterator[Pair]:
+    """By slot where both call the operator alike, else those whose shape no other input has. One that took others in
+    has weights of its own."""
     if plain(mine.word) == plain(theirs.word) or mine.is_outer:
-        yield from _by_slot(mine.inputs, theirs.inputs, how)
+        slots = [slot for slot in mine.inputs if slot == 0 or not folded]
+        yield from _by_slot({slot: mine.inputs[slot] for slot in slots}, theirs.inputs, how)
         return
     shapes = [[record.tensor.shape for record in node.inputs.values()] for node in (mine, theirs)]
     for record in mine.inputs.values():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from sgsdump.comparison.naming.network import Node, Nodes
+from sgsdump.comparison.naming.network import Node, Nodes, plain
 from sgsdump.comparison.naming.pairs_by_module import NodePair, in_order
 
 MOST = 2000  # alone on a side, beyond which only the order counts: each is held against many
@@ -29,10 +29,12 @@ def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[NodePair]) -
     return made
 
 
-def tail(nodes: Nodes, node: Node, others: Nodes, paired: Iterable[Node]) -> Node:
+def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
     """The operator whose output the other side has for this one's, where it folded what follows into it: a convolution
-    with the normalisation behind it, a product with its bias. Of two dumps of one library it is the operator itself."""
-    if nodes.format == others.format:
+    with the normalisation behind it, a product with its bias. Where one library ran both and calls them alike, it is
+    the operator itself."""
+    alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
+    if nodes.format == others.format and alike:
         return node
     taken = set(paired)
     while True:
