@@ -112,9 +112,7 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
     return _report(captured, replayed, root, first, say, live is not None)
 
 
-def _report(
-    captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say, live: bool
-) -> int:
+def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say, live: bool) -> int:
     from sgsdump.capture.known_names import known_of, unmatched
 
     for note in (*captured.notes, *replayed.notes):
