@@ -11,17 +11,20 @@ from sgsdump.dumps.network import Operator, Value
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
-def of_nodes(records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str]]]) -> dict[int, Operator]:
-    """The operators of a model's run from the model's nodes: name, type, and names of what they read and make."""
+def of_nodes(
+    records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str], str]]
+) -> dict[int, Operator]:
+    """The operators of a model's run from the model's nodes: name, type, names of what they read and make, and the
+    module, "" for the one that the name tells."""
     makers = {name: node for node in nodes for name in node[3] if name}
     found: dict[int, Operator] = {}
     for record in records:
         node = makers.get(record.name)
         if record.io == "out" and node is not None:
-            name, kind, reads, makes = node
+            name, kind, reads, makes, module = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
             values |= {("out", slot): made for slot, made in enumerate(makes) if made}
-            found[record.op_index] = Operator(module_of(name)[0], kind, values=values)
+            found[record.op_index] = Operator(module or module_of(name)[0], kind, values=values)
     return found
 
 

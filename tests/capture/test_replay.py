@@ -12,7 +12,7 @@ from capture.ort_programs import PICTURE, SMALL, all_tensors, capture, dumped, n
 from capture.programs import sgsdump
 
 from sgsdump import Dump, open_dump
-from sgsdump.capture.control import DISK_FULL
+from sgsdump.capture.control import DISK_FULL, DumpControl
 from sgsdump.capture.replay.agreement import agreement
 from sgsdump.capture.replay.replay import replay
 from sgsdump.capture.steps import Steps
@@ -359,3 +359,42 @@ def test_killed_at_any_moment_the_tree_is_whole_and_says_it_is_not_complete(tmp_
         for entry in replayed.entries[:-1]:
             assert [output["equal"] for output in entry.outputs] == [True]
     assert max(seen) > 1
+
+
+def scoped(kind, reads, makes, *scopes):
+    """A node as torch's newer exporter writes it."""
+    node = onnx.helper.make_node(kind, reads, makes, name=f"node_{kind}")
+    node.metadata_props.add(key="pkg.torch.onnx.class_hierarchy", value="['Net', 'aten.x']")
+    node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(["", *scopes]))
+    return node
+
+
+def test_modules_that_stand_in_the_metadata_of_nodes(tmp_path):
+    """A convolution that took the normalisation behind it in stands where its weight does."""
+    kernel = onnx.numpy_helper.from_array(np.ones((4, 3, 1, 1), "f"), "block.0.conv.weight")
+    nodes = [
+        scoped("Conv", ["x", "block.0.conv.weight"], ["getitem"], "block", "block.0", "block.0.bn", "batch_norm"),
+        scoped("Relu", ["getitem"], ["relu"], "block", "block.0", "relu"),
+        scoped("Neg", ["relu"], ["neg"], "neg"),
+        onnx.helper.make_node("Abs", ["neg"], ["y"], name="/head/act/Abs"),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["a", "b", "c", "d"]) for name in "xy")
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "main_graph", [x], [y], [kernel]),
+        opset_imports=[onnx.helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    onnx.save(model, tmp_path / "new.onnx")
+    captured = capture(
+        tmp_path, 'load(sys.argv[1]).run(None, {"x": np.ones((1, 3, 4, 4), "f")})', tmp_path / "new.onnx"
+    )
+    replay(tmp_path / "out", captured.processes, DumpControl())
+    dump = open_dump(tmp_path / "out")
+    found = {record.name: dump.network()[record.op_index].module for record in dump.records if record.io == "out"}
+    assert found == {"getitem": "block.0.conv", "relu": "block.0", "neg": "", "y": "head.act"}
+    index = tmp_path / "out" / "onnxruntime" / "runs.json"
+    older = json.loads(index.read_text())
+    older["graphs"] = {name: [row[:4] for row in rows] for name, rows in older["graphs"].items()}
+    index.write_text(json.dumps(older))
+    dump = open_dump(tmp_path / "out")
+    assert {one.module for one in dump.network().values()} == {"", "head.act"}

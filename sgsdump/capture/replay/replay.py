@@ -23,6 +23,7 @@ from sgsdump.capture.control import DISK_FULL, DumpControl
 from sgsdump.capture.process_index import Process
 from sgsdump.capture.replay.agreement import Agreement, agreement
 from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models, opened
+from sgsdump.capture.replay.graph_nodes import nodes_of
 from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
 from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, Node, text_of
@@ -140,9 +141,7 @@ class _Work:
         self.names[captured.pid] |= chosen.names
         self.types[captured.pid] |= chosen.types
         self.ids[captured.pid] |= set(map(str, range(len(model.proto.graph.node))))
-        self.graphs[captured.name] = tuple(
-            (node.name, node.op_type, list(node.input), list(node.output)) for node in model.proto.graph.node
-        )
+        self.graphs[captured.name] = tuple(nodes_of(model.proto.graph))
         if captured.changed:
             self.notes.append(f"{where}: its file {captured.path} was written over after it was loaded")
         elsewhere = [name for name in captured.options.get("providers", ()) if name != "CPUExecutionProvider"]

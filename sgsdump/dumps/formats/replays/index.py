@@ -4,11 +4,11 @@
      "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "notes": [text …],
                "outputs": [{"name": "prob", "equal": false, "max_abs": 3e-8, "relative": 1e-7}],
                "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
-     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"]] …]}}
+     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0"] …]}}
 
 ``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
-``outputs`` holds the run's outputs against the program's own. ``graphs`` has each model's nodes: name, type, and the
-names of what they read and make.
+``outputs`` holds the run's outputs against the program's own. ``graphs`` has each model's nodes: name, type, the names
+of what they read and make, and the module they stand in where the model says so besides their names (older ones: not).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sgsdump.files.json_yaml import json_of
 NAME = "runs.json"
 MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
-Node = tuple[str, str, list[str], list[str]]
+Node = tuple[str, str, list[str], list[str], str]
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def _entry(each: Mapping[str, Any]) -> Entry:
 
 
 def _node(node: Sequence[Any]) -> Node:
-    name, kind, reads, makes = node
-    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes))
+    name, kind, reads, makes, *module = node
+    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes)), _text(module[0]) if module else ""
 
 
 def _texts(values: Sequence[Any]) -> tuple[str, ...]:
