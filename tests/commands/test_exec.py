@@ -183,7 +183,7 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     ]
     done = sgsdump("exec", "-er", "1,1,2,9,5,8,7,7", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if "warning" in line] == [
+    assert [line for line in done.stderr.splitlines() if "never ran" in line] == [
         "sgsdump: warning: the steps 5 to 8 never ran (-er); the program ran 3 steps from 0 to 2",
         "sgsdump: warning: step 7 never ran (-er); the program ran 3 steps from 0 to 2",
     ]
