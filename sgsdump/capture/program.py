@@ -148,7 +148,7 @@ def run_program(
         status if status >= 0 else 128 - status,
         processes,
         bool(processes) and all(process.complete and not process.stopped for process in processes),
-        tuple(_notes(processes)),
+        tuple(_notes(processes, status)),
     )
 
 
@@ -187,7 +187,7 @@ def _ended(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl 
             put_control(control, out)
 
 
-def _notes(processes: Sequence[Process]) -> list[str]:
+def _notes(processes: Sequence[Process], status: int) -> list[str]:
     if not processes:
         return [NOTHING]
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
@@ -195,7 +195,9 @@ def _notes(processes: Sequence[Process]) -> list[str]:
     notes += [_cut_off(process) for process in processes if not process.complete]
     if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
-        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{_why(processes)}")
+        notes.append(
+            f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{'' if status else _why(processes)}"
+        )
     return list(dict.fromkeys(notes))
 
 

@@ -49,9 +49,9 @@ model = Net().eval()
 if "--changed" in sys.argv:
     model.blocks[1].conv.weight.data[0] *= 1.5
 if "--freeze" in sys.argv:
-    model = torch.jit.optimize_for_inference(torch.jit.script(model))
+    model = torch.jit.optimize_for_inference(torch.jit.trace(model, torch.zeros(1, 3, 8, 8)))
 if "--frozen" in sys.argv:
-    model = torch.jit.freeze(torch.jit.script(model))
+    model = torch.jit.freeze(torch.jit.trace(model, torch.zeros(1, 3, 8, 8)))
 if "--trace" in sys.argv:
     model = torch.jit.trace(model, torch.zeros(1, 3, 8, 8))
 if "--torchair" in sys.argv:

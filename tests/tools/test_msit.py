@@ -66,3 +66,8 @@ def test_help_and_errors_are_msits(tmp_path, words):
     assert shown.returncode == 0 and "--exec" in shown.stdout
     done = msit(*words, "--exec", "python x > y", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("msit: error: --exec 'python x > y'")
+
+
+def test_what_msit_has_besides_is_told_where_it_is(tmp_path):
+    done = msit("llm", "compare", "-gp", "golden", "-mp", "mine", cwd=tmp_path)
+    assert done.returncode == 2 and "sgsdump compare MINE GOLDEN does it" in done.stderr

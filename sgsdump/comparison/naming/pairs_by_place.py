@@ -15,7 +15,8 @@ from sgsdump.comparison.naming.pairs_by_module import NodePair, in_order
 
 MOST = 2000  # alone on a side, beyond which only the order counts: each is held against many
 TRIED = 8  # of a kind, those that run next
-_FOLDED = ("batch_norm", "add", "mul", "identity")
+_NORMALISATIONS = ("batch_norm",)
+_FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 
 
 def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[NodePair]) -> list[NodePair]:
@@ -31,15 +32,14 @@ def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[NodePair]) -
 
 def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
     """The operator whose output the other side has for this one's, where it folded what follows into it: a convolution
-    with the normalisation behind it, a product with its bias. Where one library ran both and calls them alike, it is
-    the operator itself."""
+    with the normalisation behind it, a product with its bias. Where one library ran both and calls them alike, only a
+    normalisation is that."""
     alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
-    if nodes.format == others.format and alike:
-        return node
+    folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
     taken = set(paired)
     while True:
         behind = nodes.readers.get(node.place, [])
-        if len(behind) != 1 or behind[0] in taken or behind[0].kind not in _FOLDED:
+        if len(behind) != 1 or behind[0] in taken or behind[0].kind not in folded:
             return node
         makers = {maker for maker in nodes.feeding[behind[0].place] if maker is not None}
         if makers != {node} or not behind[0].outputs:
