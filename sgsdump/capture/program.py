@@ -195,9 +195,8 @@ def _notes(processes: Sequence[Process], status: int) -> list[str]:
     notes += [_cut_off(process) for process in processes if not process.complete]
     if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
-        notes.append(
-            f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{'' if status else _why(processes)}"
-        )
+        why = "" if status else _why(processes)
+        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{why}")
     return list(dict.fromkeys(notes))
 
 
