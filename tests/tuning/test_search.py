@@ -110,7 +110,9 @@ def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
 def test_plans_measured_later_go_on_from_the_last_run(setup, float_model, ranges, monkeypatch):
     entered = []
     run = StagedGraph.run
-    monkeypatch.setattr(StagedGraph, "run", lambda graph, stage, live: entered.append(stage) or run(graph, stage, live))
+    monkeypatch.setattr(
+        StagedGraph, "run", lambda graph, stage, *given: entered.append(stage) or run(graph, stage, *given)
+    )
     setup.pool.measure([frozenset()])
     whole = sorted(entered)
     assert whole == sorted(list(range(max(entered) + 1)) * len(setup.pool.pictures))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 FATAL = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """What a stage read when it ran last, which onnxruntime need not be handed again."""
+
+    binding: ort.IOBinding
+    bound: dict[str, Any] = field(default_factory=dict)
 
 
 class StagedGraph:
@@ -60,13 +68,23 @@ class StagedGraph:
             self._sessions.append(session)
         self.reads = [tuple(name for name in part.reads if name in fed) for part in self._parts]
 
-    def run(self, stage: int, live: Mapping[str, Any]) -> dict[str, Any]:
+    def entries(self) -> list[Entry]:
+        """Into each stage, for one thread."""
+        return [Entry(session.io_binding()) for session in self._sessions]
+
+    def run(self, stage: int, live: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         """What the stage makes; ``live`` holds, as ``hold`` gives them, all values it reads."""
         part = self._parts[stage]
         if not part.makes:
             return {}
-        values = self._sessions[stage].run_with_ort_values(part.makes, {name: live[name] for name in part.reads})
-        return dict(zip(part.makes, values))
+        for name in part.reads:
+            if entry.bound.get(name) is not live[name]:
+                entry.binding.bind_ortvalue_input(name, live[name])
+                entry.bound[name] = live[name]
+        for name in part.makes:  # anew, or it would write over what it made before
+            entry.binding.bind_output(name)
+        self._sessions[stage].run_with_iobinding(entry.binding)
+        return dict(zip(part.makes, entry.binding.get_outputs()))
 
     def arrays(self, live: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The wanted outputs, when the last stage has run."""

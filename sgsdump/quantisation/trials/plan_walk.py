@@ -89,6 +89,7 @@ class Visit:
         self._graph = graph
         self._picture = {name: graph.hold(array) for name, array in feed.items()}
         self._entered: list[dict[str, Any]] = []
+        self._entries = graph.entries()
         self._before: Prepared | None = None
 
     @property
@@ -112,7 +113,7 @@ class Visit:
             if stage == len(entered):
                 entered.append(carried)
             reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
-            made = graph.run(stage, {**carried, **reads, **self._picture})
+            made = graph.run(stage, {**carried, **reads, **self._picture}, self._entries[stage])
             onwards = graph.carries[stage + 1] if stage < last else None
             carried = {n: v for n, v in {**carried, **made}.items() if onwards is None or n in onwards}
         self._before = now

@@ -125,7 +125,7 @@ def test_trying_plans_takes_todays_versions_too(functions: bool) -> None:
     np.testing.assert_array_equal(c, np.maximum(X[:, :2], 0))
     staged = StagedGraph(proto, [1], {"x"}, ["c"])
     live = {"x": StagedGraph.hold(X)}
-    for stage in range(2):
-        live |= staged.run(stage, live)
+    for stage, entry in enumerate(staged.entries()):
+        live |= staged.run(stage, live, entry)
     np.testing.assert_array_equal(staged.arrays(live)["c"], c)
     assert proto.SerializeToString() == before
