@@ -158,7 +158,7 @@ def test_a_preprocess_file_that_disagrees_with_input_config_is_said_before_the_w
     (folder / "preprocess.py").write_text(PREPROCESS.format(mean=mean))
     assert main([*CALIBRATE, "-n", "preprocess.py", "--quant-level", "L1"]) == 0
     out = capsys.readouterr().out
-    assert ("warning: " in out.splitlines()[0] and "0.png: input data: " in out) == said
+    assert ("warning: " in out.splitlines()[0] and "0.png: input 'data': " in out) == said
     assert ("differ (up to 0.960938, 123 grey levels)" in out) == said
 
 
