@@ -98,7 +98,8 @@ def _keep_quiet(library: str) -> None:
 def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """float32 [height, width, C] of any [H, W, C], not rounded: OpenCV's resize of a float32 picture, INTER_LINEAR.
 
-    Each channel lies together in memory, as the network will read it: numpy takes single bytes much faster than three.
+    Channel by channel, as the network will read them: numpy takes single bytes much faster than three, and what is
+    made on the way is small enough to be kept by the allocator; fresh pages cost a fourth of reading a picture.
     """
     planes = np.ascontiguousarray(pixels.transpose(2, 0, 1))
     if pixels.shape[:2] == (height, width):
@@ -107,10 +108,13 @@ def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     above, below, row_weight = _taps(pixels.shape[0], height)
     # only the rows that are needed, each once; columns first as OpenCV does
     rows, places = np.unique(np.concatenate([above, below]), return_inverse=True)
-    kept = planes.take(rows, axis=1)
-    across = _blend(kept.take(left, axis=2), kept.take(right, axis=2), weight)
     above, below = np.split(places, 2)
-    return _blend(across.take(above, axis=1), across.take(below, axis=1), row_weight[:, None]).transpose(1, 2, 0)
+    resized = np.empty((len(planes), height, width), np.float32)
+    for plane, target in zip(planes, resized):
+        kept = plane.take(rows, axis=0)
+        across = _blend(kept.take(left, axis=1), kept.take(right, axis=1), weight)
+        target[:] = _blend(across.take(above, axis=0), across.take(below, axis=0), row_weight[:, None])
+    return resized.transpose(1, 2, 0)
 
 
 def _blend(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> np.ndarray:
