@@ -113,6 +113,8 @@ def _layout(pair: Pair, measured: Measured) -> str | None:
 
 def _flat_note(pair: Pair, a: Values, b: Values) -> str:
     """That one side is flat where the other has several dimensions, though both dumps say their shapes."""
+    if a.array.shape == b.array.shape:
+        return ""
     if any(record.tensor.info.shape is None for record in (pair.sample, pair.benchmark)):
         return ""
     shapes = [[size for size in side.array.shape if size != 1] for side in (a, b)]
@@ -123,6 +125,8 @@ def _flat_note(pair: Pair, a: Values, b: Values) -> str:
 
 def _saturation_note(a: Values, b: Values) -> str:
     """That float16 values are at the end of what the type holds, where larger results were cut to."""
+    if 2 not in (a.array.itemsize, b.array.itemsize):
+        return ""
     counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
     told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
     return f"float16 values at ±65504: {told}" if told else ""

@@ -61,6 +61,9 @@ def parts(a: np.ndarray, b: np.ndarray) -> Iterator[list[Table]]:
     is cut."""
     part: list[Table] = []
     size = 0
+    if 0 < a.size <= PART and a.flags.c_contiguous and b.flags.c_contiguous:
+        yield [Table(a.reshape(1, -1), b.reshape(1, -1), (1, min(a.size, CHUNK)))]
+        return
     for table in _tables(a, b):
         for piece in table.cut() if table.size > PART else [table]:
             part.append(piece)
