@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from in_process import Done, script
 
 from sgsdump import open_dump
 from sgsdump.capture.control import DumpControl
@@ -122,9 +122,9 @@ def write_program(folder: Path, source: str) -> Path:
     return program
 
 
-def plain(program: Path) -> subprocess.CompletedProcess:
-    """The program as it is without the hooks."""
-    return subprocess.run([sys.executable, str(program)], capture_output=True, text=True, cwd=program.parent)
+def plain(program: Path) -> Done:
+    """The program as it is without the hooks, with the torch that is imported here."""
+    return script(program, [], program.parent, os.environ)
 
 
 def runner(folder: Path, capfd) -> Callable[..., Run]:
