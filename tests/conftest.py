@@ -34,9 +34,15 @@ def shared() -> GenuineFiles:
     return GenuineFiles()
 
 
-@pytest.fixture(scope="session")
-def dask_cluster():
+@pytest.fixture
+def dask_cluster(one_cluster):
     """Two worker processes on this machine, each with one thread; they can import the tests' modules."""
+    one_cluster.wait_for_workers(2, timeout=60)  # the test before may have killed them
+    return one_cluster
+
+
+@pytest.fixture(scope="session")
+def one_cluster():
     distributed = pytest.importorskip("distributed", reason="dask.distributed (the extra cluster) is not installed")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))
