@@ -32,6 +32,7 @@ def proto() -> onnx.ModelProto:
     weights[1].doc_string = "said of it"
     typed = TensorProto(name="typed", data_type=FLOAT, dims=[2000], float_data=np.ones(2000, np.float32))
     wrong = TensorProto(name="wrong", data_type=FLOAT, dims=[2000], raw_data=bytes(7999))
+    both = TensorProto(name="both", data_type=FLOAT, dims=[2000], raw_data=bytes(8000), float_data=[1.0])
     bare = TensorProto(name="bfloat16", data_type=TensorProto.BFLOAT16, dims=[2000], raw_data=bytes(4000))
     limit = numpy_helper.from_array(np.ones(1024, np.float64), "limit")
     nodes = [
@@ -39,7 +40,9 @@ def proto() -> onnx.ModelProto:
         for n in range(3)
     ]
     ends = [helper.make_tensor_value_info(name, FLOAT, [1, 64]) for name in ("x", "t3")]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [*weights, typed, wrong, bare, limit], doc_string="g")
+    graph = helper.make_graph(
+        nodes, "g", ends[:1], ends[1:], [*weights, typed, wrong, both, bare, limit], doc_string="g"
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="p")
     model.metadata_props.add(key="k", value="v" * 300)
     return model
@@ -75,6 +78,12 @@ def test_a_model_without_weights_is_copied() -> None:
     del bare.graph.initializer[:]
     data = bare.SerializeToString()
     assert without_weights(data, "net.onnx") == data
+
+
+@pytest.mark.parametrize("data", [b"\x3a\x03\x10\x01", b"\x3a", b"\x3a\x80", b"\x3b\x00", b"\x3d\x00\x00\x00"])
+def test_a_field_cut_off_or_of_no_kind(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        without_weights(data, "net.onnx")
 
 
 @given(st.data())
