@@ -7,7 +7,8 @@
  *
  * Every type it takes means float32 values. A tile of a side that is something else, or is not contiguous, is packed
  * into a scratch of CHUNK floats first, which stays in the cache. A side that is a view of a mapped file is read from
- * the file by tiles instead: less than half the time of having its pages mapped and given back again.
+ * the file by tiles instead: no more time than having its pages mapped, less where the system's file cache holds it in
+ * small pieces, and nothing that two threads would have to give back.
  *
  * It takes addresses: the buffer protocol entered the stable ABI with Python 3.11 only. compiled.py, the one caller,
  * answers for them and holds the arrays. The GIL is released.
