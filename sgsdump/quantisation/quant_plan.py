@@ -19,9 +19,11 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.domains import Analysis, analyse, moves_values
@@ -33,7 +35,7 @@ from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
 SOFTMAX_INPUT_MIN = -10.0
@@ -84,20 +86,29 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
             per output channel.
     Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
     """
-    graph, domain = analysis.graph, analysis.domain
-    wide = _int16_domains(analysis, choice)
+    tensors = decide_tensors(analysis, ranges, choice)
+    weights = {
+        node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
+        for node, dtype in weight_types(analysis, tensors)
+    }
+    return QuantPlan(analysis.operators, tensors, weights)
+
+
+def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:
+    """Of a plan the part without the weights; see ``decide``."""
+    domain, wide = analysis.domain, _int16_domains(analysis, choice)
     bounds = _domain_bounds(analysis, ranges, wide)
     tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
     _apply_fixed_scales(analysis, ranges, bounds, tensors)
-    weights = {
-        node.output[0]: weight_quant(
-            graph, node, INT16 if tensors[name].dtype == INT16 else INT8, weight_range(node, ranges), choice.per_channel
-        )
-        for name, nodes in analysis.first_inputs.items()
-        if name in tensors
-        for node in nodes
-    }
-    return QuantPlan(analysis.operators, tensors, weights)
+    return tensors
+
+
+def weight_types(analysis: Analysis, tensors: Mapping[str, Quant]) -> Iterator[tuple[NodeProto, np.dtype]]:
+    """Every convolution whose input is stored, and the type of its weights."""
+    for name, nodes in analysis.first_inputs.items():
+        if name in tensors:
+            dtype = INT16 if tensors[name].dtype == INT16 else INT8
+            yield from ((node, dtype) for node in nodes)
 
 
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide
+from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide, decide_tensors, weight_types
 from sgsdump.quantisation.trials.qdq_writer import fake_weight, quantise
 from sgsdump.quantisation.trials.switchable_graph import (
     LOW,
@@ -32,9 +32,12 @@ from sgsdump.quantisation.trials.switchable_graph import (
     parametrise,
     zero_point,
 )
+from sgsdump.quantisation.weight_scales import weight_quant, weight_range
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 # What one value goes through unchanged.
 MOVING = frozenset("Reshape Flatten Squeeze Unsqueeze Transpose Identity".split())
@@ -85,7 +88,7 @@ class PlanTrial:
         self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = [output.name for output in self.proto.graph.output]
         self._threads = threads
-        self._weights: dict[tuple[str, str], Any] = {}
+        self._weights: dict[tuple[str, np.dtype], Any] = {}
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
@@ -128,15 +131,15 @@ class PlanTrial:
 
     def parameters(self, raised: frozenset[str]) -> dict[str, Any]:
         """What feeds a plan into the graph."""
-        decided = self.plan(raised)
+        tensors = decide_tensors(self.analysis, self.ranges, replace(self._choice, tensors=tuple(raised)))
         fed: dict[str, Any] = {}
-        for name, quant in decided.tensors.items():
+        for name, quant in tensors.items():
             if name in self._picture_tensors or quant.dtype is None:
                 continue
             values = ((LOW, lowest(quant)), (SCALE, np.float32(quant.scale)), (ZERO_POINT, zero_point(quant)))
             fed |= {key: np.asarray(value) for what, value in values if (key := parameter(name, what)) in self._fed}
-        for name, quant in decided.weights.items():
-            fed[parameter(name, WEIGHT)] = self._weight(name, quant)
+        for node, dtype in weight_types(self.analysis, tensors):
+            fed[parameter(node.output[0], WEIGHT)] = self._weight(node, dtype)
         return fed
 
     def _narrow(self) -> set[str]:
@@ -158,11 +161,13 @@ class PlanTrial:
             and domain[node.input[0]] == domain[name] not in self._picture_roots
         }
 
-    def _weight(self, convolution: str, quant: Quant) -> Any:
-        key = (convolution, str(quant.dtype))
+    def _weight(self, node: NodeProto, dtype: np.dtype) -> Any:
+        """Made once: the ranges of weights stay."""
+        key = (node.output[0], dtype)
         if key not in self._weights:
-            node = self.analysis.graph.producer[convolution]
-            self._weights[key] = self._session.hold(fake_weight(self.analysis.graph.value(node.input[1]), quant))
+            graph = self.analysis.graph
+            quant = weight_quant(graph, node, dtype, weight_range(node, self.ranges), self._choice.per_channel)
+            self._weights[key] = WholeGraph.hold(fake_weight(graph.value(node.input[1]), quant))
         return self._weights[key]
 
     def _grouped(self) -> list[tuple[str, list[str]]]:
