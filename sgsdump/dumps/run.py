@@ -127,7 +127,7 @@ def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
     how = f"write {path}@{','.join([*given, *(f'{name}=…' for name in apart)])}"
     if "graph" not in apart and not choice:
         return f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
-    unnamed = not all(run.graph for run in runs)
+    unnamed = "graph" in apart and not all(run.graph for run in runs)
     return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how
 
 

@@ -68,7 +68,9 @@ def test_convert_split_merge_and_histogram_take_one_run(
     ]
     for words in commands:
         status, _, err = said(capsys, *words)
-        assert status == 2 and err.count("\n") == 1 and "runs" in err and "--step" in err
+        assert status == 2 and err.count("\n") == 1 and "runs" in err
+        hint = f"write {tree}@rank=1,step=…\n" if "@" in str(words[1]) else f"--rank, or write {tree}@step=…,rank=…\n"
+        assert err.endswith(hint)
         assert not Path(words[-1] if words[0] != "split" else words[2]).exists()
     for words in commands[:2] + commands[3:]:
         assert said(capsys, *words, "--step", 2, "--rank", 1)[0] == 0

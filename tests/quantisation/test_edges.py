@@ -25,7 +25,7 @@ from sgsdump.quantisation.trials import output_trials
 from sgsdump.quantisation.trials.output_trials import Work, _proposals, fit_ranges, sensitivities
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.qdq_writer import Picture, quantise
-from sgsdump.quantisation.trials.switchable_graph import limits
+from sgsdump.quantisation.trials.switchable_graph import LARGEST, lowest, zero_point
 from sgsdump.quantisation.weight_scales import weight_quant
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam
@@ -150,7 +150,7 @@ def test_the_rate_is_0_5_for_all_8_bits_and_without_weights(fixed, domains, rais
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scale", "zero_point", "ends"),
+    ("dtype", "scale", "zero", "ends"),
     [
         (np.uint8, 0.5, 0, (0, 127.5)),
         (np.uint8, 0.5, 10, (-5, 122.5)),
@@ -158,8 +158,10 @@ def test_the_rate_is_0_5_for_all_8_bits_and_without_weights(fixed, domains, rais
         (np.int16, 0.25, 4, (-8193, 8190.75)),
     ],
 )
-def test_the_limits_are_what_the_type_s_ends_mean(dtype, scale, zero_point, ends):
-    assert limits(np.dtype(dtype), scale, zero_point) == ends
+def test_the_limits_are_what_the_type_s_ends_mean(dtype, scale, zero, ends):
+    """The upper end is where int16 itself ends."""
+    quant = Quant(np.dtype(dtype), scale, zero)
+    assert (lowest(quant), (LARGEST - int(zero_point(quant))) * scale) == ends
 
 
 # Plans and the fixed model

@@ -230,7 +230,7 @@ def test_the_runs_of_a_tree_are_chosen_by_step_rank_and_graph(tmp_path: Path) ->
         assert same["a:output:0"].stored().tolist() == [number]
     below = list_runs(tmp_path / "worldsize2_global_rank1/2024112145738")
     assert [(run.rank, run.step) for run in below] == [(1, 2), (1, 2), (1, 10), (1, 10)]
-    with pytest.raises(ConfigError, match=r"holds 2 runs \(.*\); write .*@graph=…$"):
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(.*\); write .*@step=2,rank=0,graph=…$"):
         open_dump(tmp_path, 2, 0)
 
 
