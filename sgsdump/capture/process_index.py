@@ -5,25 +5,22 @@ A process that was killed has an index without ``{"complete": true}``, its last 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from sgsdump.dumps.formats.atb.hook_lines import Line, lines_in
 from sgsdump.errors import FormatError
 from sgsdump.files.folder import in_order
 
 PROCESSES, INDEX = "processes", "index.jsonl"
-_MOST_LINE = 1 << 20
 _MOST_TOLD = 100
 _MOST_IDS = 100_000
 # A step's lines are together but for what other threads do at the time.
 _OPEN_STEPS = 3
 # Lines that come also where nothing is dumped.
 _NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator"}
-Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -92,14 +89,7 @@ def processes_of(root: Path) -> tuple[Process, ...]:
 def lines_of(folder: Path) -> Iterator[Line]:
     """The lines of a process's index that can be read. Raises FormatError when it cannot be opened."""
     try:
-        with open(folder / INDEX, encoding="utf-8", errors="replace") as file:
-            while text := file.readline(_MOST_LINE):
-                try:
-                    line = json.loads(text)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(line, Mapping):
-                    yield line
+        yield from lines_in(folder / INDEX)
     except OSError as error:
         raise FormatError(f"cannot read {folder / INDEX}: {error.strerror or error}") from None
 

@@ -10,18 +10,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sgsdump.capture.hook.sgsdump_header import header_alone
 from sgsdump.capture.process_index import INDEX, PROCESSES
+from sgsdump.dumps.formats.atb.hook_lines import MOST_BYTES, Line, Lines
 from sgsdump.errors import OutputError
 
 VALUES = "values"
-_AT_ONCE, _MOST_LINE = 1 << 20, 1 << 20
+_AT_ONCE = 1 << 20
 _MOST_REMEMBERED = 50_000
-_NAMED = b'"file": "'
 _FILE = re.compile(r"tensors(?:/(?!\.\.?/)[A-Za-z0-9_.-]+)+\.bin", re.ASCII)
 _STORED = re.compile(rf"[0-9]+/{VALUES}/[0-9]+\.bin", re.ASCII)
 _FOLDER_MODE = 0o750
@@ -60,9 +59,8 @@ class TensorTree:
         if tail.failed:
             return False
         data = tail.read()
-        for text in data:
-            line = _line(text) if _NAMED in text else None
-            if line is None:
+        for line in (line for text in data for line in tail.lines.read(text)):
+            if not _names_a_file(line):
                 continue
             try:
                 self._make(line, tail)
@@ -73,7 +71,7 @@ class TensorTree:
                 break
         return bool(data)
 
-    def _make(self, line: Mapping[str, Any], tail: Tail) -> None:
+    def _make(self, line: Line, tail: Tail) -> None:
         """One file. Raises OSError; LookupError, TypeError and ValueError for a damaged line."""
         path = f"{self._root}/{line['file']}"
         self._folder(os.path.dirname(path))
@@ -138,6 +136,7 @@ class Tail:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.failed = False
+        self.lines = Lines(os.path.basename(folder))
         self._path = os.path.join(folder, INDEX)
         self._offset = 0
         self._rest = b""
@@ -152,7 +151,7 @@ class Tail:
             return []
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MOST_LINE:
+        if len(self._rest) > MOST_BYTES:
             self._rest = b""
         return lines or ([b""] if data else [])
 
@@ -166,15 +165,11 @@ class Tail:
             raise OutputError(f"cannot write {why}, nor {self._path}: {error.strerror or error}") from None
 
 
-def _line(text: bytes) -> Mapping[str, Any] | None:
-    """A line that names a file and is what the hooks write; None for any other."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(line, Mapping) or not _FILE.fullmatch(str(line.get("file"))):
-        return None
-    return line if _STORED.fullmatch(str(line.get("stored", f"0/{VALUES}/0.bin"))) else None
+def _names_a_file(line: Line) -> bool:
+    """Whether a line names a file, and is what the hooks write."""
+    if not _FILE.fullmatch(str(line.get("file"))):
+        return False
+    return bool(_STORED.fullmatch(str(line.get("stored", f"0/{VALUES}/0.bin"))))
 
 
 def _instead(path: str, make: Any) -> None:

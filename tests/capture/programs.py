@@ -23,18 +23,20 @@ session = hooked and hooked.session()
 
 def operator(step, folders, op_type, ins, outs, module):
     """``ins`` and ``outs`` are pairs of value and weight's name; every tensor is 2 x 2."""
-    one = records.Operator(step, folders, op_type=op_type, module=module, model="Net")
-    if not session.wants(step, one.name, one.op_type, one.ids, one.model):
-        session.operator(one)
+    one = records.Operator(folders, op_type=op_type, module=module, model="Net")
+    if not session.wants(step, one):
+        session.say([session.operator(step, one)])
         return
     for side, values in (("in", ins), ("out", outs)):
         for moment in session.moments(side):
+            told = []
             for slot, (value, weight) in enumerate(values):
                 data = struct.pack("<4f", *[value + step] * 4)
                 stats = {"max": value, "min": value, "mean": value, "l2norm": 2.0 * value, "nan": 0}
-                held = records.Values("float32", (2, 2), value + 100 * step, stats=stats)
-                session.tensor(one, side, slot, moment, held, data, weight)
-    session.operator(one, param={"alpha": 1}, nanoseconds=12345)
+                held = records.Values("float32", (2, 2), value + 100 * step, stats=stats, weight=weight)
+                told.append(session.tensor(step, one, side, slot, moment, held, data))
+            session.say([session.tensors(step, one, side, moment, told)])
+    session.say([session.operator(step, one, param={"alpha": 1}, nanoseconds=12345)])
 
 
 def forward(step):

@@ -1,7 +1,6 @@
 """The hooks' session in one process: what it asks for, what it writes, and when it stops."""
 
 import importlib
-import json
 import os
 import struct
 import sys
@@ -15,7 +14,7 @@ import pytest
 from sgsdump import open_dump
 from sgsdump.capture.control import DISK_FULL, DumpControl, to_json
 from sgsdump.capture.known_names import known_of, unmatched
-from sgsdump.capture.process_index import read_process, steps_of
+from sgsdump.capture.process_index import lines_of, read_process, steps_of
 from sgsdump.capture.program import HOOK
 from sgsdump.capture.steps import Steps
 from sgsdump.capture.tensor_tree import TensorTree
@@ -47,19 +46,21 @@ def start(hook, tmp_path):
     return session
 
 
-def save(hook, session, step=0, data=DATA, ids=("0_Linear", "1_addmm"), values=None, weight="", **more):
+def save(hook, session, step=0, data=DATA, ids=("0_Linear", "1_addmm"), values=None, **more):
     """Let the session have an operator's input; its file in the tree, None where it has none."""
-    operator = hook.records.Operator(step, ids, op_type="aten.addmm", module="root.fc", model="Net")
+    operator = hook.records.Operator(ids, op_type="aten.addmm", module="root.fc", model="Net")
     values = values or hook.records.Values(**{"dtype": "float32", "shape": (2, 2), **more})
     before = len(lines(session))
-    session.tensor(operator, "in", 0, "before", values, data, weight)
+    session.wants(step, operator)
+    told = session.tensor(step, operator, "in", 0, "before", values, data)
+    session.say([session.tensors(step, operator, "in", "before", [told])])
     TensorTree(Path(session.root)).advance()
     return next((line["file"] for line in lines(session)[before:] if "side" in line), None)
 
 
 def lines(session):
-    path = Path(session.out) / "index.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    folder = Path(session.out)
+    return list(lines_of(folder)) if (folder / "index.jsonl").exists() else []
 
 
 def test_a_tensor_is_an_atb_file_in_its_place_and_a_line(hook, start, tmp_path):
@@ -117,6 +118,35 @@ def test_a_sum_of_squares_beyond_a_double_is_told(hook, start):
     save(hook, session, data=None, stats={"max": inf, "min": 0.0, "mean": inf, "l2norm": inf})
     expected = "addmm: the sum of squares of a tensor is beyond a double, its l2norm is inf"
     assert read_process(Path(session.out)).troubles == (expected,)
+
+
+def test_values_are_described_once_in_a_step_and_an_operator_once(hook, start, tmp_path):
+    session, values = start(content="description"), hook.records.Values("float32", (2, 2), number=7)
+    operator = hook.records.Operator(("0_add",), "aten.add", model="Net")
+    others = [hook.records.Values("int64", (number,)) for number in range(1500)]
+    for step in (0, 1):
+        session.wants(step, operator)
+        for side, of_it in (("in", [values, values]), ("out", [*others, values])):
+            told = [session.tensor(step, operator, side, slot, "before", one) for slot, one in enumerate(of_it)]
+            session.say([session.tensors(step, operator, side, "before", told)])
+    text = Path(session.out, "index.jsonl").read_text()
+    assert (text.count('"place"'), text.count('"value": 7'), text.count('"aten.add"')) == (1, 2, 1)
+    assert max(map(len, text.splitlines())) < 1 << 18
+    expected = [("in", 0), ("in", 1), *[("out", slot) for slot in range(1501)]]
+    found = lines(session)
+    assert [(line["step"], line["side"], line["slot"]) for line in found] == [
+        (step, *one) for step in (0, 1) for one in expected
+    ]
+    for line in found:
+        shape = [line["slot"]] if line["side"] == "out" and line["slot"] < 1500 else [2, 2]
+        assert (line["shape"], line["type"], line["model"]) == (shape, "aten.add", "Net")
+        name = f"{line['side']}tensor{line['slot']}.bin"
+        assert line["file"] == f"tensors/0_{session.pid}/{line['step']}/0_add/before/{name}"
+    forked = os.fork()
+    if not forked:
+        assert session.tensor(1, operator, "in", 0, "before", values).startswith("{")
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
 
 
 def test_a_description_has_type_and_shape_only(hook, start, tmp_path):
@@ -202,8 +232,9 @@ def test_a_file_system_without_links_gets_copies(hook, start, tmp_path, monkeypa
         (DumpControl(ranks=(0,)), 0, "a", "a", "0", True),
     ],
 )
-def test_which_operators_are_wanted(start, control, step, name, kind, ids, wanted):
-    assert start(control).wants(step, name, kind, ids, "Net") is wanted
+def test_which_operators_are_wanted(hook, start, control, step, name, kind, ids, wanted):
+    session, folders = start(control), [f"{number}_{name}" for number in ids.split("_")]
+    assert session.wants(step, hook.records.Operator(folders, kind, model="Net", name=name)) is wanted
 
 
 @pytest.mark.parametrize(
@@ -226,7 +257,7 @@ def test_rank_and_device_are_the_launchers(hook, start, monkeypatch, tmp_path):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("LOCAL_RANK", "1")
     session = start(ranks=(3,), devices=(1,))
-    assert (session.rank, session.device) == (3, 1) and session.wants(0)
+    assert (session.rank, session.device) == (3, 1) and session.wants_step(0)
     assert save(hook, session).startswith("tensors/1_")
     assert save(hook, session, device=0) is None
     assert len(lines(session)) == 1  # what another device holds has no line
@@ -236,7 +267,7 @@ def test_a_full_disk_stops_the_dump_with_msits_sentence(hook, start, tmp_path):
     session = start(min_free=1 << 62)
     assert save(hook, session) is None and not list(tmp_path.rglob("*.bin"))
     assert session.stopped.startswith(DISK_FULL) and session.stopped.removeprefix(DISK_FULL).strip().isdigit()
-    assert not session.wants(0)
+    assert not session.wants_step(0)
     assert hook.files.DISK_FULL == DISK_FULL == "Disk space is not enough, it's must more than 2G, free size(MB) is:"
     process = read_process(Path(session.out))
     assert process.stopped == session.stopped and not process.complete
@@ -259,7 +290,7 @@ def test_an_unwritable_folder_stops_the_dump_and_never_the_program(hook, start, 
     session.begin("torch", "1")
     Path(session.out, "values").write_text("a file where the folder should be")
     assert save(hook, session) is None
-    assert session.stopped.startswith("tensors/") and not session.wants(0)
+    assert session.stopped.startswith("tensors/") and not session.wants_step(0)
 
 
 def test_a_tree_that_cannot_be_written_is_told_in_the_index(hook, start, tmp_path):
@@ -293,21 +324,22 @@ def test_a_line_that_no_hook_wrote_makes_no_file(hook, start, tmp_path, damage):
 def test_the_control_is_read_again_when_it_is_replaced(start, tmp_path, hook, monkeypatch):
     monkeypatch.setattr(hook.control, "RELOAD_SECONDS", 0)
     session = start(enabled=False)
-    assert not session.wants(0)
+    assert not session.wants_step(0)
     new = tmp_path / "new"
     new.write_text(to_json(DumpControl(steps=Steps(((4, 4),)))))
     new.replace(tmp_path / "control.json")
-    assert session.wants(4) and not session.wants(0)
+    assert session.wants_step(4) and not session.wants_step(0)
     (tmp_path / "control.json").write_text("{")
-    assert session.wants(4)
+    assert session.wants_step(4)
 
 
 def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(hook, start, tmp_path):
     session = start(prefixes=("add",))
     session.begin("torch", "9.9")
-    assert session.wants(0, "addmm", "aten.addmm", "0_1") and not session.wants(0, "relu", "aten.relu", "1")
-    save(hook, session)
-    session.operator(hook.records.Operator(0, ("1_relu",), model="Net"), param={"a": 1}, nanoseconds=7)
+    relu = hook.records.Operator(("1_relu",), "aten.relu", model="Net")
+    assert not session.wants(0, relu)
+    assert save(hook, session)
+    session.say([session.operator(0, relu, param={"a": 1}, nanoseconds=7)])
     session.trouble("twice")
     session.trouble("twice")
     assert not read_process(Path(session.out)).complete
@@ -327,8 +359,10 @@ def test_what_named_an_operator_is_known_however_many_there_are(hook, start, mon
     monkeypatch.setattr(hook.session, "MOST_SEEN", 3)
     session = start(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
     session.begin("torch", "9.9")
-    wanted = [session.wants(0, f"op{number}", "aten.first") for number in range(10)]
-    assert wanted == [False] * 7 + [True, False, True] and session.wants(0, "x", "aten.Last_one")
+    operators = [hook.records.Operator(("0_x",), "aten.first", name=f"op{number}") for number in range(10)]
+    wanted = [session.wants(0, operator) for operator in operators]
+    assert wanted == [False] * 7 + [True, False, True]
+    assert session.wants(0, hook.records.Operator(("0_x",), "aten.Last_one"))
     session.finish()
     process = read_process(Path(session.out))
     assert process.matched == ("^op7$", "last", "op9") and len(process.names) == 3
@@ -353,7 +387,7 @@ def test_other_files_go_into_the_processs_folder_whole(start, tmp_path):
 
 
 def test_a_name_stays_one_folder(hook):
-    operator = hook.records.Operator(0, ("0_../../etc", "1_" + "x" * 300))
+    operator = hook.records.Operator(("0_../../etc", "1_" + "x" * 300))
     assert operator.folders == ("0_.._.._etc", "1_" + "x" * 98) and operator.ids == "0_1"
 
 

@@ -188,7 +188,8 @@ for step in (1, 2):
 def test_rounds_that_differ_in_their_params_alone_share_a_topology(tmp_path):
     main = """
 for step in range(3):
-    session.operator(records.Operator(step, ("0_arange",), op_type="aten.arange", model="Net"), param={"end": step})
+    one = records.Operator(("0_arange",), op_type="aten.arange", model="Net")
+    session.say([session.operator(step, one, param={"end": step})])
     operator(step, ("1_Linear", "0_addmm"), "aten.addmm", [(1, "")], [(3, "")], "root.fc")
 """
     path = program(tmp_path / "code", main)

@@ -21,6 +21,8 @@ NOTHING = {
 class Control:
     """failed   why there is nothing to go by, "" as ever.
     matched  the names, beginnings and patterns that named an operator so far.
+    now      the DumpControl in force, a dict, as ``fields`` knew it last; ``chosen``: its ``Choice``; ``moments``: when
+             inputs ("in") and outputs ("out") are dumped, of "before", "after".
     """
 
     def __init__(self, path):
@@ -36,12 +38,7 @@ class Control:
         """The DumpControl in force, a dict."""
         if time.monotonic() - self._looked >= RELOAD_SECONDS:
             self._read()
-        return self._fields
-
-    def moments(self, side):
-        """When inputs ("in") or outputs ("out") are dumped: of "before", "after"."""
-        self.fields()
-        return self._moments[side]
+        return self.now
 
     def _read(self):
         self._looked = time.monotonic()
@@ -59,8 +56,8 @@ class Control:
 
     def _use(self, fields):
         self.chosen = Choice(fields, self.matched)
-        self._moments = {side: _moments(fields, side) for side in SIDES}
-        self._fields = fields
+        self.moments = {side: _moments(fields, side) for side in SIDES}
+        self.now = fields
 
 
 def _moments(fields, side):

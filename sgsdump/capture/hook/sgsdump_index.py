@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-from typing import List, Optional
 
 from sgsdump_records import encode
 
@@ -20,7 +19,6 @@ class Index:
         self._number = -1
         self._complete = False
         self._lock = threading.RLock()
-        self._held = Held()
 
     def begin(self, library, version):
         """A library that the program imported is hooked."""
@@ -39,28 +37,6 @@ class Index:
     def line(self, **fields):
         self.say(encode(fields) + "\n")
 
-    def say(self, text):
-        """A line as it is."""
-        if self._held.lines is None:
-            self._put(text)
-        else:
-            self._held.lines.append(text)
-
-    def hold(self):
-        """Keep the lines of this thread until ``release(…)`` of what is returned; where there are many, writing each
-        is dear."""
-        if self._held.lines is not None:
-            return None
-        self._held.lines = []
-        return self._held.lines
-
-    def release(self, lines):
-        if lines is None:
-            return
-        self._held.lines = None
-        if lines:
-            self._put("".join(lines))
-
     def complete(self, steps, **seen):
         """The last line: the process came to its end, after so many steps, dumped or not."""
         if self._number < 0 or self._complete:
@@ -71,7 +47,8 @@ class Index:
         self.line(complete=True)
         self._complete = True
 
-    def _put(self, text):
+    def say(self, text):
+        """Lines as they are."""
         try:
             with self._lock:
                 if self._number < 0:
@@ -101,7 +78,3 @@ class Index:
             "python": sys.version.split()[0],
         }
         os.write(self._number, (json.dumps(fields) + "\n").encode("utf-8"))
-
-
-class Held(threading.local):
-    lines: Optional[List[str]] = None

@@ -2,34 +2,45 @@
 
 The folder named by ``SGSDUMP_CAPTURE`` is the dump's root; the parent put ``control.json`` there. A process writes::
 
-    {root}/processes/{pid}/index.jsonl     a line for each tensor, at once; the last one is {"complete": true}
+    {root}/processes/{pid}/index.jsonl     what it dumped, at once; the last line is {"complete": true}
     {root}/processes/{pid}/values/…        the values of tensors, each once
     {root}/processes/{pid}/…               what ``write`` is asked for (models, feeds)
 
 The tree that users see is made of it by the parent while the program runs (``sgsdump/capture/tensor_tree.py``), so that
-making folders and links costs the program nothing. A tensor's line has of its file::
+making folders and links costs the program nothing. What the index says is said once: what an operator is, in the first
+line of its ``place``; what the values of a tensor are, where they come first in a step. All other lines have numbers::
 
-    "file": its path below the root, null where it has none (then perhaps "why")
-    "stored": the file below ``processes/`` that has it; without, ``file`` is a header made of the line
-    "link": the earlier ``file`` that a symbolic link is to lead to;  "same": that stands for this one
+    {"place": 7, "model": "Net", "id": "3_1", "module": "root.fc", "op": …, "type": …, "folders": […]}
+    {"step": 0, "at": 7, "side": "in", "moment": "before", "values": [12, {"value": 13, "dtype": …, "shape": …}, …]}
+    {"step": 0, "at": 7, "event": "operator", "param": {…}, "nanoseconds": null}
+
+Of the file of values that are described there is::
+
+    "file": null     where it has none (then perhaps "why"); else its name follows from its place
+    "stored"         the file below ``processes/`` that has it; without, the file is a header made of what is described
+    "link"           the earlier file that a symbolic link is to lead to;  "same": that stands for this one
+
+``sgsdump/dumps/formats/atb/hook_lines.py`` reads it as a line for each input and output.
 
 For the hooks::
 
     session = sgsdump_session.session()           None where there is nothing to do
-    session.control                               the DumpControl in force, a dict: look again for each operator
+    session.control                               the DumpControl in force, a dict: look again for each step
     session.pid, session.rank, session.device     numbers; the device is LOCAL_RANK, 0 without it
     session.root, session.out                     folders (text): of the dump, of this process
     session.trouble(text)                         goes to the user at the program's end; never raise into the program
 
     session.begins(step)                          a step (from 0) begins, whether it is dumped or not
     session.wants_step(step)                      ask then: whether it is dumped at all
-    session.wants(step, name, op_type, ids, model)  whether an operator is; ids is "3", or "3_1" for child 1 of layer 3
+    operator = Operator(("3_Linear", "1_addmm"), op_type="aten.addmm", module="root.fc", model="Net")
+    session.wants(step, operator)                 whether an operator is
     session.moments("in")                         when inputs (or "out"puts) are dumped: of "before", "after"
-
-    operator = Operator(step, ("3_Linear", "1_addmm"), op_type="aten.addmm", module="root.fc", model="Net")
-    session.tensor(operator, "in", 0, "before", Values("float32", shape), data)     see there
-    session.operator(operator, param={…}, nanoseconds=…)    once for each operator that ran: its line for topology and
-                                                            CPU profiling; ``control["timing"]`` says whether it counts
+    told = [session.tensor(step, operator, "in", 0, "before", Values("float32", shape), data), …]     see there
+    lines = [
+        session.tensors(step, operator, "in", "before", told),
+        session.operator(step, operator, param={…}, nanoseconds=…),     of each operator that ran: for topology and
+    ]                                                                   CPU profiling
+    session.say(lines)                            writes them
     session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
     session.copy("/a/net.onnx", "net.onnx")       the same, a copy of another file
     session.line(event="run", …)                  a line of any other kind
@@ -37,21 +48,22 @@ For the hooks::
 
 import atexit
 import functools
-import hashlib
+import itertools
 import os
 import sys
 import threading
-from collections import OrderedDict
+from json.encoder import encode_basestring_ascii as quoted
 
 from sgsdump_control import Control
 from sgsdump_files import Files, Full
-from sgsdump_header import ATB_TYPES, header_of
+from sgsdump_header import ATB_TYPES
 from sgsdump_index import Index
-from sgsdump_records import encode, quoted
+from sgsdump_records import param_text
+from sgsdump_store import Store
 
-MOST_REMEMBERED = 50000
 MOST_SEEN = 5000
 NEXT_PROGRAM = 10_000_000  # more than any process's number
+MOST_IN_LINE = 1000
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
@@ -78,11 +90,12 @@ class Session:
         self.stopped = ""
         self._libraries = []
         self._told_multiprocessing = False
+        self._era: tuple = (None, None)  # the control and the index that what is told is told for
         self._control = Control(os.path.join(root, "control.json"))
         self.stopped = self._control.failed
         self._seen: dict = {"names": set(), "types": set()}
         self._steps = 0
-        self._by_digest = OrderedDict()
+        self._store = Store(self.stop)
         self._after_fork()
         atexit.register(self.finish)
         self._tell_exit()
@@ -99,6 +112,11 @@ class Session:
     def begins(self, step):
         self._steps = max(self._steps, step + 1)
 
+    @property
+    def content(self):
+        """What is dumped of tensors, as of the operator that was asked for last."""
+        return self._control.now["content"]
+
     def wants_step(self, step):
         control = self._control.fields()
         if self.stopped or not control["enabled"]:
@@ -108,18 +126,24 @@ class Session:
         steps = control["steps"]
         return not steps or any(first <= step <= last for first, last in steps)
 
-    def wants(self, step, name="", op_type="", ids="", model=""):
+    def wants(self, step, operator):
         if not self.wants_step(step):
             return False
         chosen = self._control.chosen
-        if chosen.named and len(self._seen["names"]) < MOST_SEEN:
-            self._seen["names"].add(name)
-            self._seen["types"].add(op_type)
-        return chosen(name, op_type, ids, model)
+        asked, wanted = operator.wanted
+        if asked is not chosen:
+            if chosen.named and len(self._seen["names"]) < MOST_SEEN:
+                self._seen["names"].add(operator.name)
+                self._seen["types"].add(operator.op_type)
+            wanted = chosen(operator.name, operator.op_type, operator.ids, operator.model)
+            operator.wanted = chosen, wanted
+        if self._era[0] is not self._control.now:
+            self._era = (self._control.now, self.index)
+        return wanted
 
     def moments(self, side):
-        """``side`` is "in" or "out"."""
-        return self._control.moments(side)
+        """``side`` is "in" or "out"; as ``content``."""
+        return self._control.moments[side]
 
     # what is written
 
@@ -127,33 +151,43 @@ class Session:
         """A library that the program imported is hooked."""
         self.index.begin(library, version)
 
-    def tensor(self, operator, side, slot, moment, values, data=None, weight=""):
-        """One input or output of an operator: its line, and its values where they are not stored yet.
+    def tensor(self, step, operator, side, slot, moment, values, data=None):
+        """What the line of an operator's inputs or outputs says of one of them: its number, where it was described in
+        this step. Its values are stored where they are not yet.
 
         data     the elements in C order (bytes, or whatever memoryview takes), or a function that gives them and is
                  only called when they are written.
-        weight   where the values are a weight's, its name in the program's network, ``root.fc.weight``.
         """
-        device = self.device if values.device is None else values.device
-        control = self._control.fields()
-        if control["devices"] and device not in control["devices"]:
-            return
-        content = control["content"]
-        path = f"tensors/{device}_{self.pid}/{operator.place}/{moment}/{side}tensor{slot}.bin"
-        place = self._place(path, values, data, control)
-        stats = values.stats or "null" if content == "stats" else "null"
-        named = f', "weight": {quoted(weight)}' if weight else ""
-        if values.beyond and content == "stats":
-            self.trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
-        self.index.say(
-            f'{{{operator.head()}, "side": "{side}", "slot": {slot}, "moment": "{moment}", {values.text}, '
-            f'"stats": {stats}, "device": {device}{named}, {place}}}\n'
+        era = self._era
+        if values.told == step and values.era is era:
+            return values.word
+        if values.text is None or values.era is not era:
+            values.era = era
+            values.text = self._described(step, operator, side, slot, moment, values, data)
+        if values.number is not None:
+            values.told = step
+        return values.text
+
+    def tensors(self, step, operator, side, moment, told):
+        """The line, for ``say``, of an operator's inputs or outputs, of each what ``tensor`` gave."""
+        start = f'{{"step": {step}, "at": {self._place(operator)}, "side": "{side}", "moment": "{moment}", '
+        if len(told) <= MOST_IN_LINE:
+            return f'{start}"values": [{", ".join(told)}]}}\n'
+        parts = range(0, len(told), MOST_IN_LINE)
+        return "".join(
+            f'{start}"slot": {first}, "values": [{", ".join(told[first : first + MOST_IN_LINE])}]}}\n'
+            for first in parts
         )
 
-    def operator(self, operator, param=None, nanoseconds=None):
-        text = "null" if param is None else encode(param)
-        taken = "null" if nanoseconds is None else nanoseconds
-        self.index.say(f'{{{operator.head()}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n')
+    def operator(self, step, operator, param=None, nanoseconds=None):
+        """The line of an operator that ran, for ``say``."""
+        text = "null" if param is None else param_text(param)
+        taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
+        place = self._place(operator)
+        return f'{{"step": {step}, "at": {place}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
+
+    def say(self, lines):
+        self.index.say("".join(lines))
 
     def write(self, name, *chunks):
         """A file in this process's folder, under a relative path; None (and no file) once dumping has stopped."""
@@ -189,60 +223,48 @@ class Session:
 
     # inside
 
-    def _place(self, path, values, data, control):
-        """What the line says of a tensor's file."""
-        content = control["content"]
+    def _place(self, operator):
+        """The number of an operator, which the index knows."""
+        if operator.index is not self.index:
+            with self._lock:
+                if operator.index is not self.index:
+                    operator.number = next(self._places)
+                    self.index.say(operator.line())
+                    operator.index = self.index
+        return operator.number
+
+    def _described(self, step, operator, side, slot, moment, values, data):
+        control, device = self._control.now, self.device if values.device is None else values.device
+        if control["devices"] and device not in control["devices"]:
+            return "null"
+        content, stats = control["content"], "null"
+        if content == "stats":
+            stats = values.stats or "null"
+            if values.beyond:
+                self.trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
         if content == "structure" or self.stopped:
-            return '"file": null'
-        if values.dtype not in ATB_TYPES:
-            return _without(f"ATB has no number for {values.dtype}")
-        if content == "stats" and not values.stats:
-            return _without("it has no statistics")
-        if content != "tensor":
-            return f'"file": "{path}"'
+            file = _without("")
+        elif values.dtype not in ATB_TYPES:
+            file = _without(f"ATB has no number for {values.dtype}")
+        elif content == "stats" and not values.stats:
+            file = _without("it has no statistics")
+        elif content == "tensor":
+            place = f"{step}/{'/'.join(operator.folders)}/{moment}/{side}tensor{slot}.bin"
+            file = self._stored(control, f"tensors/{device}_{self.pid}/{place}", values, data)
+        else:
+            file = ""
+        named = f', "weight": {quoted(values.weight)}' if values.weight else ""
+        return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
+
+    def _stored(self, control, path, values, data):
+        """What is said of the file of values; ``path`` is their place in the tree."""
         if values.stored is None:
-            why = self._store(path, values, data, control)
+            why = self._store.keep(control, path, values, data)
             if why is not None:
                 return _without(why)
-        if values.first == path:
-            return f'"file": "{path}", "stored": "{values.stored}"'
-        if control["links"] == "index":
-            return f'"file": "{path}", "same": "{values.first}"'
-        link = f', "link": "{values.first}"' if control["links"] == "symlink" else ""
-        return f'"file": "{path}", "stored": "{values.stored}"{link}'
-
-    def _store(self, path, values, data, control):
-        """Let values have a file; returns why they have none."""
-        try:
-            data = data() if callable(data) else data
-            if data is None:
-                return "its values cannot be had"
-            payload = memoryview(data)
-            if not payload.nbytes:
-                return "it has no elements"
-            payload = payload.cast("B")
-            header = header_of(values.dtype, values.shape, payload.nbytes)
-            digest = _digest(header, payload) if control["links"] != "none" else None
-            known = None if digest is None else self._by_digest.get(digest)
-            if known is None:
-                known = self._files.store(control, header, payload), path
-                if digest is not None:
-                    self._remember(digest, known)
-            values.stored, values.first = known
-            return None
-        except Full as full:
-            self.stop(str(full))
-        except OSError as error:
-            self.stop(f"{path}: {error.strerror or error}")
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        return ""
-
-    def _remember(self, digest, known):
-        with self._lock:
-            self._by_digest[digest] = known
-            if len(self._by_digest) > MOST_REMEMBERED:
-                self._by_digest.popitem(last=False)
+        kind = {"index": "same", "symlink": "link"}.get(control["links"])
+        first = "" if kind is None else f', "{kind}": "{values.first}"'
+        return f', "stored": "{values.stored}"{first}'
 
     def _written(self, name, chunks, copied=None):
         if self.stopped:
@@ -283,6 +305,9 @@ class Session:
         self.out = os.path.join(self.root, "processes", str(self.pid))
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)  # the parent's stays the parent's
         self._files = Files(self.root, self.pid)
+        self._store.begin(self._files)
+        self._places = itertools.count()
+        self._era = (None, None)
         self._lock = threading.Lock()
         self._told: set = set()
 
@@ -299,13 +324,8 @@ def _own_number(root):
 
 
 def _without(why):
-    return f'"file": null, "why": {quoted(why)}' if why else '"file": null'
-
-
-def _digest(header, payload):
-    state = hashlib.blake2b(header, digest_size=16)
-    state.update(payload)
-    return state.digest()
+    """What is said of values that have no file."""
+    return f', "file": null, "why": {quoted(why)}' if why else ', "file": null'
 
 
 def _number_in(names):

@@ -7,34 +7,43 @@ runs in and its own name (``layer1.0.conv1.convolution``); whatever runs again i
 
 import re
 import sys
-from collections import Counter
 from typing import Any
 
 import torch
 from sgsdump_records import Operator
+from sgsdump_torch_known import Known
 from sgsdump_torch_tensors import plain
 
 ROOT = "root"
+MOST_KNOWN = 20000
+_COMPILED = "_orig_mod"
 
 
 class Frame:
-    """A module that is running: its path below the outermost one ("" for that), and the folders of its operator."""
+    """A module that is running: its path below the outermost one ("" for that), and its ``Operator``, None for that.
 
-    __slots__ = ("children", "folders", "module", "nodes", "operator", "path")
+    children  how many ran in it so far; opaque: which of its modules an operator is of its calls do not tell.
+    """
 
-    def __init__(self, module, path, folders, operator=None):
+    __slots__ = ("children", "module", "nodes", "opaque", "operator", "path")
+
+    def __init__(self, module, path, operator=None):
         self.module = module
         self.path = path
-        self.folders = folders
         self.operator = operator
+        self.opaque = not isinstance(module, torch.nn.Module) or isinstance(module, _OPAQUE)
         self.children = 0
         self.nodes = None
 
 
 class Round:
-    """``step`` counts from 0; ``root`` is the outermost module (a compiled function has none, but a ``model`` name)."""
+    """``step`` counts from 0; ``root`` is the outermost module (a compiled function has none, but a ``model`` name).
 
-    def __init__(self, step, root, model):
+    known      what is known of its tensors; lines: of the index, that are still to be written.
+    operators  those of earlier rounds, by where they stood.
+    """
+
+    def __init__(self, step, root, model, operators):
         self.step = step
         self.root = root
         self.model = model
@@ -43,9 +52,12 @@ class Round:
         self.kept: list = []
         if isinstance(root, torch.nn.Module):
             self._learn(root, "")
-        self.frames = [Frame(root, "", ())]
-        self.names: Counter = Counter()
+        self.frames = [Frame(root, "")]
+        self.names: dict = {}
         self.quiet = False
+        self.known = Known()
+        self.lines: list = []
+        self._operators = operators
 
     def begin_module(self, module):
         """A module is called: its ``Operator``, whose inner ones come until ``end_module``."""
@@ -54,24 +66,25 @@ class Round:
         if path is None:
             path = _below(outer.path, type(module).__name__)
             self._learn(module, path)
-        short = path
-        if outer.path and path.startswith(outer.path + "."):
-            short = path[len(outer.path) + 1 :]
-            if short.isdigit():
-                short = outer.path.rpartition(".")[2] + "." + short
-        operator = self._operator(outer, short, path, type(module).__name__, path)
-        self.frames.append(Frame(module, path, operator.folders, operator))
+        operator = self._operator(outer, path, type(module).__name__, path)
+        self.frames.append(Frame(module, path, operator))
         return operator
 
-    def _learn(self, root, path):
-        """Where a network's modules stand, and of their weights' memory {address: (path of the owner, name, shape)}."""
-        self.kept.append(root)  # so that no other module gets its number
-        for name, module in root.named_modules():
-            place = self.paths.setdefault(id(module), _below(path, clean(name)))
-            for word, tensor in (*module._parameters.items(), *module._buffers.items()):
+    def _learn(self, module, path):
+        """Where a network's modules stand, and of their weights' memory {its number: (path of the owner, name, shape)}.
+        A program may change both between its steps."""
+        if id(module) in self.paths:
+            return
+        self.kept.append(module)  # so that no other module gets its number
+        self.paths[id(module)] = path
+        prefix = _below(ROOT, path) + "."
+        for stored in (module._parameters, module._buffers):
+            for word, tensor in stored.items():
                 if tensor is not None and plain(tensor):
-                    weight = (place, _below(_below(ROOT, place), word), tensor.shape)
-                    self.owners.setdefault(tensor.untyped_storage()._cdata, weight)
+                    self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
+        for word, inner in module._modules.items():
+            if inner is not None:
+                self._learn(inner, path if word == _COMPILED else _below(path, word))
 
     def weight(self, storage, tensor):
         """The name of a weight in the network, ``root.fc.weight``; "" for what is none. ``storage``: its number."""
@@ -84,21 +97,27 @@ class Round:
     def begin_operator(self, kind, tensors):
         """The ``Operator`` of one of torch's own: ``kind`` is its name with namespace, ``aten.addmm``."""
         frame = self.frames[-1]
-        path = frame.path
-        if not isinstance(frame.module, torch.nn.Module) or isinstance(frame.module, _OPAQUE):
-            path = self._path_inside(frame, tensors)
-        short = kind.partition(".")[2]
-        return self._operator(frame, short, _below(path, short), kind, path)
+        path = self._path_inside(frame, tensors) if frame.opaque else frame.path
+        return self._operator(frame, _below(path, kind.partition(".")[2]), kind, path)
 
-    def _operator(self, frame, short, name, kind, path):
-        again = self.names[name]
-        self.names[name] += 1
-        if again:
-            name = "{}_{}".format(name, again)
-            short = "{}_{}".format(short, again)
-        folder = "{}_{}".format(frame.children, short if short[:1].isalpha() else "op" + short)
+    def _operator(self, frame, name, kind, path):
+        again = self.names.get(name, 0)
+        self.names[name] = again + 1
+        place = (frame.operator or self.model, frame.children, name, again, kind, path)
         frame.children += 1
-        return Operator(self.step, (*frame.folders, folder), kind, _below(ROOT, path), self.model, name)
+        operator = self._operators.get(place)
+        if operator is None:
+            if len(self._operators) >= MOST_KNOWN:
+                self._operators.clear()
+            operator = self._operators[place] = self._new_operator(frame, *place[1:])
+        return operator
+
+    def _new_operator(self, frame, number, name, again, kind, path):
+        short = _short(path, frame.path) if name == path else kind.partition(".")[2]
+        suffix = f"_{again}" if again else ""
+        folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
+        outer = frame.operator.folders if frame.operator else ()
+        return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix)
 
     def _path_inside(self, frame, tensors):
         """Where an operator of a scripted, traced or FX graph stands: by its node, else by whose weights it reads."""
@@ -120,9 +139,17 @@ def _below(path, name):
     return path + "." + name if path and name else path or name
 
 
+def _short(path, outer):
+    """A module's path as its folder has it, in that of the ``outer`` module; of a list's modules with the list's."""
+    if not outer or not path.startswith(outer + "."):
+        return path
+    short = path[len(outer) + 1 :]
+    return outer.rpartition(".")[2] + "." + short if short.isdigit() else short
+
+
 def clean(path):
     """A module's path without what ``torch.compile`` puts into it."""
-    return ".".join(part for part in path.split(".") if part != "_orig_mod")
+    return ".".join(part for part in path.split(".") if part != _COMPILED)
 
 
 def _path_of_node(frame):

@@ -6,7 +6,7 @@ import sys
 import threading
 
 import torch
-from sgsdump_torch_tensors import in_memory_order
+from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
 
 def _loaded():
@@ -33,20 +33,17 @@ def statistics(tensor):
 
     NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
     """
-    if tensor.dtype is torch.bool or tensor.is_complex() or not tensor.numel():
+    size = tensor.numel()
+    if not size or tensor.dtype is torch.bool or tensor.is_complex():
         return None
-    flat = in_memory_order(tensor.detach().resolve_neg().cpu())
-    kind = KINDS.get(flat.dtype)
-    if kind is None or not flat.is_contiguous():
-        least, most, total, squares = _by_torch(flat)
+    if not fills_its_memory(tensor) or tensor.is_neg() or not tensor.is_cpu:
+        tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
+    kind = KINDS.get(tensor.dtype)
+    if kind is None or not fills_its_memory(tensor):
+        least, most, total, squares = _by_torch(in_memory_order(tensor))
     else:
-        least, most, total, squares = kernel.statistics(flat.data_ptr(), flat.numel(), kind)
-    return {
-        "max": most,
-        "min": least,
-        "mean": total / flat.numel(),
-        "l2norm": math.sqrt(squares) if squares == squares else math.nan,
-    }
+        least, most, total, squares = kernel.statistics(tensor.data_ptr(), size, kind)
+    return most, least, total / size, math.sqrt(squares) if squares == squares else math.nan
 
 
 def quick(tensor):

@@ -49,6 +49,7 @@ class Steps:
         self.thread = Thread()
         self.numbers = itertools.count()
         self.facts = {}
+        self.operators = {}
         self.compiles = False
         self.trained = None
 
@@ -124,7 +125,7 @@ class Steps:
             finally:
                 thread.inside -= 1
         root = transparent(module) or module
-        round = Round(step, root, type(root).__name__ if module is not None else name)
+        round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
         thread.round = round
         taking = self.taking
         given = args if module is None else args[1:]
@@ -193,7 +194,7 @@ class Steps:
             with Dispatch(self.dispatched, round):
                 return facts.by_others(args, kwargs)
         operator = round.begin_operator(facts.kind, inputs)
-        wanted = taking.guard(round, taking.before, operator, inputs)
+        wanted = taking.guard(round, taking.before_operator, operator, inputs)
         begun = time.perf_counter_ns()
         result = func(*args, **kwargs)
         taken = time.perf_counter_ns() - begun

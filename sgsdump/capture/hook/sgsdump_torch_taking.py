@@ -6,17 +6,18 @@ as of values that are written in full always, a checksum is asked whether the me
 """
 
 import torch
-from sgsdump_records import Values, encode
+from sgsdump_records import STATISTICS, Values, statistics_text
+from sgsdump_torch_known import Known
 from sgsdump_torch_memory import Memories
 from sgsdump_torch_statistics import quick, statistics
 from sgsdump_torch_tensors import (
     checksum_of,
-    dtype_word,
     in_c_order,
     payload,
     plain,
     synchronise,
     tensors_in,
+    type_word,
     version,
 )
 
@@ -29,8 +30,6 @@ class Taking:
     def guard(self, round, function, *args):
         """Call something of the hook: what it does is not seen by itself, and no mistake of it reaches the program."""
         round.quiet = True
-        index = self.session.index
-        lines = index.hold()
         try:
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
                 return function(round, *args)
@@ -38,12 +37,16 @@ class Taking:
             self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
             return None
         finally:
-            index.release(lines)
             round.quiet = False
 
+    def before_operator(self, round, *facts):
+        wanted = self.before(round, *facts)
+        self.say(round)
+        return wanted
+
     def before(self, round, operator, inputs):
-        """Before an operator runs; returns whether it is dumped."""
-        wanted = self.session.wants(operator.step, operator.name, operator.op_type, operator.ids, operator.model)
+        """Before a module or an operator runs; returns whether it is dumped."""
+        wanted = self.session.wants(round.step, operator)
         if wanted:
             self.take(round, operator, "in", "before", inputs)
         return wanted
@@ -54,13 +57,19 @@ class Taking:
         if wanted:
             self.take(round, operator, "in", "after", inputs)
             self.take(round, operator, "out", "after", tensors_in(outputs))
-        timing = self.session.control.get("timing")
-        self.session.operator(operator, param=param, nanoseconds=nanoseconds if timing else None)
+        round.lines.append(self.session.operator(round.step, operator, param, nanoseconds))
+
+    def say(self, round):
+        """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
+        lines, round.lines = round.lines, []
+        if lines:
+            self.session.say(lines)
 
     def step_begins(self, round, given):
         self.session.line(event="step", step=round.step, model=round.model, inputs=self._numbers(given))
 
     def step_ends(self, round, result, ended):
+        self.say(round)
         outputs = self._numbers(result)
         self.session.line(event="step", step=round.step, model=round.model, outputs=outputs, ended=ended)
 
@@ -68,45 +77,65 @@ class Taking:
         return [self.memories.values(tensor).number for tensor in tensors_in(value) if plain(tensor)]
 
     def take(self, round, operator, side, moment, tensors):
-        if moment in self.session.moments(side):
-            content = self.session.control["content"]
-            for slot, tensor in enumerate(tensors):
-                self.tensor(round, content, operator, side, slot, moment, tensor)
-
-    def tensor(self, round, content, operator, side, slot, moment, tensor):
-        if not plain(tensor):
-            self.session.tensor(operator, side, slot, moment, Values(dtype_word(tensor), tensor.shape))
+        session = self.session
+        if moment not in session.moments(side):
             return
-        seen, data, lying = self.memories.values(tensor), None, None
-        weight = round.weight(seen.storage, tensor)
-        if content == "stats":
-            seen = self.with_statistics(round, seen, tensor, weight)
-        elif content == "tensor":
-            seen, lying = self.to_be_stored(seen, tensor)
-            data = None if lying is None else payload(lying)
-        self.session.tensor(operator, side, slot, moment, seen, data, weight)
-        del lying  # until now, for the payload is its memory
+        content = session.content
+        if round.known.content != content:
+            round.known = Known(content)
+        told = []
+        for slot, tensor in enumerate(tensors):
+            lying = data = None
+            if content == "tensor" and plain(tensor):
+                values, lying = self.to_be_stored(self.seen(round, tensor), tensor)
+                data = None if lying is None else payload(lying)
+            else:
+                values = round.known.get(tensor) or self.described(round, content, tensor)
+            told.append(session.tensor(round.step, operator, side, slot, moment, values, data))
+            del lying  # until now, for the payload is its memory
+        if told:
+            round.lines.append(session.tensors(round.step, operator, side, moment, told))
 
-    def with_statistics(self, round, seen, tensor, weight):
+    def described(self, round, content, tensor):
+        """The values of a tensor that is not to be stored."""
+        if not plain(tensor):
+            return Values(type_word(tensor.dtype), tensor.shape)
+        seen = self.seen(round, tensor)
+        if content == "stats" and (seen.round is not round or seen.version != version(tensor)):
+            seen = self.with_statistics(round, seen, tensor)
+        round.known.add(tensor, seen)
+        return seen
+
+    def seen(self, round, tensor):
+        seen = self.memories.values(tensor)
+        seen.belong(round.weight(seen.storage, tensor))
+        return seen
+
+    def with_statistics(self, round, seen, tensor):
         """The values with their statistics. Of what is seen again in another step (weights, most of all) they are taken
         again where that is quick; else a checksum is asked whether it has changed."""
-        known, when = seen.when, (round, version(tensor))
-        if known == when:
-            return seen
         synchronise(tensor)
         checksum = None
-        if (weight or known is not None) and not quick(tensor):
+        if (seen.weight or seen.round is not None) and not quick(tensor):
             checksum = checksum_of(tensor)
-        if known is None or checksum is None or checksum != seen.checksum:
+        if seen.round is None or checksum is None or checksum != seen.checksum:
             figures = statistics(tensor)
-            if known is None:
-                seen.tell(figures)
-            elif encode(figures) != (seen.stats or "null"):
-                seen = self.memories.renew(tensor, seen)
-                seen.tell(figures)
+            if seen.round is None or figures != seen.figures:
+                seen = self._told(seen, figures, tensor)
         if checksum is not None:
             seen.checksum = checksum
-        seen.when = when
+        seen.round, seen.version = round, version(tensor)
+        return seen
+
+    def _told(self, seen, figures, tensor):
+        """Values that have these statistics: others than those that were seen, where these had others."""
+        stats = figures and dict(zip(STATISTICS, figures))
+        if seen.round is not None:
+            if (statistics_text(stats) if stats else "") == seen.stats:  # NaN equals none
+                return seen
+            seen = self.memories.renew(tensor, seen)
+        seen.figures = figures
+        seen.tell(stats)
         return seen
 
     def to_be_stored(self, seen, tensor):

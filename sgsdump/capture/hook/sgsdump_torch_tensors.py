@@ -1,6 +1,7 @@
 """What a tensor is to the torch hook, and its elements as they lie in memory."""
 
 import ctypes
+import functools
 
 import torch
 
@@ -11,6 +12,7 @@ STRETCHES, CLASSES = 8, 64
 WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_ATOMS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 _functorch = getattr(torch._C, "_functorch", None)
 _is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
 
@@ -46,14 +48,17 @@ def _collect(value, found, depth):
     else:
         return
     for one in inner:
+        if type(one) in _ATOMS:
+            continue
         if isinstance(one, torch.Tensor):
             found.append(one)
-        elif depth < 7 and type(one) not in (int, float, bool, str, type(None)):
+        elif depth < 7:
             _collect(one, found, depth + 1)
 
 
-def dtype_word(tensor):
-    return str(tensor.dtype).partition(".")[2]
+@functools.lru_cache(maxsize=None)
+def type_word(dtype):
+    return str(dtype).partition(".")[2]
 
 
 def version(tensor):
@@ -78,6 +83,11 @@ def payload(lying):
     """The memory of a tensor in C order, which has to live as long as this is used."""
     size = lying.numel() * lying.element_size()
     return memoryview((ctypes.c_char * size).from_address(lying.data_ptr())).cast("B") if size else memoryview(b"")
+
+
+def fills_its_memory(tensor):
+    """Whether the elements of a tensor are one piece of memory; False where that is not known at once."""
+    return tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def in_memory_order(tensor):

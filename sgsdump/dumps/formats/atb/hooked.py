@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.dump import Record
+from sgsdump.dumps.formats.atb.hook_lines import Line, lines_in
 from sgsdump.dumps.network import Operator, Value
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
 
 CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
-_MOST_BYTES, _MOST_LINE, _TAIL = 64 << 20, 1 << 20, 4096
+_MOST_BYTES, _TAIL = 64 << 20, 4096
 _ABOVE = 8
 Key = tuple[str, int, int, str]
 
@@ -74,11 +75,13 @@ def network(
         return {}
     folder = path.resolve().relative_to(root.resolve())
     of_file = {(folder / paths[key]).as_posix(): record for record in records if (key := key_of(record)) in paths}
-    run = "/".join(next(iter(of_file)).split("/")[:3]).encode()  # tensors/{device}_{pid}/{step}
+    _, process_name, step = next(iter(of_file)).split("/")[:3]  # tensors/{device}_{pid}/{step}
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
     for process in _folders(root):
-        for line in _lines(process / LINES, run):
+        if process_name.rpartition("_")[2] != process.name:
+            continue
+        for line in _lines(process / LINES, int(step) if step.isdecimal() else None):
             record = of_file.get(str(line.get("file")))
             if record is not None:
                 lines[record.op_index] = line
@@ -120,13 +123,9 @@ def _folders(root: Path) -> list[Path]:
         return []
 
 
-def _lines(path: Path, having: bytes = b"") -> Iterator[Mapping[str, Any]]:
+def _lines(path: Path, step: int | None = None) -> Iterator[Line]:
     try:
-        with open_file(path) as file:
-            while data := file.readline(_MOST_LINE):
-                line = _object(data) if having in data else None
-                if line is not None:
-                    yield line
+        yield from lines_in(path, step)
     except OSError:
         return
 
