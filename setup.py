@@ -47,6 +47,7 @@ setup(
             "tensors/one_pass/kernel.pyi",
             "samples/*",
             "capture/hook/*.py",
+            "capture/hook/for_torch/*.py",
             "capture/hook/sgsdump_kernel.pyi",
             "reports/html/page/*",
             "reports/*/*.css",

@@ -19,7 +19,7 @@ from sgsdump.dumps.formats.atb.hook_lines import MOST_BYTES, Line, Lines
 from sgsdump.errors import OutputError
 
 VALUES = "values"
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 16
 _MOST_REMEMBERED = 50_000
 _FILE = re.compile(r"tensors(?:/(?!\.\.?/)[A-Za-z0-9_.-]+)+\.bin", re.ASCII)
 _STORED = re.compile(rf"[0-9]+/{VALUES}/[0-9]+\.bin", re.ASCII)

@@ -17,7 +17,7 @@ from sgsdump.capture.program import environment as hooked
 from sgsdump.capture.steps import EVERY
 
 HOOKED = {"torch": "torch", "hook_torch": "torch"}  # what else a file of the hook may import, by how its name begins
-OWN = sorted(HOOK.glob("*.py"))
+OWN = sorted(HOOK.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
@@ -196,7 +196,11 @@ def test_options_that_keep_the_hook_out_leave_no_trace(tmp_path, run, option):
 
 
 def test_the_hook_writes_nothing_into_its_own_folder(tmp_path, run):
-    before = {path: path.stat().st_mtime_ns for path in HOOK.iterdir() if path.name != "__pycache__"}
+    def files():
+        found = [path for path in HOOK.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+        return {path: path.stat().st_mtime_ns for path in found}
+
+    before = files()
     run(sys.executable, program(tmp_path, MAIN))
-    assert before == {path: path.stat().st_mtime_ns for path in HOOK.iterdir() if path.name != "__pycache__"}
+    assert before == files()
     assert Path(HOOK, "__init__.py").exists() is False

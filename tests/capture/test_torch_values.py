@@ -325,6 +325,7 @@ def test_an_asynchronous_device_is_waited_for(monkeypatch):
     from sgsdump.capture.program import HOOK
 
     monkeypatch.syspath_prepend(str(HOOK))
+    monkeypatch.syspath_prepend(str(HOOK / "for_torch"))
     import sgsdump_torch_tensors
 
     waited = []
@@ -335,4 +336,4 @@ def test_an_asynchronous_device_is_waited_for(monkeypatch):
     assert waited == [1]
     for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
         monkeypatch.delitem(sys.modules, name)
-    assert Path(HOOK, "sgsdump_torch_tensors.py").is_file()
+    assert Path(HOOK, "for_torch", "sgsdump_torch_tensors.py").is_file()

@@ -1,8 +1,8 @@
-/* The statistics of a tensor's elements in one pass: least, most, sum and sum of squares.
+/* The statistics of a tensor's elements in one pass: least, most, sum and sum of squares. And a checksum of its memory.
  *
- * sgsdump_torch_statistics.py, the one caller, answers for the address and holds the tensor; without this, where it was
- * not built or does not load, torch does the same in four passes. It lies beside the hook and is of the stable ABI, so
- * that the program's own Python loads it. The GIL is released.
+ * sgsdump_torch_statistics.py and sgsdump_torch_checksum.py, the callers, answer for the address and hold the tensor;
+ * without this, where it was not built or does not load, torch does the same in more passes. It lies beside the hook and
+ * is of the stable ABI, so that the program's own Python loads it. The GIL is released.
  *
  * A chunk is summed in LANES sums of double, which are added to the total in their order. Nothing is contracted or
  * reassociated (setup.py says -ffp-contract=off): vectors of any width give the same digits.
@@ -108,40 +108,74 @@ INLINE figures_t figures_of(const char *data, size_t count, int kind)
     return figures;
 }
 
+/* Each of WORDS classes of words (of four bytes) has a sum. Every step can be undone, so that no word changes alone
+ * without the sum of its class; the shift brings what changes in a word's upper bits, signs and exponents, to the lower
+ * ones, so that two changes cancel by rare chance only. */
+#define WORDS 64
+#define FACTOR 0x9e3779b1u
+
+INLINE void add_words(uint32_t *sums, const char *data)
+{
+    uint32_t words[WORDS];
+    memcpy(words, data, sizeof words);
+    for (size_t i = 0; i < WORDS; i++) {
+        uint32_t mixed = (sums[i] ^ words[i]) * FACTOR;
+        sums[i] = mixed ^ mixed >> 15;
+    }
+}
+
+INLINE void checksum_of(const char *data, size_t size, uint32_t *sums)
+{
+    size_t whole = size / (WORDS * 4) * (WORDS * 4);
+    char rest[WORDS * 4] = {0};
+    for (size_t start = 0; start < whole; start += WORDS * 4) {
+        for (size_t line = 0; line < WORDS * 4; line += 64)
+            PREFETCH(data + start + AHEAD * 4 + line);
+        add_words(sums, data + start);
+    }
+    memcpy(rest, data + whole, size - whole);
+    add_words(sums, rest);
+}
+
 typedef figures_t (*function_t)(const char *, size_t, int);
+typedef void (*checksum_t)(const char *, size_t, uint32_t *);
 
 /* The same code for every width of vectors; the types apart, so that no loop asks for them. */
-#define VARIANT(function, attribute)                                                                                   \
-    attribute static figures_t function(const char *data, size_t count, int kind)                                     \
+#define VARIANT(name, attribute)                                                                                       \
+    attribute static figures_t figures_##name(const char *data, size_t count, int kind)                               \
     {                                                                                                                  \
         switch (kind) {                                                                                                \
         case FLOAT16: return figures_of(data, count, FLOAT16);                                                         \
         case BFLOAT16: return figures_of(data, count, BFLOAT16);                                                       \
         default: return figures_of(data, count, FLOAT32);                                                              \
         }                                                                                                              \
+    }                                                                                                                  \
+    attribute static void checksum_##name(const char *data, size_t size, uint32_t *sums)                              \
+    {                                                                                                                  \
+        checksum_of(data, size, sums);                                                                                 \
     }
 
-VARIANT(figures_plain, )
+VARIANT(plain, )
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
-VARIANT(figures_avx2, __attribute__((target("avx2"))))
-VARIANT(figures_avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
+VARIANT(avx2, __attribute__((target("avx2"))))
+VARIANT(avx512, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
 #endif
 
-/* That of the widest vectors that this processor has. */
-static function_t widest(void)
+static function_t used = figures_plain;
+static checksum_t used_checksum = checksum_plain;
+
+/* Those of the widest vectors that this processor has. */
+static void use_the_widest(void)
 {
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-        return figures_avx512;
-    if (__builtin_cpu_supports("avx2"))
-        return figures_avx2;
+        used = figures_avx512, used_checksum = checksum_avx512;
+    else if (__builtin_cpu_supports("avx2"))
+        used = figures_avx2, used_checksum = checksum_avx2;
 #endif
-    return figures_plain;
 }
-
-static function_t used = figures_plain;
 
 static PyObject *py_statistics(PyObject *module, PyObject *args)
 {
@@ -162,17 +196,36 @@ static PyObject *py_statistics(PyObject *module, PyObject *args)
     return Py_BuildValue("dddd", (double)figures.least, (double)figures.most, figures.sum, figures.squares);
 }
 
+static PyObject *py_checksum(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    Py_ssize_t size;
+    uint32_t sums[WORDS] = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kn:checksum", &address, &size))
+        return NULL;
+    if (size < 1) {
+        PyErr_SetString(PyExc_ValueError, "no bytes");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    used_checksum((const char *)(uintptr_t)address, (size_t)size, sums);
+    Py_END_ALLOW_THREADS;
+    return PyBytes_FromStringAndSize((const char *)sums, sizeof sums);
+}
+
 static PyMethodDef methods[] = {
+    {"checksum", py_checksum, METH_VARARGS, "256 bytes that tell other bytes from these (address, size)."},
     {"statistics", py_statistics, METH_VARARGS, "(least, most, sum, sum of squares) of (address, count, kind)."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "sgsdump_kernel", "Statistics of a tensor in one pass.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "sgsdump_kernel", "Statistics and checksum of a tensor in one pass.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit_sgsdump_kernel(void)
 {
-    used = widest();
+    use_the_widest();
     return PyModule_Create(&definition);
 }

@@ -8,6 +8,7 @@ import os
 import sys
 
 HOOK_FOLDER = os.path.dirname(os.path.abspath(__file__))
+FOLDERS = [HOOK_FOLDER, os.path.join(HOOK_FOLDER, "for_torch")]
 LIBRARIES = {"torch": "sgsdump_hook_torch", "onnxruntime": "sgsdump_hook_ort"}
 
 
@@ -57,7 +58,7 @@ class Waiting:
 def install(name, module):
     """Hook a library that was imported. Whatever goes wrong, the program goes on without it."""
     before = list(sys.path)
-    sys.path.insert(0, HOOK_FOLDER)
+    sys.path[:0] = FOLDERS
     session = None
     try:
         import sgsdump_session

@@ -5,12 +5,6 @@ import functools
 
 import torch
 
-# Up to so many bytes a tensor is its own checksum.
-SMALL = 2048
-# The sums of a checksum: so many stretches of memory, and in each so many classes of places.
-STRETCHES, CLASSES = 8, 64
-WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
-
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ATOMS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 _functorch = getattr(torch._C, "_functorch", None)
@@ -97,28 +91,3 @@ def in_memory_order(tensor):
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), -tensor.size(axis)))
         tensor = tensor.permute(order)
     return tensor.reshape(-1)
-
-
-def checksum_of(tensor):
-    """What tells other values in a tensor's memory from these: all bytes of a small one, else the sums of the words in
-    512 sets of places, so that it does not go unseen, either, where words only change places; None where elements do
-    not fill their memory."""
-    flat = in_memory_order(tensor)
-    if flat.data_ptr() != tensor.data_ptr() or flat.is_conj() or flat.is_neg():
-        return None
-    size = flat.numel() * flat.element_size()
-    if size <= SMALL:
-        return _bytes(flat)
-    word = next(width for width in WORDS if not (size % width or flat.data_ptr() % width))
-    if word < flat.element_size():
-        return None
-    words = flat.view(WORDS[word])
-    whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES
-    sums = words[:whole].view(STRETCHES, -1, CLASSES).sum(1)
-    return _bytes(sums) + _bytes(words[whole:])
-
-
-def _bytes(tensor):
-    tensor = tensor.cpu()
-    size = tensor.numel() * tensor.element_size()
-    return ctypes.string_at(tensor.data_ptr(), size) if size else b""

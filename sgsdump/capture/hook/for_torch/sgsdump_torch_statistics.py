@@ -1,26 +1,12 @@
 """A tensor's statistics: in one pass by the compiled kernel, where it is there and knows the type, else by torch."""
 
 import math
-import os
-import sys
 import threading
 
 import torch
+from sgsdump_torch_kernel import kernel
 from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
-
-def _loaded():
-    """None where it was not built, is not wanted, or the program's Python is a free-threaded one: not of its ABI."""
-    if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
-        return None
-    try:
-        import sgsdump_kernel
-    except ImportError:
-        return None
-    return sgsdump_kernel
-
-
-kernel = _loaded()
 # The kernel's numbers for types.
 KINDS = {} if kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 

@@ -7,11 +7,11 @@ as of values that are written in full always, a checksum is asked whether the me
 
 import torch
 from sgsdump_records import STATISTICS, Values, statistics_text
+from sgsdump_torch_checksum import checksum_of
 from sgsdump_torch_known import Known
 from sgsdump_torch_memory import Memories
 from sgsdump_torch_statistics import quick, statistics
 from sgsdump_torch_tensors import (
-    checksum_of,
     in_c_order,
     payload,
     plain,
