@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from sgsdump.capture.one_pass import sums_of
 
 _DEEPEST = 20
 
@@ -36,6 +39,10 @@ def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
         tensor = tensor.dequantize()
     if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
         return None
+    sums = sums_of(tensor)
+    if sums is not None:
+        least, most, total, squares = sums
+        return {"max": most, "min": least, "mean": total / tensor.numel(), "l2norm": math.sqrt(squares)}
     values = tensor.double()
     return {
         "max": float(values.max()),

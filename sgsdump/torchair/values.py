@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
+from sgsdump.capture.one_pass import sums_of
 from sgsdump.dumps.formats.ascend.operator_file import Payload
 from sgsdump.tensors.statistics import Statistics, summarise
 
@@ -39,6 +41,11 @@ def statistics(tensor: torch.Tensor) -> Statistics | None:
     plain = _plain(tensor)
     if plain.dtype.is_complex or plain.dtype == torch.bool:
         return None
+    sums = sums_of(plain)
+    if sums is not None and math.isfinite(sums[3]):  # so all elements are
+        least, most, total, squares = sums
+        mean = min(max(total / plain.numel(), least), most)
+        return Statistics(least, most, mean, math.sqrt(squares), plain.numel(), 0, 0, 0)
     try:
         array = plain.numpy()
     except TypeError:
