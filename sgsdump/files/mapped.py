@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -28,6 +28,7 @@ from sgsdump.files.bounded_read import open_file
 _PIECE = 8 << 20
 _ORDERED = 1 << 20
 _FEW = 1 << 16
+_KEPT = 8
 _AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels before 5.14 refuse it
 _LET_GO = getattr(mmap, "MADV_DONTNEED", None)
@@ -161,27 +162,34 @@ def opened(array: np.ndarray) -> Iterator[OpenFile | None]:
     if not isinstance(data, MappedFile):
         yield None
         return
-    kept: dict[MappedFile, OpenFile | None] | None = getattr(_LOCAL, "kept", None)
-    if kept is not None:
-        if data not in kept:
-            kept[data] = _open_again(data)
-        yield kept[data]
-        return
-    with kept_open():
-        yield _LOCAL.kept.setdefault(data, _open_again(data))
+    with nullcontext() if hasattr(_LOCAL, "kept") else kept_open():
+        yield _kept(_LOCAL.kept, data)
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Files that this thread has ``opened`` in the block stay open to its end: many views are of one file."""
+    """The files that this thread ``opened`` last stay open to the end of the block: many views are of one file. They are
+    few, for a dump of a file per tensor would use up what a process may open; no more of them are in use at once."""
     _LOCAL.kept = {}
     try:
         yield
     finally:
         for file in _LOCAL.kept.values():
-            if file:
-                os.close(file.descriptor)
+            _close(file)
         del _LOCAL.kept
+
+
+def _kept(files: dict[MappedFile, OpenFile | None], data: MappedFile) -> OpenFile | None:
+    """A mapped file as it is kept open, from now on the last of them."""
+    file = files[data] = files.pop(data) if data in files else _open_again(data)
+    if len(files) > _KEPT:
+        _close(files.pop(next(iter(files))))
+    return file
+
+
+def _close(file: OpenFile | None) -> None:
+    if file:
+        os.close(file.descriptor)
 
 
 def _open_again(data: MappedFile) -> OpenFile | None:

@@ -26,8 +26,12 @@ def external_bytes(model: ModelProto) -> int:
 
 def place_of(tensor: TensorProto) -> tuple[str, int]:
     """The file of a tensor's external data, relative to the model's folder, and where in it they begin."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
+    entries = _entries(tensor)
     return entries.get("location", ""), int(entries.get("offset") or 0)
+
+
+def _entries(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def external_files(model: ModelProto) -> set[str]:
@@ -35,7 +39,8 @@ def external_files(model: ModelProto) -> set[str]:
     from onnx import TensorProto
 
     outside = TensorProto.EXTERNAL
-    return {place_of(tensor)[0] for tensor in graph_tensors(model.graph) if tensor.data_location == outside}
+    tensors = (tensor for tensor in graph_tensors(model.graph) if tensor.data_location == outside)
+    return {_entries(tensor).get("location", "") for tensor in tensors}
 
 
 def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:

@@ -46,6 +46,7 @@ def _read_in_place(path: Path) -> Model:
     if proto is None:
         return _read(path)
     _check(proto, path)
+    _check_external(proto.graph, place)
     return Model(inline_functions(proto), path, place.parent)
 
 

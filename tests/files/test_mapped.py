@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from resident_pages import resident
 
 from sgsdump.errors import FormatError
 from sgsdump.files import mapped
-from sgsdump.files.mapped import let_bytes_go, let_go, map_file, view
+from sgsdump.files.mapped import kept_open, let_bytes_go, let_go, map_file, opened, view
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -80,6 +81,26 @@ def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None
     del one
     gc.collect()
     np.testing.assert_array_equal(other, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts the files that Linux says are open")
+def test_of_a_file_per_tensor_few_stay_open(tmp_path: Path) -> None:
+    def numbers() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    (tmp_path / "all").write_bytes(bytes(1 << 17))
+    whole = view(map_file(tmp_path / "all"), np.dtype(np.uint8), 1 << 17, 0)
+    before = numbers()
+    with kept_open():
+        for number in range(40):
+            path = tmp_path / str(number)
+            path.write_bytes(bytes([number]) * (1 << 17))
+            with opened(view(map_file(path), np.dtype(np.uint8), 1 << 17, 0)) as file, opened(whole) as other:
+                assert file and other
+                assert os.pread(file.descriptor, 1, 5) == bytes([number])
+                assert os.pread(other.descriptor, 1, 5) == b"\0"
+        assert numbers() - before < 20
+    assert numbers() - before <= 1
 
 
 def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:

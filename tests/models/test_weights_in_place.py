@@ -153,6 +153,23 @@ def test_a_model_with_external_data_of_its_own_is_read_as_ever(tmp_path: Path, w
     assert dumped(path, in_place=True) == dumped(path, in_place=False)
 
 
+@pytest.mark.parametrize(("key", "value"), [("offset", "x"), ("offset", "-5"), ("length", "1" * 12)])
+def test_a_place_in_the_file_that_is_none_is_told_as_ever(tmp_path: Path, walked: None, key: str, value: str) -> None:
+    model = runnable()
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="net.onnx")
+    weight.external_data.add(key=key, value=value)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError) as caught:
+        open_model(path, in_place=True)
+    with pytest.raises(ModelError) as wanted:
+        open_model(path)
+    assert str(caught.value) == str(wanted.value)
+
+
 @pytest.mark.parametrize("size", [0, 10, 20_000])
 def test_a_damaged_file_is_told_as_ever(tmp_path: Path, walked: None, size: int) -> None:
     path = tmp_path / "net.onnx"
