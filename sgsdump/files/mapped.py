@@ -58,7 +58,7 @@ def map_file(path: Path) -> mmap.mmap:
             if not os.fstat(file.fileno()).st_size:
                 raise ValueError("cannot mmap an empty file")
             data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
-            data.path, data.identity = Path(path).absolute(), _identity(file.fileno())
+            data.path, data.identity = Path(path).absolute(), identity(os.fstat(file.fileno()))
             data.address = address_of(np.frombuffer(data, np.uint8))
             return data
     except (OSError, ValueError) as error:
@@ -168,8 +168,8 @@ def opened(array: np.ndarray) -> Iterator[OpenFile | None]:
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """The files that this thread ``opened`` last stay open to the end of the block: many views are of one file. They are
-    few, for a dump of a file per tensor would use up what a process may open; no more of them are in use at once."""
+    """The files that this thread ``opened`` last stay open to the end of the block: many views are of one file. They
+    are few: a dump of a file per tensor would use up what a process may open."""
     _LOCAL.kept = {}
     try:
         yield
@@ -197,7 +197,7 @@ def _open_again(data: MappedFile) -> OpenFile | None:
         descriptor = os.open(data.path, os.O_RDONLY)
     except OSError:
         return None
-    if _identity(descriptor) == data.identity:
+    if identity(os.fstat(descriptor)) == data.identity:
         return OpenFile(descriptor, data.address)
     os.close(descriptor)
     return None
@@ -212,7 +212,7 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
         return False
     try:
         with open(data.path, "rb") as source:
-            if _identity(source.fileno()) != data.identity:
+            if identity(os.fstat(source.fileno())) != data.identity:
                 return False
             file.flush()
             left = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
@@ -232,9 +232,8 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
         raise
 
 
-def _identity(descriptor: int) -> tuple[int, ...]:
-    """What tells that an opened file is the one it was."""
-    status = os.fstat(descriptor)
+def identity(status: os.stat_result) -> tuple[int, ...]:
+    """What tells that a file is the one it was."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -181,10 +181,15 @@ def test_a_damaged_file_is_told_as_ever(tmp_path: Path, walked: None, size: int)
     assert str(caught.value) == str(wanted.value)
 
 
-def test_a_file_cut_off_while_it_is_used(tmp_path: Path, walked: None) -> None:
+@pytest.mark.parametrize("change", ["cut off", "another"])
+def test_a_file_that_changes_while_it_is_used(tmp_path: Path, walked: None, change: str) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(runnable().SerializeToString())
     runner = SegmentRunner(open_model(path, in_place=True))
-    os.truncate(path, 40_000)
-    with pytest.raises(ModelError, match=r"cannot read .*net.onnx: it became shorter"):
+    if change == "another":
+        path.rename(tmp_path / "older.onnx")
+        path.write_bytes((tmp_path / "older.onnx").read_bytes())
+    else:
+        os.truncate(path, 40_000)
+    with pytest.raises(ModelError, match=r"cannot read .*net.onnx: it was changed while it was used"):
         list(runner.run(FEED))

@@ -8,9 +8,10 @@ other files are onnxruntime's affair: it maps them.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -20,6 +21,7 @@ from onnx import TensorProto
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import PLAIN
 from sgsdump.files.bounded_read import open_file
+from sgsdump.files.mapped import identity
 from sgsdump.models.external_data import place_of
 
 # Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
@@ -29,17 +31,25 @@ ALIGNMENT = 64
 Values = dict[str, ort.OrtValue]
 
 
+class OwnFile(NamedTuple):
+    """A model's own file, and its ``identity`` when its weights were left there."""
+
+    path: Path
+    identity: tuple[int, ...]
+
+
 def lend_all(
-    options: ort.SessionOptions, weights: Mapping[str, Any], file: Path | None = None
+    options: ort.SessionOptions, weights: Mapping[str, Any], file: OwnFile | None = None
 ) -> tuple[dict[str, Any], Values]:
     """What stands in the model for each weight, and the values lent beside it, which have to outlive the session.
 
     options  of the session that is to be made; they are told of the values.
     file     the model's own, where big weights may have been left.
 
-    Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read.
+    Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read or has
+    changed.
     """
-    left = {name: weight for name, weight in weights.items() if file and _lies_in(weight, file)}
+    left = {name: weight for name, weight in weights.items() if file and _lies_in(weight, file.path)}
     read = _read(left, file) if file and left else {}
     for name, value in read.items():
         options.add_initializer(name, value)
@@ -80,11 +90,13 @@ def _lies_in(weight: Any, file: Path) -> bool:
     )
 
 
-def _read(weights: Mapping[str, TensorProto], file: Path) -> Values:
+def _read(weights: Mapping[str, TensorProto], file: OwnFile) -> Values:
     """Weights from the model's own file. Raises ModelError."""
     values = {}
     try:
-        with open_file(file) as stream:
+        with open_file(file.path) as stream:
+            if identity(os.fstat(stream.fileno())) != file.identity:
+                raise OSError("it was changed while it was used; start again")
             for name, weight in weights.items():
                 array = _aligned(tuple(weight.dims), onnx.helper.tensor_dtype_to_np_dtype(weight.data_type))
                 stream.seek(place_of(weight)[1])
@@ -92,7 +104,7 @@ def _read(weights: Mapping[str, TensorProto], file: Path) -> Values:
                     raise OSError("it became shorter")
                 values[name] = ort.OrtValue.ortvalue_from_numpy(array)
     except OSError as error:
-        raise ModelError(f"cannot read {file}: {error.strerror or error}") from None
+        raise ModelError(f"cannot read {file.path}: {error.strerror or error}") from None
     return values
 
 

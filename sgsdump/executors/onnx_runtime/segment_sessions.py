@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import onnxruntime as ort
 
-from sgsdump.executors.onnx_runtime.lent_weights import Values, lend_all
+from sgsdump.executors.onnx_runtime.lent_weights import OwnFile, Values, lend_all
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
 from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
+from sgsdump.files.mapped import identity
 from sgsdump.models.model import Model
 from sgsdump.models.passes.segment import Segment, sub_model
 
@@ -73,10 +74,10 @@ class Ready(NamedTuple):
     lent: Values
 
 
-def own_file(model: Model) -> Path | None:
+def own_file(model: Model) -> OwnFile | None:
     """The model's file, where its own folder is that of the external data: big weights may lie in it."""
     file = model.path.resolve()
-    return file if model.folder == file.parent else None
+    return OwnFile(file, identity(file.stat())) if model.folder == file.parent and file.is_file() else None
 
 
 def session_options(folder: Path | None) -> ort.SessionOptions:
