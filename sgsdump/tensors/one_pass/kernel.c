@@ -11,8 +11,9 @@
 
 #define INTERFACE 2 /* compiled.py has the same number, or does not use a kernel left from another version */
 
-/* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that. */
-#if defined(__GNUC__) && defined(__GLIBC__) && defined(__x86_64__)
+/* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that; GCC knows
+ * these levels from 12 on. */
+#if __GNUC__ >= 12 && defined(__GLIBC__) && defined(__x86_64__)
 #define FOR_EVERY_WIDTH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EVERY_WIDTH
