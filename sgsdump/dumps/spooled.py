@@ -46,7 +46,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))
             file.flush()
-            data = mapped.MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else None
+            data = mapped.map_open(file.fileno()) if file.tell() else None
     except OSError as error:
         raise OutputError(f"cannot write the values of a run into {folder}: {error.strerror or error}") from error
     return Dump([record if record.constant else _read(record, data, place) for record, place in kept])

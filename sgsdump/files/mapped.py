@@ -36,10 +36,10 @@ _LOCAL = threading.local()
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers its path, the file's identity (device, inode, size, mtime) when it was opened, and where
-    in memory it begins."""
+    """A mapping that remembers the file's path, None where it has none, its identity (device, inode, size, mtime) when
+    it was opened, and where in memory it begins."""
 
-    path: Path
+    path: Path | None
     identity: tuple[int, ...]
     address: int
 
@@ -57,12 +57,17 @@ def map_file(path: Path) -> mmap.mmap:
         with open_file(path) as file:
             if not os.fstat(file.fileno()).st_size:
                 raise ValueError("cannot mmap an empty file")
-            data = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
-            data.path, data.identity = Path(path).absolute(), identity(os.fstat(file.fileno()))
-            data.address = address_of(np.frombuffer(data, np.uint8))
-            return data
+            return map_open(file.fileno(), Path(path).absolute())
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {path}: {error}") from None
+
+
+def map_open(descriptor: int, path: Path | None = None) -> MappedFile:
+    """An open file that holds something, mapped read-only. ``path``: where it is found again."""
+    data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
+    data.path, data.identity = path, identity(os.fstat(descriptor))
+    data.address = address_of(np.frombuffer(data, np.uint8))
+    return data
 
 
 def view(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
@@ -193,6 +198,8 @@ def _close(file: OpenFile | None) -> None:
 
 
 def _open_again(data: MappedFile) -> OpenFile | None:
+    if data.path is None:
+        return None
     try:
         descriptor = os.open(data.path, os.O_RDONLY)
     except OSError:
@@ -208,7 +215,7 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
 
     The mapped file is opened again by its name: one that stays open for each file of a folder would be too many.
     """
-    if not sys.platform.startswith("linux"):
+    if data.path is None or not sys.platform.startswith("linux"):
         return False
     try:
         with open(data.path, "rb") as source:

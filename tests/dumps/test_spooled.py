@@ -44,6 +44,13 @@ def test_records_and_values_are_those_given(tmp_path: Path) -> None:
     assert compare(dump, spooled(records(), tmp_path))["a"].mse == 0
 
 
+def test_large_values_are_compared_and_let_go_like_those_of_any_file(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(2, 300_000)).astype(np.float32)
+    large = [[Record("out", 0, 0, "Conv", Tensor.of("a", row))] for row in values]
+    row = compare(*(spooled(iter(each), tmp_path) for each in large))["a"]
+    assert row.mse == pytest.approx(np.square(values[0].astype(float) - values[1]).mean(), rel=1e-12)
+
+
 def test_values_are_written_before_the_next_record_is_made(tmp_path: Path) -> None:
     """What makes the records may use one buffer again and again."""
     buffer = np.zeros(1000, np.float32)
