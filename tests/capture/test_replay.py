@@ -337,7 +337,7 @@ while True:
 def test_killed_at_any_moment_the_tree_is_whole_and_says_it_is_not_complete(tmp_path):
     path = net(tmp_path / "net.onnx")
     seen = []
-    for number in range(10):
+    for number in range(20):
         folder = tmp_path / str(number)
         folder.mkdir()
         captured = capture(folder, KILLED, path, 0.008 * number)
