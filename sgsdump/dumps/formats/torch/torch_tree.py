@@ -114,7 +114,8 @@ def read(path: Path) -> Dump:
     index = run_index.read(folder, notes)
     below = folder.relative_to(path).as_posix()
     modules = model_tree.read(folder.parent, notes)
-    if index is not None:
+    # A program that was killed between its first file and that file's line has listed nothing.
+    if index is not None and (index.entries or index.complete):
         records = [*_listed(folder, index.entries, {_below(name, below) for name in names}, notes)]
     else:
         records = [*_found(path, names, "" if below == "." else below, modules, notes)]

@@ -118,6 +118,9 @@ def test_an_index_gives_the_order_statistics_and_whether_the_run_is_complete(tre
     (folder / "index.jsonl").write_text("".join(lines)[:-9])
     notes = open_dump(tree, 3, 0).notes
     assert "1 lines are cut off" in notes[0] and "is not complete" in notes[1]
+    (folder / "index.jsonl").write_text("")  # killed before the first file had its line
+    begun = open_dump(tree, 3, 0)
+    assert "root/input_0" in begun and "is not complete" in begun.notes[0]
 
 
 @pytest.mark.parametrize("file", ["../0/root/output.pth", "/etc/passwd", "gone.pth", 7, None])
