@@ -192,4 +192,4 @@ def test_killed_at_any_moment_tensors_are_whole_and_the_tree_opens_as_not_comple
         for file in (tree / "tensors").rglob("*.bin"):
             assert open_dump(file).records[0].tensor.stored().shape == (2, 2), file
         assert not list((tree / "tensors").rglob(".*"))
-    assert told == 10
+    assert told == 20
