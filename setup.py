@@ -1,4 +1,4 @@
-"""Which files go into the package, and its two compiled parts. Everything else stands in pyproject.toml.
+"""Which files go into the package, and its compiled parts. Everything else stands in pyproject.toml.
 
 ``cfg/`` stays at the top of the checkout, where users look for it; installed, it is the folder ``sgsdump/cfg``.
 

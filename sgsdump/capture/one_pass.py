@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
+from sgsdump.tensors.kernels import kernel
+
 # The kernel's numbers for types.
 _KINDS = {"torch.float32": 0, "torch.float16": 1, "torch.bfloat16": 2}
-
-
-def _loaded() -> Any:
-    """None where it was not built, is not wanted, or the Python is a free-threaded one: not of its ABI."""
-    if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
-        return None
-    try:
-        from sgsdump.capture.hook import sgsdump_kernel
-    except ImportError:
-        return None
-    return sgsdump_kernel
-
-
-_kernel = _loaded()
+# A free-threaded Python has another ABI than the kernel may have been built for.
+_FREE_THREADED = "t" in getattr(sys, "abiflags", "")
+_kernel = None if _FREE_THREADED else kernel("sgsdump.capture.hook.sgsdump_kernel")
 
 
 def sums_of(tensor: Any) -> tuple[float, float, float, float] | None:

@@ -21,7 +21,7 @@ from sgsdump.executors.onnx_runtime.lent_weights import lend_all
 from sgsdump.executors.onnx_runtime.ort_value import from_array, to_array, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU, providers
 from sgsdump.executors.onnx_runtime.refusals import plain
-from sgsdump.executors.onnx_runtime.segment_sessions import session_options
+from sgsdump.executors.onnx_runtime.session_options import unoptimised
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import segment, sub_model
 from sgsdump.registry import hint
@@ -67,7 +67,7 @@ class OrtExecutor(Executor):
         part = segment(list(graph.node), set(weights))
         used = tuple(dict.fromkeys((*part.weights, *(name for name in outputs if name in weights))))
         part = replace(part, reads=tuple(fed), weights=used, makes=outputs)
-        options = session_options(Path(folder) if folder else None)
+        options = unoptimised(Path(folder) if folder else None)
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = self._threads
         stubs, self._lent = lend_all(options, {name: weights[name] for name in used})

@@ -18,6 +18,9 @@ from sgsdump.models.model import weight_names
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+# Operators whose output holds the values of their input, each of them once, in another order or shape.
+REARRANGING = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"))
+
 
 @dataclass(frozen=True)
 class Graph:

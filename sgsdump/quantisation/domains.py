@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import REARRANGING, Graph, attribute
 from sgsdump.quantisation.fusion import Operator, is_convolution, operators
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-MOVERS = (
-    *("MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"),
+MOVERS = REARRANGING | {
+    *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
-)
+}
 # They copy values where mode is "nearest" (the default), and compute new ones where it is not.
 UPSAMPLERS = ("Resize", "Upsample")
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool")

@@ -19,14 +19,14 @@ from sgsdump.comparison.metrics.base import Sums, ratio
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.tensors.real_view import Values
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 # Operators that pass a Softmax's values through unchanged.
-_PASSING_THROUGH = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Cast")
+_PASSING_THROUGH = REARRANGING | {"Cast"}
 _SOFTMAX = ("Softmax", "LogSoftmax")
 
 

@@ -1,15 +1,10 @@
-"""The compiled kernel, where it is installed: the sums of ``by_numpy``, digit by digit, at the speed of reading.
-
-SGSDUMP_NO_KERNEL=1 in the environment leaves it out.
-"""
+"""The compiled kernel, where it is installed: the sums of ``by_numpy``, digit by digit, at the speed of reading."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import NamedTuple
 
 import ml_dtypes
@@ -20,28 +15,15 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import OpenFile, address_of, opened
+from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.real_view import Values
 
-_INTERFACE = 3
 # The kernel's numbers for types; integers mean numbers by a scale and a zero point.
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
 _LOCAL = threading.local()
-
-
-def _loaded() -> ModuleType | None:
-    """The kernel; None where it was not built, is another version's, or is not wanted."""
-    if os.environ.get("SGSDUMP_NO_KERNEL"):
-        return None
-    try:
-        from sgsdump.comparison.sums import kernel
-    except ImportError:
-        return None
-    return kernel if (kernel.INTERFACE, kernel.LANES, kernel.CHUNK) == (_INTERFACE, LANES, CHUNK) else None
-
-
-_KERNEL = _loaded()
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=3, LANES=LANES, CHUNK=CHUNK)
 
 
 def description() -> str:

@@ -13,7 +13,7 @@ from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import to_array, why_not
 from sgsdump.executors.onnx_runtime.providers import CPU
 from sgsdump.executors.onnx_runtime.refusals import plain
-from sgsdump.executors.onnx_runtime.segment_sessions import FATAL
+from sgsdump.executors.onnx_runtime.session_options import quiet
 
 LEVELS = {name: level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")}
 MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.startswith("ORT_")}
@@ -28,8 +28,7 @@ class ProgramSession:
     """
 
     def __init__(self, model: Path, options: Mapping[str, Any]):
-        own = ort.SessionOptions()
-        own.log_severity_level = FATAL
+        own = quiet()
         own.graph_optimization_level = LEVELS.get(str(options.get("level")), ort.GraphOptimizationLevel.ORT_ENABLE_ALL)
         own.execution_mode = MODES.get(str(options.get("mode")), ort.ExecutionMode.ORT_SEQUENTIAL)
         threads, entries, wanted = (options.get(name) for name in ("threads", "entries", "providers"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
@@ -11,13 +10,12 @@ import onnxruntime as ort
 
 from sgsdump.executors.onnx_runtime.lent_weights import OwnFile, Values, lend_all
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
+from sgsdump.executors.onnx_runtime.session_options import unoptimised
 from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.files.mapped import identity
 from sgsdump.models.model import Model
 from sgsdump.models.passes.segment import Segment, sub_model
-
-FATAL = 4
 
 
 class SegmentSessions:
@@ -49,7 +47,7 @@ class SegmentSessions:
             return kept
 
     def _made(self, part: Segment, reads: Reads) -> Ready:
-        options = session_options(self._folder)
+        options = unoptimised(self._folder)
         use_shared_arena(options)
         options.intra_op_num_threads = self._threads
         # Idle threads would spin, and take the processors from who makes the next session or writes the last tensors.
@@ -78,18 +76,3 @@ def own_file(model: Model) -> OwnFile | None:
     """The model's file, where its own folder is that of the external data: big weights may lie in it."""
     file = model.path.resolve()
     return OwnFile(file, identity(file.stat())) if model.folder == file.parent and file.is_file() else None
-
-
-def session_options(folder: Path | None) -> ort.SessionOptions:
-    """Options of a session that runs a model or a part of it as it stands: no optimisation, nothing printed.
-
-    ``folder`` is where the external data files are; None when there is none.
-    """
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = FATAL
-    options.enable_cpu_mem_arena = False
-    if folder is not None:
-        entry = "session.model_external_initializers_file_folder_path"
-        options.add_session_config_entry(entry, str(folder.resolve()))
-    return options

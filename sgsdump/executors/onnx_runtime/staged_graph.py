@@ -17,13 +17,13 @@ import onnxruntime as ort
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
+from sgsdump.executors.onnx_runtime.providers import CPU
+from sgsdump.executors.onnx_runtime.session_options import fake_quantised
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import Segment, segment, sub_model
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-FATAL = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +102,11 @@ class StagedGraph:
 
 
 def _session(model: bytes) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     # Pictures run side by side in threads of their own, which shares processors better than the layers of one picture.
-    options.intra_op_num_threads = 1
+    options = fake_quantised(threads=1)
     # Each session would keep an arena of its own: a third of a search's memory, and no time saved.
     options.enable_cpu_mem_arena = False
-    options.log_severity_level = FATAL
-    # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
-    options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(model, options, providers=[CPU])
     except Exception as error:
         raise ModelError(f"onnxruntime cannot load a stage of the graph: {str(error).splitlines()[0]}") from error

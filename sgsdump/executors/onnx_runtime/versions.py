@@ -14,6 +14,8 @@ import onnxruntime as ort
 from onnx import NodeProto, helper
 
 from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.providers import CPU
+from sgsdump.executors.onnx_runtime.session_options import quiet
 from sgsdump.models.graph import bodies
 
 # The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
@@ -112,10 +114,8 @@ def _loads(ir_version: int, opset: int) -> bool:
         [helper.make_node("Identity", ["x"], ["y"])], "g", [info("x", 1, [1])], [info("y", 1, [1])]
     )
     model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
     try:
-        ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        ort.InferenceSession(model.SerializeToString(), quiet(), providers=[CPU])
     except Exception:
         return False
     return True

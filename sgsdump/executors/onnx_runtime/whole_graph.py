@@ -12,27 +12,21 @@ import numpy as np
 import onnxruntime as ort
 
 from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.providers import CPU
+from sgsdump.executors.onnx_runtime.session_options import fake_quantised
 from sgsdump.executors.onnx_runtime.versions import loadable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-FATAL = 4
 
 
 class WholeGraph:
     """A session over a model whose weights are in it. Raises ModelError when onnxruntime will not load it."""
 
     def __init__(self, proto: ModelProto, threads: int = 0):
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.intra_op_num_threads = threads
-        options.log_severity_level = FATAL
-        # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
         model = loadable(proto)
         try:
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(model, fake_quantised(threads), providers=[CPU])
         except Exception as error:
             raise ModelError(f"onnxruntime cannot load the graph: {str(error).splitlines()[0]}") from error
 

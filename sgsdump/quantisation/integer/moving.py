@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.models.graph import REARRANGING
 from sgsdump.quantisation.integer.emitter import FLOAT, Emitter, Integers
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
 # onnxruntime moves integers of any type with these; with the others it moves float32, which holds them as well.
-ANY_TYPE = frozenset("Reshape Flatten Squeeze Unsqueeze Transpose Identity Concat Slice Gather".split())
+ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
 
 
 def move(emit: Emitter, node: NodeProto, values: list[Integers], outputs: list[str]) -> None:

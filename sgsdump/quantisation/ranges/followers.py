@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.quantisation.ranges.observers import Extremes
-
-MOVING = frozenset("Identity Reshape Flatten Squeeze Unsqueeze Transpose".split())
 
 
 def followed(graph: Graph) -> dict[str, str]:
@@ -18,7 +16,9 @@ def followed(graph: Graph) -> dict[str, str]:
     return {
         node.output[0]: node.input[0]
         for node in graph.nodes
-        if node.op_type in {"Relu", *MOVING} and node.domain in ("", "ai.onnx") and node.input[0] not in graph.constants
+        if node.op_type in {"Relu", *REARRANGING}
+        and node.domain in ("", "ai.onnx")
+        and node.input[0] not in graph.constants
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.fixed_metadata import read_facts
@@ -38,9 +38,6 @@ from sgsdump.tensors.value_range import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto
-
-# What one value goes through unchanged.
-MOVING = frozenset("Reshape Flatten Squeeze Unsqueeze Transpose Identity".split())
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ class PlanTrial:
             name
             for name, node in makers
             if node is not None
-            and node.op_type in MOVING
+            and node.op_type in REARRANGING
             and node.input[0] in self.analysis.stored
             and domain[node.input[0]] == domain[name] not in self._picture_roots
         }

@@ -1,30 +1,15 @@
 """The compiled passes over floats, where they are installed: for the ends of rows, and for counts in bins.
 
-What they give is what numpy gives without them, digit by digit. SGSDUMP_NO_KERNEL=1 in the environment leaves them out.
+What they give is what numpy gives without them, digit by digit.
 """
 
 from __future__ import annotations
 
-import os
-from types import ModuleType
-
 import numpy as np
 
-_INTERFACE = 2
+from sgsdump.tensors.kernels import kernel
 
-
-def _loaded() -> ModuleType | None:
-    """The kernel; None where it was not built, is another version's, or is not wanted."""
-    if os.environ.get("SGSDUMP_NO_KERNEL"):
-        return None
-    try:
-        from sgsdump.tensors.one_pass import kernel
-    except ImportError:
-        return None
-    return kernel if kernel.INTERFACE == _INTERFACE else None
-
-
-_KERNEL = _loaded()
+_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=2)
 
 
 def takes(array: np.ndarray) -> bool:
