@@ -42,7 +42,7 @@ from sgsdump.quantisation.ranges.measured_ranges import _see_feed
 from sgsdump.quantisation.ranges.observers import PLAIN
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.plan_judge import Criteria, Picture, Question, Subject, each_alone, make_answer
+from sgsdump.tuning.scoring.judge import Criteria, Picture, Question, Subject, each_alone, make_answer
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 LINK = 117e6  # bytes a second: one gigabit

@@ -23,7 +23,7 @@ from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
-from sgsdump.tuning.search import search_rates
+from sgsdump.tuning.search.search import search_rates
 
 FORMER = 4.4
 

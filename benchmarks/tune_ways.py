@@ -31,11 +31,12 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.objective import score, total
 from sgsdump.quantisation.trials.plan_walk import Plan
 from sgsdump.reports.tuning.pareto_table import render
-from sgsdump.tuning.pareto import pareto
-from sgsdump.tuning.plan_judge import Picture
-from sgsdump.tuning.search import search_rates
-from sgsdump.tuning.sizes import Found, Sizes
-from sgsdump.tuning.tuning_setup import Setup
+from sgsdump.tuning.results.pareto import pareto
+from sgsdump.tuning.scoring.judge import Picture
+from sgsdump.tuning.search.result import SearchResult
+from sgsdump.tuning.search.search import search_rates
+from sgsdump.tuning.search.setup import Setup
+from sgsdump.tuning.search.sizes import Sizes
 
 TIMES, TIMES_SHORT = 10, 2
 TABLE_RATES = (0.505, 0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.85, 0.95)
@@ -213,7 +214,7 @@ def _judge(setup: Setup, run: Callable[[Plan, Picture], dict[str, np.ndarray]]) 
 def table(net: TunedNet) -> str:
     """Plans tuned on the calibration pictures, judged on pictures with faces."""
     tuned = net.setup()
-    found: Found = search_rates(tuned.pool, tuned.sizes, TABLE_RATES)
+    found: SearchResult = search_rates(tuned.pool, tuned.sizes, TABLE_RATES)
     judged = net.setup(judged=True)
     judged.pool.measure([each.plan for each in (*found.ends, *found.plans, found.smallest)])
     return render(pareto(found, judged.pool, judged.sizes, judged.trial, with_metric=True))

@@ -14,7 +14,7 @@ from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.tuning_setup import Setup, set_up
+from sgsdump.tuning.search.setup import Setup, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

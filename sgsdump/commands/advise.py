@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+    from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
+    from sgsdump.tuning.advice import advice, rules_of_thumb
+    from sgsdump.tuning.advice.sensitivity_analysis import SensitivityAnalysis
 
     _check_options(args)
     check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.html.report import Report
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.advice.measured import MeasuredAdvice
 
 PICTURES = 10
 # Sensitivities are measured on this many of them.
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
-    from sgsdump.tuning.measured_advice import advise_by_measure, measure
+    from sgsdump.tuning.advice.measured import advise_by_measure, measure
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED

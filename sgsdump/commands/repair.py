@@ -36,7 +36,7 @@ from sgsdump.registry import listed
 if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
+    from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed
 
 DEBUG_PICTURES = 4
 

@@ -19,10 +19,10 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.quantisation.levels import LEVELS
 from sgsdump.quantisation.trials.output_trials import THRESHOLD
-from sgsdump.tuning import search, tuning_setup
+from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.repair import repair
-from sgsdump.tuning.rules_of_thumb import RMSE_OVER
-from sgsdump.tuning.search import most_evaluations
+from sgsdump.tuning.search import search, setup
+from sgsdump.tuning.search.search import most_evaluations
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {
@@ -73,7 +73,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("repair", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
         ("repair", "(default: 4 of -i)", DEBUG_PICTURES == 4),
         ("repair", "at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
-        ("tune", "judged on 10 of these, evenly chosen", tuning_setup.PICTURES == 10),
+        ("tune", "judged on 10 of these, evenly chosen", setup.PICTURES == 10),
         ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
         ("tune", "95 % of the way", search.ENOUGH == 0.95),
         ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),

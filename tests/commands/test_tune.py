@@ -238,7 +238,7 @@ def test_a_wrong_objective_is_told_before_the_work(work, capsys):
 @pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("given", [[], ["--target", "output-cos>=0.1"]])
 def test_a_search_cut_short_says_what_it_did_not_look_at(work, capsys, given, monkeypatch):
-    from sgsdump.tuning import search
+    from sgsdump.tuning.search import search
 
     for limit in (12, 0):
         monkeypatch.setattr(search, "EXHAUSTIVE", limit)

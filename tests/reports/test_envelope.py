@@ -9,7 +9,7 @@ from PIL import Image
 
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.tuning.pareto_png import figure_of, render
-from sgsdump.tuning.pareto import Pareto, Row
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 
 def test_the_envelope_is_below_every_plan():

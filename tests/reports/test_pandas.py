@@ -17,10 +17,10 @@ from sgsdump.reports.tuning import pareto_csv
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning import advice
-from sgsdump.tuning.advice import Advice, Measured
-from sgsdump.tuning.pareto import Pareto, Row
-from sgsdump.tuning.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.advice import advice
+from sgsdump.tuning.advice.advice import Advice, Measured
+from sgsdump.tuning.advice.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 CONVOLUTION = Convolution("conv1", "Conv", "data", "data", "conv1", False)
 

@@ -12,9 +12,9 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tuning.advice import MAYBE, NO, YES, advise, tensor_arrays
-from sgsdump.tuning.rules_of_thumb import Convolution, Signs
-from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement
+from sgsdump.tuning.advice.advice import MAYBE, NO, YES, advise, tensor_arrays
+from sgsdump.tuning.advice.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.advice.sensitivity_analysis import LayerSensitivity, Measurement
 
 A, B, C = (Convolution(name, "CONV_2D", f"{name}.in", f"{name}.in", f"{name}.out", False) for name in "abc")
 CALM = Signs((0.0, 5.0))

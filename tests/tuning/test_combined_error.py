@@ -9,10 +9,10 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.objective import score, watched_by_output
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.combined_error import MEAN, WORST, Objective, combined_error, parse_objective
-from sgsdump.tuning.plan_search import every_plan
-from sgsdump.tuning.search import search_rates
-from sgsdump.tuning.tuning_setup import set_up
+from sgsdump.tuning.scoring.combined_error import MEAN, WORST, Objective, combined_error, parse_objective
+from sgsdump.tuning.search.proposals import every_plan
+from sgsdump.tuning.search.search import search_rates
+from sgsdump.tuning.search.setup import set_up
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 WATCHED = {"boxes": "boxes", "prob": "logits"}
@@ -114,7 +114,7 @@ def net():
 
 
 def tuned(net, text, monkeypatch, exhaustive):
-    from sgsdump.tuning import search
+    from sgsdump.tuning.search import search
 
     monkeypatch.setattr(search, "EXHAUSTIVE", 12 if exhaustive else 0)
     float_model, ranges, feeds = net

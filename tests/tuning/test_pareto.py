@@ -8,10 +8,11 @@ import pytest
 
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.trials.plan_trial import Domain
-from sgsdump.tuning import pareto as module
-from sgsdump.tuning.combined_error import Objective
-from sgsdump.tuning.pareto import as_document, macs_of, pareto
-from sgsdump.tuning.sizes import Found, Proposed, Sizes
+from sgsdump.tuning.results import pareto as module
+from sgsdump.tuning.results.pareto import as_document, macs_of, pareto
+from sgsdump.tuning.scoring.combined_error import Objective
+from sgsdump.tuning.search.result import Proposed, SearchResult
+from sgsdump.tuning.search.sizes import Sizes
 
 NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
 
@@ -35,7 +36,7 @@ def laid_out(errors, monkeypatch, smallest=ONE):
     sizes = Sizes(("a", "b"), np.array([100, 300]), 100)
     trial = SimpleNamespace(proto=None, domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"])
     ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
-    found = Found((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
+    found = SearchResult((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
     return pareto(found, pool, sizes, trial, with_metric=False)
 
 

@@ -21,12 +21,12 @@ from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.plan_search import best_by_model, best_sum, every_plan, neighbours, proposals
-from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
-from sgsdump.tuning.sizes import Sizes
-from sgsdump.tuning.surrogate import Surrogate
-from sgsdump.tuning.target import parse_target
-from sgsdump.tuning.tuning_setup import set_up
+from sgsdump.tuning.scoring.surrogate import Surrogate
+from sgsdump.tuning.search.proposals import best_by_model, best_sum, every_plan, neighbours, proposals
+from sgsdump.tuning.search.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.search.setup import set_up
+from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning.search.target import parse_target
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATES = (0.55, 0.65, 0.75, 0.85, 0.95)
@@ -147,7 +147,7 @@ def test_the_search_is_as_good_as_the_best_of_all_plans(setup):
 
 def test_without_trying_all_the_search_is_as_good_too(setup, monkeypatch):
     """The way large nets are searched, on a net small enough to know the answer."""
-    from sgsdump.tuning import search
+    from sgsdump.tuning.search import search
 
     monkeypatch.setattr(search, "EXHAUSTIVE", 0)
     found = search_rates(setup.pool, setup.sizes, RATES)
@@ -186,7 +186,7 @@ def test_no_time_gives_verified_plans_all_the_same(setup):
 
 def test_a_search_cut_short_has_the_plan_to_take_first(float_model, ranges, monkeypatch):
     """Time runs out as soon as the rates are looked at: what is recommended is what the whole search recommends."""
-    from sgsdump.tuning import search
+    from sgsdump.tuning.search import search
 
     monkeypatch.setattr(search, "EXHAUSTIVE", 0)
     whole = set_up(float_model, ranges, CONFIG, feeds())
@@ -301,7 +301,7 @@ def test_the_plan_model_is_exact_where_vectors_add():
 @pytest.mark.parametrize("seed", range(5))
 def test_without_a_run_the_plan_to_take_is_foreseen(seed):
     """What a search without any time recommends is close to the smallest plan that the model holds good enough."""
-    from sgsdump.tuning.search_steps import ENOUGH, foreseen
+    from sgsdump.tuning.search.steps import ENOUGH, foreseen
 
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(10, 30)) * 10 ** rng.uniform(-2, 0, (10, 1))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.tuning.sizes import Sizes
+from sgsdump.tuning.search.sizes import Sizes
 
 SIZES = Sizes(("a", "b", "c"), np.array([100, 300, 500]), 100)
 

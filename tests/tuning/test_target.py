@@ -7,7 +7,7 @@ import pytest
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.objective import score
-from sgsdump.tuning.target import parse_target
+from sgsdump.tuning.search.target import parse_target
 
 # y: cos 0.8, rmse 0.5, error 0.4; z is as it should be
 VALUES = {"y": np.array([2.0, 1.0]), "z": np.array([1.0, 1.0])}

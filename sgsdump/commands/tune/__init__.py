@@ -48,8 +48,8 @@ from sgsdump.commands.tune.options import wanted
 if TYPE_CHECKING:
     from sgsdump.commands.tune.options import Wanted
     from sgsdump.commands.tune.time_left import Left
-    from sgsdump.tuning.sizes import Found
-    from sgsdump.tuning.tuning_setup import Setup
+    from sgsdump.tuning.search.result import SearchResult
+    from sgsdump.tuning.search.setup import Setup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,13 +91,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.reports.tuning import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
-    from sgsdump.tuning.combined_error import parse_objective
-    from sgsdump.tuning.pareto import pareto
-    from sgsdump.tuning.plan_search import check_solver
-    from sgsdump.tuning.search import most_evaluations
-    from sgsdump.tuning.tuned_files import fixed_of
-    from sgsdump.tuning.tuning_setup import set_up
-    from sgsdump.tuning.verification import verify
+    from sgsdump.tuning.results.pareto import pareto
+    from sgsdump.tuning.results.tuned_files import fixed_of
+    from sgsdump.tuning.results.verification import verify
+    from sgsdump.tuning.scoring.combined_error import parse_objective
+    from sgsdump.tuning.search.proposals import check_solver
+    from sgsdump.tuning.search.search import most_evaluations
+    from sgsdump.tuning.search.setup import set_up
 
     search = wanted(args)
     check_solver()
@@ -136,9 +136,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def searched(setup: Setup, wanted: Wanted, most: int, left: Left) -> Found:
+def searched(setup: Setup, wanted: Wanted, most: int, left: Left) -> SearchResult:
     """The plans for the rates, or for the target, of ``most`` that are run."""
-    from sgsdump.tuning.search import search_rates, search_target
+    from sgsdump.tuning.search.search import search_rates, search_target
 
     setup.pool.expect(most * len(setup.pool.pictures))
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.ranges.side_ranges import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.value_range import Range
-    from sgsdump.tuning.tuning_setup import PictureFeed
+    from sgsdump.tuning.search.setup import PictureFeed
 
 
 def calibrated(
@@ -28,7 +28,7 @@ def calibrated(
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
-    from sgsdump.tuning.tuning_setup import PICTURES
+    from sgsdump.tuning.search.setup import PICTURES
 
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)

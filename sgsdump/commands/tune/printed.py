@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.tuning.pareto import Pareto
-    from sgsdump.tuning.tuning_setup import Setup
+    from sgsdump.tuning.results.pareto import Pareto
+    from sgsdump.tuning.search.setup import Setup
 
 
 def print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> None:
@@ -21,7 +21,7 @@ def print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> Non
 
 
 def print_ending(result: Pareto, folder: Path, level: str) -> None:
-    from sgsdump.tuning.pareto import worsened
+    from sgsdump.tuning.results.pareto import worsened
 
     how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
     rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"

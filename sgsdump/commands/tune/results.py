@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.fixed_model import FixedModel
     from sgsdump.quantisation.ranges.side_ranges import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.tuning.results.pareto import Pareto
 
 PROGRESS = "progress.json"
 RESULTS = re.compile(
@@ -55,7 +55,7 @@ def write_results(
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
-    from sgsdump.tuning.tuned_files import fixed_of, optimized, stem
+    from sgsdump.tuning.results.tuned_files import fixed_of, optimized, stem
 
     def write(name: str, data: bytes) -> None:
         with replacing(folder / name) as file:

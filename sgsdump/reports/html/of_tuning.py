@@ -12,7 +12,7 @@ from sgsdump.reports.html.of_model import attributes_of
 from sgsdump.reports.html.report import Plan, Report, Step, Tradeoff
 from sgsdump.reports.tuning.advice_verdict import conv_config
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.pareto import Pareto, Row
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 
 def report_of_tuning(

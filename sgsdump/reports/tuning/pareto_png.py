@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.shown import shown
-from sgsdump.tuning.pareto import Pareto, Row
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sgsdump.tuning.pareto import Pareto, Row
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 
 def render(result: Pareto) -> str:

@@ -31,7 +31,7 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Totals
+from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Totals
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, rules_text
+from sgsdump.tuning.advice.advice import MAYBE, NO, YES, Advice, rules_text
 
 
 def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advice]:

@@ -25,13 +25,18 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.advice import advise, holds
+from sgsdump.tuning.advice.advice import advise, holds
+from sgsdump.tuning.advice.rules_of_thumb import read_signs
+from sgsdump.tuning.advice.sensitivity_analysis import (
+    LabelledPictureFeed,
+    Measurement,
+    SensitivityAnalysis,
+    output_error,
+)
 from sgsdump.tuning.repair.candidates import Candidates
 from sgsdump.tuning.repair.dump_trial import DumpTrial
 from sgsdump.tuning.repair.proposal import why, worth_raising
 from sgsdump.tuning.repair.round import Change, Round
-from sgsdump.tuning.rules_of_thumb import read_signs
-from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, output_error
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01

@@ -1,7 +1,7 @@
 """Tune's plans in the report: all that were tried, the one to take with its section to copy."""
 
 from sgsdump.reports.html.of_tuning import tradeoff_of
-from sgsdump.tuning.pareto import Pareto, Row
+from sgsdump.tuning.results.pareto import Pareto, Row
 
 
 def row(label, rate, error, tensors=(), asked=None):

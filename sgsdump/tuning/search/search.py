@@ -18,9 +18,12 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.trials.plan_walk import Plan
-from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.plan_search import proposals
-from sgsdump.tuning.search_steps import (
+from sgsdump.tuning.scoring.plan_scores import PlanScores
+from sgsdump.tuning.scoring.surrogate import Surrogate
+from sgsdump.tuning.search.proposals import proposals
+from sgsdump.tuning.search.result import Proposed, SearchResult
+from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning.search.steps import (
     AT_ONCE,
     ENOUGH,
     GROUPS,
@@ -31,13 +34,12 @@ from sgsdump.tuning.search_steps import (
     foreseen,
     halve,
     improve,
+    no_limit,
     shrink,
     try_all,
 )
-from sgsdump.tuning.sizes import Found, Proposed, Sizes
-from sgsdump.tuning.surrogate import Surrogate
-from sgsdump.tuning.target import Target
-from sgsdump.tuning.tried_plans import best_within, note, reaching
+from sgsdump.tuning.search.target import Target
+from sgsdump.tuning.search.tried_plans import best_within, reaching, record_best
 
 EXHAUSTIVE = 12
 PROPOSALS = 6  # plans proposed for a rate at most
@@ -63,7 +65,7 @@ def check_rates(rates: Sequence[float]) -> None:
 
 
 @one_blas_thread
-def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = lambda: float("inf")) -> Found:
+def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = no_limit) -> SearchResult:
     """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
     check_rates(rates)
     model = pool.surrogate(_half(left))
@@ -78,7 +80,7 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
         unsearched.append(SMALLER)
     proposed = [mask for rate in rates for mask in proposals(model, sizes.weights, sizes.limit(rate))]
     pool.measure(map(sizes.plan, proposed))
-    note(pool, sizes, rates)
+    record_best(pool, sizes, rates)
     if small:
         unsearched += try_all(search, sizes.limit(rates[-1]))
     else:
@@ -92,11 +94,11 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
     smallest = reaching(pool, sizes, target)[0]
     smallest_row = _proposed(sizes, model, sizes.rate(smallest), smallest)
     complete = not unsearched
-    return Found(best, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
+    return SearchResult(best, smallest_row, _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
 @one_blas_thread
-def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = lambda: float("inf")) -> Found:
+def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = no_limit) -> SearchResult:
     """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
     model = pool.surrogate(_half(left))
     search = Search(pool, sizes, model, left)
@@ -116,13 +118,13 @@ def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = l
     plan = good[0]
     proposed = (_proposed(sizes, model, sizes.rate(plan), plan),)
     complete = not unsearched
-    return Found(proposed, proposed[0], _ends(sizes, model), small and complete, complete, tuple(unsearched))
+    return SearchResult(proposed, proposed[0], _ends(sizes, model), small and complete, complete, tuple(unsearched))
 
 
 def _half(left: Left) -> Left:
     """The first half of the time left: what is measured must be put to use."""
     reserved = left() / 2
-    return left if reserved == float("inf") else lambda: left() - reserved
+    return left if reserved == math.inf else lambda: left() - reserved
 
 
 def _enough(pool: PlanScores, sizes: Sizes) -> Target:

@@ -17,8 +17,8 @@ from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.data_frame import data_frame
-from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs
-from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement, output_error
+from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER, Convolution, Signs
+from sgsdump.tuning.advice.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)

@@ -18,7 +18,7 @@ from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_whole
 from sgsdump.quantisation.objective import Score
 from sgsdump.quantisation.trials.plan_walk import Plan
-from sgsdump.tuning.plan_judge import Criteria, Judged, each_alone
+from sgsdump.tuning.scoring.judge import Criteria, Judged, each_alone
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT16
-from sgsdump.tuning.advice import Advice, advise, holds, tensor_arrays
-from sgsdump.tuning.rules_of_thumb import Convolution, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, Totals
+from sgsdump.tuning.advice.advice import Advice, advise, holds, tensor_arrays
+from sgsdump.tuning.advice.rules_of_thumb import Convolution, convolutions, read_signs
+from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, Totals
 
 
 @dataclass(frozen=True, eq=False)

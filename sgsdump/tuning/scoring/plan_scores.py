@@ -19,11 +19,11 @@ import numpy as np
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
 from sgsdump.quantisation.trials.plan_walk import Plan
-from sgsdump.tuning import progress_file
-from sgsdump.tuning.combined_error import MEAN, CombinedError, Objective, combined_error
-from sgsdump.tuning.plan_judge import Judge, Judged, Question, each_alone
-from sgsdump.tuning.progress_file import Known
-from sgsdump.tuning.surrogate import Surrogate
+from sgsdump.tuning.scoring import progress_file
+from sgsdump.tuning.scoring.combined_error import MEAN, CombinedError, Objective, combined_error
+from sgsdump.tuning.scoring.judge import Judge, Judged, Question, each_alone
+from sgsdump.tuning.scoring.progress_file import Known
+from sgsdump.tuning.scoring.surrogate import Surrogate
 
 SAVE_SECONDS = 1.0
 

@@ -20,11 +20,11 @@ from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
-from sgsdump.tuning.combined_error import Objective
-from sgsdump.tuning.plan_judge import Criteria, Judge, Picture, Subject, make_answer
-from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.sizes import Sizes
-from sgsdump.tuning.user_metric import UserMetric
+from sgsdump.tuning.scoring.combined_error import Objective
+from sgsdump.tuning.scoring.judge import Criteria, Judge, Picture, Subject, make_answer
+from sgsdump.tuning.scoring.plan_scores import PlanScores
+from sgsdump.tuning.scoring.user_metric import UserMetric
+from sgsdump.tuning.search.sizes import Sizes
 
 # Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10

@@ -1,13 +1,13 @@
-"""What the plans tried so far say: the best within a size, and those that reach a target."""
+"""Of the plans tried so far: the best within a size, and those that reach a target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from sgsdump.quantisation.trials.plan_walk import Plan
-from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
-from sgsdump.tuning.sizes import Sizes
-from sgsdump.tuning.target import Target
+from sgsdump.tuning.scoring.plan_scores import SAVE_SECONDS, PlanScores
+from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning.search.target import Target
 
 
 def best_within(pool: PlanScores, sizes: Sizes, limit: float) -> Plan:
@@ -26,7 +26,7 @@ def reaches(pool: PlanScores, plan: Plan, target: Target) -> bool:
     return target.reached(pool.scores[plan], pool.outputs, pool.error(plan))
 
 
-def note(pool: PlanScores, sizes: Sizes, rates: Sequence[float]) -> None:
+def record_best(pool: PlanScores, sizes: Sizes, rates: Sequence[float]) -> None:
     """The best plans so far, for the progress file."""
     found = {f"{rate:g}": best_within(pool, sizes, sizes.limit(rate)) for rate in rates}
     pool.best = {

@@ -12,9 +12,10 @@ import numpy as np
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
-from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.sizes import Found, Proposed, Sizes
-from sgsdump.tuning.verification import Verified
+from sgsdump.tuning.results.verification import Verified
+from sgsdump.tuning.scoring.plan_scores import PlanScores
+from sgsdump.tuning.search.result import Proposed, SearchResult
+from sgsdump.tuning.search.sizes import Sizes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -77,7 +78,7 @@ class Pareto:
         return data_frame(lines, columns)
 
 
-def pareto(search: Found, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
+def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool."""
     macs = macs_of(trial)
     low, high = (pool.error(end.plan) for end in search.ends)

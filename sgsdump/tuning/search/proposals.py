@@ -10,7 +10,7 @@ import numpy as np
 
 from sgsdump.errors import MissingExtra
 from sgsdump.files.native_messages import STANDARD_OUTPUT, no_native_messages
-from sgsdump.tuning.surrogate import Surrogate
+from sgsdump.tuning.scoring.surrogate import Surrogate
 
 
 def check_solver() -> None:

@@ -20,8 +20,8 @@ from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tuning.combined_error import CombinedError
-from sgsdump.tuning.plan_judge import Picture
+from sgsdump.tuning.scoring.combined_error import CombinedError
+from sgsdump.tuning.scoring.judge import Picture
 
 
 @dataclass(frozen=True)

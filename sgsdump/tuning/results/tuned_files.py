@@ -10,7 +10,7 @@ from sgsdump.quantisation.quant_export import quant_params
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.quant_param_entries import QuantParam
-from sgsdump.tuning.pareto import Row
+from sgsdump.tuning.results.pareto import Row
 
 
 def stem(index: int, rate: float) -> str:

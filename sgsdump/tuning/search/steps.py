@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.plan_search import best_by_model, every_plan, neighbours, proposals
-from sgsdump.tuning.sizes import Sizes
-from sgsdump.tuning.surrogate import Surrogate
-from sgsdump.tuning.target import Target
-from sgsdump.tuning.tried_plans import best_within, note, reaches, reaching
+from sgsdump.tuning.scoring.plan_scores import PlanScores
+from sgsdump.tuning.scoring.surrogate import Surrogate
+from sgsdump.tuning.search.proposals import best_by_model, every_plan, neighbours, proposals
+from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning.search.target import Target
+from sgsdump.tuning.search.tried_plans import best_within, reaches, reaching, record_best
 
 AT_ONCE = 8  # neighbours verified together
 PATIENCE = 2  # such groups without gain before a rate is left
@@ -23,12 +24,16 @@ SHRINKS = 24  # groups of smaller neighbours of a plan that reaches a target at 
 ENOUGH = 0.95
 
 Left = Callable[[], float]
+"""Gives the seconds left."""
+
+
+def no_limit() -> float:
+    return math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One search, as its steps share it: the plans tried, their sizes, the model that foresees their errors,
-    and a function that gives the seconds left."""
+    """One search, as its steps share it: the plans tried, their sizes, the model that foresees their errors, and the time left."""
 
     pool: PlanScores
     sizes: Sizes
@@ -82,7 +87,7 @@ def improve(search: Search, rate: float, rates: Sequence[float]) -> bool:
         if search.left() <= 0:
             return False
         pool.measure(new)
-        note(pool, sizes, rates)
+        record_best(pool, sizes, rates)
         idle = 0 if best_within(pool, sizes, limit) != best else idle + 1
         if idle == PATIENCE:
             return True

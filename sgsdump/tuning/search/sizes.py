@@ -1,4 +1,4 @@
-"""Sizes of a quant plan in weights, and the plans a search found."""
+"""Sizes of quant plans, in numbers of weights."""
 
 from __future__ import annotations
 
@@ -37,25 +37,3 @@ class Sizes:
 
     def plan(self, mask: np.ndarray) -> Plan:
         return frozenset(name for name, raised in zip(self.domains, mask) if raised)
-
-
-@dataclass(frozen=True)
-class Proposed:
-    """A plan for a rate: what the model predicted of it; its score is in the pool."""
-
-    rate: float
-    plan: Plan
-    predicted: float
-
-
-@dataclass(frozen=True)
-class Found:
-    """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
-    ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then."""
-
-    plans: tuple[Proposed, ...]
-    smallest: Proposed
-    ends: tuple[Proposed, Proposed]
-    exhaustive: bool
-    complete: bool
-    unsearched: tuple[str, ...] = ()

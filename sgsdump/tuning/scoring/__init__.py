@@ -1,0 +1,1 @@
+"""What a quant plan is worth: scored on pictures, remembered, predicted."""
