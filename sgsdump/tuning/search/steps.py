@@ -33,7 +33,7 @@ def no_limit() -> float:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One search, as its steps share it: the plans tried, their sizes, the model that foresees their errors, and the time left."""
+    """One search, as its steps share it: the plans tried, their sizes, a model of their errors, and the time left."""
 
     pool: PlanScores
     sizes: Sizes
