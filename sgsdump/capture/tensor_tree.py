@@ -1,4 +1,5 @@
-"""The tree of tensors, made while the program runs of what its processes write (``hook/sgsdump_session.py``).
+"""The tree of tensors, made while the program runs of what its processes write (``hook/sgsdump_session.py``,
+line by line ``hook/sgsdump_lines.py``).
 
 A process writes values once and a line for each input and output; the folders, links and headers are made here, so that
 they cost the program nothing. What a line names is whole, whatever becomes of the process or of this one.

@@ -28,7 +28,7 @@ DATA = struct.pack("<4f", 1, 2, 3, 4)
 def hook(monkeypatch):
     """The hook's modules by name, fresh: ``hook.session``, ``hook.control`` …"""
     monkeypatch.syspath_prepend(str(HOOK))
-    names = ("session", "control", "files", "header", "records")
+    names = ("session", "control", "files", "header", "records", "wanted")
     modules = SimpleNamespace(**{name: importlib.import_module(f"sgsdump_{name}") for name in names})
     yield modules
     for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
@@ -356,7 +356,7 @@ def test_an_index_tells_what_ran_and_whether_it_came_to_its_end(hook, start, tmp
 
 
 def test_what_named_an_operator_is_known_however_many_there_are(hook, start, monkeypatch):
-    monkeypatch.setattr(hook.session, "MOST_SEEN", 3)
+    monkeypatch.setattr(hook.wanted, "MOST_SEEN", 3)
     session = start(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
     session.begin("torch", "9.9")
     operators = [hook.records.Operator(("0_x",), "aten.first", name=f"op{number}") for number in range(10)]

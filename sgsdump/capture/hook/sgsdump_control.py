@@ -19,14 +19,14 @@ NOTHING = {
 
 
 class Control:
-    """failed   why there is nothing to go by, "" as ever.
+    """stopped  why nothing is dumped any more, or from the beginning; "" as ever.
     matched  the names, beginnings and patterns that named an operator so far.
     now      the DumpControl in force, a dict, as ``fields`` knew it last; ``chosen``: its ``Choice``; ``moments``: when
              inputs ("in") and outputs ("out") are dumped, of "before", "after".
     """
 
     def __init__(self, path):
-        self.failed = ""
+        self.stopped = ""
         self.matched: set = set()
         self._path = path
         self._seen = None
@@ -52,7 +52,7 @@ class Control:
             self._seen = seen
         except (OSError, ValueError) as error:
             if self._seen is None:
-                self.failed = f"control.json: {error}"
+                self.stopped = f"control.json: {error}"
 
     def _use(self, fields):
         self.chosen = Choice(fields, self.matched)
