@@ -32,8 +32,6 @@ SHARED = {
         "executors/base",
         "executors/output_check",
         "executors/table",
-        "executors/conformance",
-        "executors/conformance_models",
     ),
     *(
         "sidecars/ini",
