@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.dumps.trees import tree_of
+    from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_outputs, replacing
     from sgsdump.files.terminal_text import for_terminal
@@ -79,7 +79,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.comparison import compare
     from sgsdump.comparison.merge import merge_each
-    from sgsdump.dumps.paired_dumps import paired_dumps
+    from sgsdump.dumps.runs.dump_pairs import paired_dumps
     from sgsdump.progress import each
 
     if not args.runs:

@@ -1,7 +1,7 @@
 """The contract of a dump format; ``formats/`` holds the family, one file each whose docstring is its specification.
 
 To add one: write ``formats/NAME.py`` with a module-level ``FORMAT = Format(...)``, list it in ``formats/__init__.py``,
-and subclass the conformance test class in ``tests/formats/``.
+and subclass the conformance test class in ``tests/dumps/formats/``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
-    from sgsdump.dumps.run import Run
+    from sgsdump.dumps.runs.run import Run
 
 HEAD_BYTES = 4096
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from sgsdump.dumps.collector import collector_paused
-from sgsdump.dumps.conversion import Target, by_ending, fits_own, target_of
+from sgsdump.dumps.conversion.losses import losses
+from sgsdump.dumps.conversion.target import Target, by_ending, fits_own, target_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.losses import losses
-from sgsdump.dumps.run import Choice
-from sgsdump.dumps.trees import located
+from sgsdump.dumps.runs.run import Choice
+from sgsdump.dumps.runs.trees import located
 from sgsdump.errors import ConfigError, LossWarning, ValuesError, one_line
 from sgsdump.tensors.tensor import Tensor
 

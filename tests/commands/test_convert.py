@@ -10,7 +10,7 @@ import pytest
 
 from sgsdump.cli import exit_status, main
 from sgsdump.commands import convert
-from sgsdump.dumps.conversion import ENDINGS, target_names
+from sgsdump.dumps.conversion.target import ENDINGS, target_names
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.io import open_dump, save_dump

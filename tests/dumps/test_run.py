@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sgsdump import open_dump, save_dump
-from sgsdump.dumps.run import Choice, Run, chosen, joined, one_of, split_choice
-from sgsdump.dumps.trees import list_runs, tree_of
+from sgsdump.dumps.runs.run import Choice, Run, chosen, joined, one_of, split_choice
+from sgsdump.dumps.runs.trees import list_runs, tree_of
 from sgsdump.errors import ConfigError, FormatError
 
 TREE = Path("tree")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sgsdump.dumps.run import Run
-from sgsdump.dumps.run_pairs import pair_runs
+from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.runs.run_pairs import pair_runs
 
 
 def runs(*facts: tuple) -> list[Run]:

@@ -28,7 +28,7 @@ from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
 from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, Node, text_of
 from sgsdump.dumps.formats.replays.tree import FOLDER
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.model import Model, weight_names

@@ -77,10 +77,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.convert.on_cluster import loading_on_cluster
     from sgsdump.commands.convert.records import converted
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion import common_form, stays, target_of
+    from sgsdump.dumps.conversion.partial_save import load, save
+    from sgsdump.dumps.conversion.target import common_form, target_of
+    from sgsdump.dumps.conversion.tensors import stays
     from sgsdump.dumps.dump import Dump
-    from sgsdump.dumps.partial_save import load, save
-    from sgsdump.dumps.trees import tree_of
+    from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.terminal_text import for_terminal

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def converted(args: argparse.Namespace) -> tuple[Dump, list[Record]]:
     """The dump, and the records to write; no value is read. Raises ConfigError, FormatError and ValuesError."""
-    from sgsdump.dumps.conversion import as_float32, in_layout, with_shapes
+    from sgsdump.dumps.conversion.tensors import as_float32, in_layout, with_shapes
     from sgsdump.dumps.dump import selected
     from sgsdump.tensors.device_layout import is_device
 

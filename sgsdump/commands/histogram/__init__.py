@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers
     from sgsdump.dumps.notes import note_lines
-    from sgsdump.dumps.trees import tree_of
+    from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.terminal_text import for_terminal
     from sgsdump.progress import each

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
+from sgsdump.dumps.conversion.losses import losses
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.losses import losses
 from sgsdump.errors import FormatError, LossWarning, OutputError, SgsdumpError
 from sgsdump.tensors.device_layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried, carrier, restored

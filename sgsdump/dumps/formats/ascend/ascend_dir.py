@@ -36,7 +36,7 @@ from sgsdump.dumps.formats.ascend.run_folders import run_of
 from sgsdump.dumps.formats.ascend.run_index import network_of, notes_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.folder import files_below, in_order
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 
 _RANK = re.compile(r"worldsize\d{1,9}_global_rank(\d{1,9})", re.ASCII)
 _TIME = re.compile(r"\d{12,17}", re.ASCII)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sgsdump.dumps.formats.arrays import manifest
 from sgsdump.dumps.formats.atb import hooked, statistic, survey
 from sgsdump.dumps.formats.atb.place import ENDING, Execution, split
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.files.folder import files_below
 
 NO_TENSOR = "kernel_tilingdata.bin"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 
 ENDING = ".bin"
 _ROOTS = (("tensors",), ("atb_dump_data", "data"))

@@ -40,7 +40,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import HEAD_BYTES, Format
 from sgsdump.dumps.formats.ascend.slot import checked_shape
 from sgsdump.dumps.formats.msprobe.values import UNKNOWN, Values
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import inside, leads_out

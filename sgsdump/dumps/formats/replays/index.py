@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import read_start
 from sgsdump.files.json_yaml import json_of

@@ -20,7 +20,7 @@ from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.replays import index
 from sgsdump.dumps.formats.replays.index import Entry, Index
 from sgsdump.dumps.onnx_network import of_nodes
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.tensor import Tensor, TensorInfo

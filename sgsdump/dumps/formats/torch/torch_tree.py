@@ -30,7 +30,7 @@ from sgsdump.dumps.formats.torch import model_tree, run_index, torch_file
 from sgsdump.dumps.formats.torch.model_tree import Modules
 from sgsdump.dumps.formats.torch.run_index import Entry
 from sgsdump.dumps.network import Operator
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.folder import files_below, has_file, in_order

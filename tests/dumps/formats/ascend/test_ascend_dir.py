@@ -13,7 +13,7 @@ import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
 
 from sgsdump import Dump, compare, open_dump, save_dump
-from sgsdump.dumps.trees import list_runs
+from sgsdump.dumps.runs.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError
 
 STATS = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count\n"

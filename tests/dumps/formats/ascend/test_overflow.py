@@ -1,4 +1,4 @@
-"""Overflow statuses that are damaged or odd; the genuine ones are in tests/formats/test_ascend_dump.py."""
+"""Overflow statuses that are damaged or odd; the genuine ones are in tests/dumps/formats/ascend/test_ascend_dump.py."""
 
 from __future__ import annotations
 

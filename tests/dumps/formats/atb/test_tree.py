@@ -12,10 +12,10 @@ import pytest
 from dumps.formats.conformance import Conformance
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
+from sgsdump.dumps.conversion.losses import losses
 from sgsdump.dumps.formats.ascend.acl_types import number_of
 from sgsdump.dumps.formats.atb.header import header_bytes
-from sgsdump.dumps.losses import losses
-from sgsdump.dumps.trees import list_runs
+from sgsdump.dumps.runs.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 

@@ -13,7 +13,7 @@ from dumps.formats.read_only import ReadOnly
 from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
-from sgsdump.dumps.trees import list_runs
+from sgsdump.dumps.runs.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 

@@ -12,8 +12,8 @@ import pytest
 from dumps.formats.conformance import Conformance, plain_records
 
 from sgsdump import Record, Tensor, open_dump, save_dump
+from sgsdump.dumps.conversion.losses import losses
 from sgsdump.dumps.formats.sdaa.file_names import outputs_file
-from sgsdump.dumps.losses import losses
 from sgsdump.errors import FormatError, LossWarning, OutputError
 from sgsdump.tensors.dtypes import KNOWN
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sgsdump.dumps.run import Run
+from sgsdump.dumps.runs.run import Run
 
 _TIME = re.compile(r"[0-9]{12,17}")
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.conversion import Target
+from sgsdump.dumps.conversion.losses import losses
+from sgsdump.dumps.conversion.target import Target
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.losses import losses
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import Tensor

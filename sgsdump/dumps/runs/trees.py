@@ -9,7 +9,7 @@ from typing import Any
 
 from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.run import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
+from sgsdump.dumps.runs.run import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file
 
