@@ -181,7 +181,7 @@ def test_killed_at_any_moment_tensors_are_whole_and_the_tree_opens_as_not_comple
         process = subprocess.Popen(command, cwd=folder, env=environment(), start_new_session=True, stderr=-3)
         while not list(folder.glob("*/tensors/*/0/1_Softmax")) and process.poll() is None:
             time.sleep(0.01)
-        time.sleep(0.014 * number)
+        time.sleep(0.004 * number)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         (tree,) = folder.glob("msit_dump_*")

@@ -340,7 +340,7 @@ def test_killed_at_any_moment_the_tree_is_whole_and_says_it_is_not_complete(tmp_
     for number in range(20):
         folder = tmp_path / str(number)
         folder.mkdir()
-        captured = capture(folder, KILLED, path, 0.008 * number)
+        captured = capture(folder, KILLED, path, 0.002 * number)
         assert captured.status == 128 + 9 and not captured.complete
         replayed = replay(folder / "out", captured.processes, SMALL)
         assert not replayed.complete or replayed.folder is None
