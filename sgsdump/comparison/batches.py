@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.files.mapped import kept_open
+from sgsdump.files.mapped.reading import kept_open
 
 BYTES, PAIRS = 4 << 20, 64
 Result = TypeVar("Result")

@@ -18,7 +18,7 @@ from sgsdump.comparison.sums import by_numpy, compiled
 from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, SUMS, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table, parts
-from sgsdump.files.mapped import let_go
+from sgsdump.files.mapped.views import let_go
 from sgsdump.tensors.real_view import Values
 
 _MANY = 4  # parts that are worth threads of their own

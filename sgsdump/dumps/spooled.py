@@ -18,7 +18,8 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import OutputError
-from sgsdump.files import mapped
+from sgsdump.files.mapped.views import loader, map_open
+from sgsdump.files.mapped.writing import write_array
 from sgsdump.tensors.tensor import Tensor
 
 _ALIGNED = 64
@@ -41,12 +42,12 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 key = record.name, array.shape, array.dtype
                 if key not in places:
                     places[key] = file.seek(-file.tell() % _ALIGNED, 1)
-                    mapped.write(file, array)
+                    write_array(file, array)
                 # the array itself must not be kept
                 info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))
             file.flush()
-            data = mapped.map_open(file.fileno()) if file.tell() else None
+            data = map_open(file.fileno()) if file.tell() else None
     except OSError as error:
         raise OutputError(f"cannot write the values of a run into {folder}: {error.strerror or error}") from error
     return Dump([record if record.constant else _read(record, data, place) for record, place in kept])
@@ -56,7 +57,7 @@ def _read(record: Record, data: mmap.mmap | None, place: int) -> Record:
     info = record.tensor.info
     if data is None:  # no tensor has values, and an empty file cannot be mapped
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
-    return replace(record, tensor=Tensor(info, mapped.loader(data, info.dtype, math.prod(info.shape or ()), place)))
+    return replace(record, tensor=Tensor(info, loader(data, info.dtype, math.prod(info.shape or ()), place)))
 
 
 def _nothing() -> np.ndarray:

@@ -18,7 +18,7 @@ from sgsdump.dumps.dump import ROWS_SHOWN
 from sgsdump.dumps.inventory import inventory
 from sgsdump.dumps.io import as_records
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, SgsdumpError, ValuesError
-from sgsdump.files.mapped import _mapping
+from sgsdump.files.mapped.views import mapping_of
 
 
 def record(io: str, slot: int, op_index: int, name: str, value: float = 0.0, constant: bool = False) -> Record:
@@ -319,6 +319,6 @@ def test_tensors_by_name_take_the_name_of_the_key(tmp_path: Path) -> None:
 
 
 def _mapping_of(array: np.ndarray) -> object:
-    mapping = _mapping(array)
+    mapping = mapping_of(array)
     assert mapping is not None
     return mapping

@@ -14,7 +14,8 @@ from sgsdump.comparison.sums.lanes import CHUNK, LANES, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, opened
+from sgsdump.files.mapped.reading import OpenFile, opened
+from sgsdump.files.mapped.views import address_of
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.real_view import Values
 

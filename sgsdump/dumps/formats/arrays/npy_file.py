@@ -20,8 +20,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from sgsdump.errors import FormatError
-from sgsdump.files import mapped
 from sgsdump.files.bounded_read import open_file
+from sgsdump.files.mapped.views import map_file, view
+from sgsdump.files.mapped.writing import write_array
 from sgsdump.tensors.dtypes import carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
@@ -142,7 +143,7 @@ def load(path: Path, header: Header, dtype: np.dtype) -> np.ndarray:
         if header.end - header.offset < _READ_BYTES:
             flat = np.fromfile(path, header.dtype, header.elements, offset=header.offset)
         else:
-            flat = mapped.view(mapped.map_file(path), header.dtype, header.elements, header.offset)
+            flat = view(map_file(path), header.dtype, header.elements, header.offset)
         return shaped(flat, header, dtype)
     except (OSError, ValueError, MemoryError) as error:  # numpy before 2 has texts of less than no bytes
         raise FormatError(f"cannot read {path}, was it changed? ({error})") from None
@@ -175,7 +176,7 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
     """Write an array in C order and little-endian, in its carrier type; version 1 of the format."""
     carrying = np.asarray(carried(array), order="C")
     npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(carrying))
-    mapped.write(file, carrying)
+    write_array(file, carrying)
 
 
 def save(path: Path, array: np.ndarray) -> None:

@@ -31,8 +31,9 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.arrays import manifest, npy_file
 from sgsdump.errors import FormatError, MissingExtra, OutputError
-from sgsdump.files import mapped
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.mapped.views import map_file, view
+from sgsdump.files.mapped.writing import write_array
 from sgsdump.files.safe_names import Taken
 from sgsdump.files.value_names import label
 from sgsdump.tensors.dtypes import bits, carried, carrier, dtype_named, name_of, restored, unpacked
@@ -78,7 +79,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Dump:
     """A dump of views of the mapped file. Raises FormatError for damage, MissingExtra without the library."""
-    data, notes = mapped.map_file(path), list[str]()
+    data, notes = map_file(path), list[str]()
     places, text = _places(data, path)
     if text is not None:
         entries = manifest.parse(text.encode("utf-8", "replace"), f"{path}: {manifest.NAME}")
@@ -128,9 +129,9 @@ def _places(data: mmap, path: Path) -> tuple[dict[str, Place], str | None]:
 def _load(data: mmap, place: Place) -> np.ndarray:
     assert place.dtype is not None
     if bits(place.dtype) == 4:
-        packed = mapped.view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
+        packed = view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
         return unpacked(packed.data, place.dtype, place.elements).reshape(place.shape)
-    return mapped.view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
+    return view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
 
 
 def _record(data: mmap, places: dict[str, Place], path: Path, record: Record, values: str) -> Record:
@@ -202,7 +203,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 def _write_values(file: IO[bytes], tensor: Tensor) -> dict[str, Any]:
     array = _as_kept(npy_file.in_shape(tensor))
     start = file.tell()
-    mapped.write(file, array)
+    write_array(file, array)
     return {"dtype": _WRITTEN[name_of(array.dtype)], "shape": list(array.shape), "data_offsets": [start, file.tell()]}
 
 

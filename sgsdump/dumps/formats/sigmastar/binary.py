@@ -41,8 +41,9 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 )
 from sgsdump.dumps.formats.sigmastar.record_losses import REFUSED, lost
 from sgsdump.errors import FormatError, OutputError
-from sgsdump.files import mapped
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.mapped.views import loader, map_file
+from sgsdump.files.mapped.writing import write_array
 from sgsdump.tensors.dtypes import is_integer
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
@@ -134,12 +135,12 @@ def _continues(place: Place) -> bool:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return HEAD.match(head) is not None and not holds_text(mapped.map_file(path))
+    return HEAD.match(head) is not None and not holds_text(map_file(path))
 
 
 def read(path: Path) -> Dump:
     """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
-    data = mapped.map_file(path)
+    data = map_file(path)
     places = list(walk(data, path))
     is_float = data[9:10] == b"1"
     indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
@@ -150,7 +151,7 @@ def read(path: Path) -> Dump:
         if rest:
             reason = f"holds {place.size} bytes, not a whole number of {dtype}"
             raise _trouble(path, len(records), place.header.name, place.offset, reason)
-        load = mapped.loader(data, dtype, count, place.payload)
+        load = loader(data, dtype, count, place.payload)
         records.append(record_of(place.header, op_index, dtype, load))
     notes = padding_notes(records, [place.size for place in places])
     return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path, notes)
@@ -231,11 +232,11 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
     odd = variant.odd.get(number)
     if odd is not None and (odd.name, odd.size) == (record.name, size):
         file.write(odd.header)
-        mapped.write(file, payload)
+        write_array(file, payload)
         file.write(odd.ending)
         return None, size
     file.write(header + format_size(size))
-    mapped.write(file, payload)
+    write_array(file, payload)
     if variant.ending == "group":
         return (record.io, record.op_index), size
     file.write(ENDINGS[variant.ending])

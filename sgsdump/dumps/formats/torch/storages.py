@@ -15,7 +15,7 @@ from sgsdump.dumps.formats.arrays import zip_member
 from sgsdump.dumps.formats.arrays.zip_member import Member
 from sgsdump.dumps.formats.torch.rebuild import Scaled, View
 from sgsdump.errors import FormatError
-from sgsdump.files import mapped
+from sgsdump.files.mapped.views import view
 from sgsdump.tensors.dtypes import carrier
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
@@ -126,7 +126,7 @@ def _values(file: TorchFile, view: View) -> np.ndarray:
 def _run(file: TorchFile, place: Place, dtype: np.dtype, count: int, first: int) -> np.ndarray:
     try:
         if place.member is None:
-            return mapped.view(file.data(), dtype, count, place.offset + first * dtype.itemsize)
+            return view(file.data(), dtype, count, place.offset + first * dtype.itemsize)
         unpacked = zip_member.unpack(file.data(), place.member)
         return np.frombuffer(unpacked, dtype, count, first * dtype.itemsize)
     except ValueError as error:

@@ -32,7 +32,7 @@ from sgsdump.dumps.formats.torch.storages import Place, TorchFile, tensor
 from sgsdump.errors import FormatError
 from sgsdump.files import pickle_machine
 from sgsdump.files.bounded_read import open_file
-from sgsdump.files.mapped import map_file
+from sgsdump.files.mapped.views import map_file
 from sgsdump.registry import listed
 from sgsdump.tensors.tensor import Tensor
 
