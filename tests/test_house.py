@@ -35,6 +35,7 @@ SHARED = {
     ),
     *(
         "sidecars/ini",
+        "sidecars/ini_lists",
         "sidecars/quant_param_entries",
         "sidecars/number_lists",
         "reports/comparison/base",

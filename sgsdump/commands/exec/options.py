@@ -14,6 +14,29 @@ if TYPE_CHECKING:
 
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
 DEFAULT_SEED = 2024
+# Each option, as argparse keeps it, and what ``Asked`` calls it.
+MEANINGS = {
+    "type": "types",
+    "only_save_desc": "description",
+    "save_operation_ids": "ids",
+    "execute_range": "ranges",
+    "save_operation_child": "child",
+    "save_time": "time",
+    "operation_name": "names",
+    "save_tiling": "tiling",
+    "save_tensor_part": "part",
+    "device_id": "device",
+    "enable_symlink": "symlink",
+    "seed": "seed",
+    "dump_mode": "dump_mode",
+    "dump_step": "dump_step",
+    "dump_layer": "dump_layer",
+    "dump_data": "dump_data",
+    "operation_regex": "regex",
+    "rank": "ranks",
+    "links": "links",
+    "max_size": "max_size",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,26 +137,4 @@ def asked(args: argparse.Namespace) -> Asked:
     """What was asked for; an option that a command does not have was not."""
     from sgsdump.capture.front_door import Asked
 
-    own = vars(args)
-    return Asked(
-        types=own.get("type"),
-        description=own.get("only_save_desc", False),
-        ids=own.get("save_operation_ids"),
-        ranges=own.get("execute_range"),
-        child=own.get("save_operation_child"),
-        time=own.get("save_time"),
-        names=own.get("operation_name"),
-        tiling=own.get("save_tiling", False),
-        part=own.get("save_tensor_part"),
-        device=own.get("device_id"),
-        symlink=own.get("enable_symlink", False),
-        seed=own.get("seed"),
-        dump_mode=own.get("dump_mode"),
-        dump_step=own.get("dump_step"),
-        dump_layer=own.get("dump_layer"),
-        dump_data=own.get("dump_data"),
-        regex=own.get("operation_regex") or (),
-        ranks=own.get("rank"),
-        links=own.get("links"),
-        max_size=own.get("max_size"),
-    )
+    return Asked(**{meaning: value for name, value in vars(args).items() if (meaning := MEANINGS.get(name))})
