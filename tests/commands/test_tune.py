@@ -15,7 +15,7 @@ from small_nets import conv, model, node, run_all, weights
 from sgsdump.cli import main
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_metadata import read_facts
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars import input_config, quant_param
 
 INI = """; mine

@@ -13,7 +13,7 @@ from sgsdump.quantisation.fixed_metadata import METADATA_KEY, is_fixed, read_fac
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

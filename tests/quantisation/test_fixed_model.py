@@ -13,7 +13,7 @@ from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.value_range import Range
 

@@ -25,7 +25,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput

@@ -14,7 +14,7 @@ from sgsdump.models.model import open_model
 from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 

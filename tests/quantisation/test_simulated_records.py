@@ -8,11 +8,11 @@ import pytest
 from small_nets import conv, model, node, weights
 
 from sgsdump.executors.runner import Layer
-from sgsdump.quantisation import simulation
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin
 from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.simulation import fixed_config, simulate
+from sgsdump.quantisation.simulation import simulation
+from sgsdump.quantisation.simulation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range

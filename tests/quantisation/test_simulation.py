@@ -10,7 +10,7 @@ from sgsdump.quantisation.fixed_metadata import is_fixed, read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import fixed_config, simulate
+from sgsdump.quantisation.simulation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nchw
 from sgsdump.tensors.sdk_padding import pad_channels

@@ -11,7 +11,7 @@ from sgsdump.comparison.metrics.base import Sums
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.layout import to_nhwc
 from sgsdump.tuning.advice.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
