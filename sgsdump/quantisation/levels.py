@@ -28,7 +28,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.quant_plan import Choice, decide
 from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, plain_ranges
-from sgsdump.quantisation.ranges.observers import Statistics, Wanted
+from sgsdump.quantisation.ranges.statistics import Statistics, Wanted
 from sgsdump.quantisation.ranges.weight_fit import fit_weight
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.output_trials import (

@@ -1,5 +1,6 @@
 """The edges of this room's small functions: nothing to count, nothing to raise, values no range holds."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,8 +18,9 @@ from sgsdump.quantisation.fusion import Operator, operators
 from sgsdump.quantisation.quant_import import Imported, import_params
 from sgsdump.quantisation.quant_plan import plan
 from sgsdump.quantisation.ranges import range_fit
-from sgsdump.quantisation.ranges.observers import Collector, Statistics, Wanted
+from sgsdump.quantisation.ranges.observers import Collector
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal, _percentiles, proposals, squared_error
+from sgsdump.quantisation.ranges.statistics import Statistics, Wanted
 from sgsdump.quantisation.ranges.value_histogram import SIDE, SMALLEST, count_values
 from sgsdump.quantisation.scales import INT8, INT16
 from sgsdump.quantisation.trials import output_trials
@@ -46,7 +48,7 @@ def test_a_tensor_with_nan_or_infinity_has_no_range(values):
         collector = Collector(Wanted(), "cat.png")
         collector.see("finite", np.zeros(2, np.float32))
         collector.see("t", np.array(values, np.float32))
-        _ = collector.statistics
+        _ = collector.seen
 
 
 def test_below_is_counted_from_the_maximum_along_the_softmax_axis():
@@ -54,7 +56,7 @@ def test_below_is_counted_from_the_maximum_along_the_softmax_axis():
     for axis, low in ((1, -4.0), (0, -8.0)):
         collector = Collector(Wanted(softmax={"t": axis}), "")
         collector.see("t", values)
-        below = collector.statistics.below["t"]
+        below = collector.seen.below["t"]
         assert (below.low, below.high) == (low, 0.0)
 
 
@@ -66,13 +68,14 @@ def test_statistics_are_kept_of_what_is_wanted_only():
         collector.see(name, values)
     collector.see("indices", np.array([1, 2]))
     collector.see("empty", np.zeros((0, 2), np.float32))
-    kept = collector.statistics
+    seen = collector.seen
+    kept = seen.statistics
     assert list(kept.whole) == ["t", "u"] and (kept.whole["u"].low, kept.whole["u"].high) == (-2, 5)
     assert [list(each) for each in (kept.histograms, kept.moments, kept.channels, kept.below)] == [["t"]] * 4
     moments, channels = kept.moments["t"], kept.channels["t"]
     assert (moments.sums.tolist(), moments.squares.tolist(), moments.count) == ([-1, 8], [5, 34], 2)
     assert (channels.low.tolist(), channels.high.tolist()) == ([-2, 3], [1, 5])
-    twice = kept.merged(Statistics(dict(kept.whole), {}, dict(kept.moments), {}, {}))
+    twice = seen.merged(replace(seen, histograms={}, below={})).statistics
     assert twice.moments["t"].count == 4 and twice.moments["t"].squares.tolist() == [10, 68]
 
 

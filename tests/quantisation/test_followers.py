@@ -3,11 +3,12 @@
 import numpy as np
 from small_nets import conv, model, node, weights
 
+from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.ranges.followers import followed
 from sgsdump.quantisation.ranges.measured_ranges import gather
-from sgsdump.quantisation.ranges.observers import Wanted
+from sgsdump.quantisation.ranges.statistics import Wanted
 
 
 def chain():
@@ -54,9 +55,12 @@ def test_extremes_are_those_of_the_values_over_all_pictures():
 
 def test_what_follows_is_not_looked_at_unless_more_is_wanted_of_it(monkeypatch):
     net, asked = chain(), []
-    run = SegmentRunner.run
+    make, run = PlacedGraph.__init__, SegmentRunner.run
+    monkeypatch.setattr(PlacedGraph, "__init__", lambda *given: asked.append(given[3]) or make(*given))
     monkeypatch.setattr(SegmentRunner, "run", lambda self, feed, only: asked.append(only) or run(self, feed, only))
-    kept = gather(net, FEEDS[:1], Wanted(moments={"r": 1}))
-    assert asked == [{"c", "d", "late", "s", "shape", "r"}] and kept.moments["r"].count == 20
+    larger = {"data": np.zeros((2, 3, 4, 5), np.float32)}  # not the first one's shape, so run in the other way
+    net.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    kept = gather(net, [*FEEDS[:1], ("larger", larger)], Wanted(moments={"r": 1}))
+    assert asked == [{"c", "d", "late", "s", "shape", "r"}] * 2 and kept.moments["r"].count == 3 * 20
     following = followed(Graph(net.proto))
     assert list(following) == ["r", "none", "turned", "turned.r", "flat", "sizes"] and following["flat"] == "r"

@@ -6,7 +6,7 @@ from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.ranges import weight_fit
-from sgsdump.quantisation.ranges.observers import Moments
+from sgsdump.quantisation.ranges.statistics import Moments
 from sgsdump.quantisation.ranges.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sgsdump.tensors.one_pass import compiled
-from sgsdump.tensors.one_pass.extremes import extremes
+from sgsdump.tensors.one_pass.extremes import RowWatch, extremes
 
 BOTH = pytest.mark.parametrize("kernel", [compiled._KERNEL, None], ids=["compiled", "numpy"])
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 3.4028234663852886e38, -1.401298464324817e-45, 1.0]
@@ -65,6 +65,24 @@ def test_tables_of_every_float_type_and_order_in_memory_may_stand_together(kerne
     tables = [drawn.astype(np.float16), drawn.astype(np.float32), drawn.T, drawn.astype(np.float32)[:, ::2]]
     tables += [np.frombuffer(b"\0" + drawn.astype(np.float32).tobytes(), np.float32, offset=1).reshape(4, 6)]
     np.testing.assert_array_equal(np.transpose(extremes(tables)), list(expected(tables)))
+
+
+@BOTH
+def test_tables_are_looked_at_again_where_they_lie(kernel):
+    drawn = np.random.default_rng(0)
+    groups = [[np.zeros((2, 40), np.float32), np.zeros((3, 5))], [], [np.zeros((7, 2), np.float32).T]]
+    watch = RowWatch(groups)
+    for _ in range(3):
+        for group, tables in enumerate(groups):
+            for table in tables:
+                table[...] = drawn.normal(0, 5, table.shape)
+            watch.look(group)
+        every = [table for tables in groups for table in tables]
+        np.testing.assert_array_equal(np.transpose(watch.ends()), list(expected(every)))
+    before = watch.ends()[0]
+    groups[0][0][...] = 99
+    watch.look(2)
+    np.testing.assert_array_equal(watch.ends()[0], before)
 
 
 def test_the_kernel_can_be_left_out():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sgsdump.models.graph import REARRANGING, Graph
-from sgsdump.quantisation.ranges.observers import Extremes
+from sgsdump.quantisation.ranges.statistics import Extremes
 
 
 def followed(graph: Graph) -> dict[str, str]:

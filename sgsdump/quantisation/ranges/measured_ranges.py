@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.executors.runner import Runner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.executors.workers.threads import in_threads
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
@@ -19,8 +17,10 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
 from sgsdump.quantisation.fusion import operators
-from sgsdump.quantisation.ranges.followers import followed, with_followers
-from sgsdump.quantisation.ranges.observers import PLAIN, Collector, Statistics, Wanted
+from sgsdump.quantisation.ranges.followers import with_followers
+from sgsdump.quantisation.ranges.observers import Collector, Seen
+from sgsdump.quantisation.ranges.one_picture import OnePicture
+from sgsdump.quantisation.ranges.statistics import PLAIN, Statistics, Wanted
 from sgsdump.tensors.cores import cores
 from sgsdump.tensors.value_range import Range
 
@@ -57,11 +57,12 @@ def gather(
     else:
         parts = _in_threads(model, wanted, feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else None
-    statistics: Statistics | None = None
+    seen: Seen | None = None
     for part in each(progress, parts, "calibrate", "picture", total):
-        statistics = part if statistics is None else statistics.merged(part)
-    if statistics is None:
+        seen = part if seen is None else seen.merged(part)
+    if seen is None:
         raise InputError("there is no picture to calibrate with")
+    statistics = seen.statistics
     return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
 
 
@@ -72,48 +73,27 @@ def plain_ranges(model: Model, statistics: Statistics, own: Graph | None = None)
     constants = Collector(PLAIN, "the model's own weights")
     for name in own.constants:
         constants.see(name, own.value(name))
-    extremes = {**statistics.whole, **constants.statistics.whole}
+    extremes = {**statistics.whole, **constants.seen.ends.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
     return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
 
 
-def _in_threads(model: Model, wanted: Wanted, feeds: Iterable[Feed]) -> Iterator[Statistics]:
+def _in_threads(model: Model, wanted: Wanted, feeds: Iterable[Feed]) -> Iterator[Seen]:
     """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
-    see = _seer(model, wanted)
+    see = OnePicture(model, wanted)
     if isinstance(feeds, PictureFeeds) and feeds.preprocess is None:
         return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)
     return in_threads(see, feeds, threads)
 
 
-def _seer(model: Model, wanted: Wanted) -> Callable[[Feed], Statistics]:
-    """The function from one feed to its statistics; it keeps the model's sessions for the next feed.
-
-    A feed has one thread, on any machine: how onnxruntime cuts a matrix for several decides the last bits.
-    """
-    runner: Runner = SegmentRunner(model, keep_sessions=True, threads=1)
-    graph = Graph(model.proto)
-    looked_at = (set(graph.producer) - set(followed(graph))) | wanted.names
-
-    def see(labelled: Feed) -> Statistics:
-        label, feed = labelled
-        collector = Collector(wanted, label)
-        for name, array in feed.items():
-            collector.see(name, array)
-        for layer in runner.run(feed, only=looked_at):
-            collector.see(layer.name, layer.array)
-        return collector.statistics
-
-    return see
-
-
-def _see_feed(data: bytes, path: Path, wanted: Wanted) -> Callable[[Feed], Statistics]:
+def _see_feed(data: bytes, path: Path, wanted: Wanted) -> Callable[[Feed], Seen]:
     from onnx import ModelProto
 
-    return _seer(Model(ModelProto.FromString(data), path), wanted)
+    return OnePicture(Model(ModelProto.FromString(data), path), wanted)
 
 
-def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]) -> Callable[[int], Statistics]:
+def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]) -> Callable[[int], Seen]:
     see = _see_feed(data, path, wanted)
     return lambda index: see(feeds[index])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sgsdump.quantisation.ranges.observers import Statistics
+from sgsdump.quantisation.ranges.statistics import Statistics
 from sgsdump.tensors.value_range import Range
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.ranges.observers import Moments
+from sgsdump.quantisation.ranges.statistics import Moments
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.tensors.value_range import Range

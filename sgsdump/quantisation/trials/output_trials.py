@@ -24,8 +24,8 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.ranges.measured_ranges import Feed
-from sgsdump.quantisation.ranges.observers import Statistics
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
+from sgsdump.quantisation.ranges.statistics import Statistics
 from sgsdump.quantisation.ranges.value_histogram import ValueHistogram
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk

@@ -20,22 +20,44 @@ def extremes(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
     A row that holds NaN gives NaN twice; zeros come without a sign. No table is empty.
     """
-    places = np.cumsum([0, *(len(table) for table in tables)])
-    low, high = np.empty((2, places[-1]))
-    taken = [compiled.takes(table) for table in tables]
-    if any(taken):
-        _in_one_pass([t for t, yes in zip(tables, taken) if yes], places[:-1][taken], low, high)
-    with np.errstate(invalid="ignore"):  # some NaNs would complain of being made float64
-        for table, place, yes in zip(tables, places, taken):
-            if not yes:
-                low[place : place + len(table)] = table.min(axis=1)
-                high[place : place + len(table)] = table.max(axis=1)
-    return low + 0.0, high + 0.0
+    watch = RowWatch([tables])
+    watch.look(0)
+    return watch.ends()
 
 
-def _in_one_pass(tables: Sequence[np.ndarray], places: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    found = np.zeros((2, low.size), np.float32)
-    described = np.array([(compiled.address(table), *table.shape, 0) for table in tables], np.int64)
-    described[:, 3] = places
-    compiled.ends_of_rows(described, *found)
-    low[:], high[:] = found
+class RowWatch:
+    """Tables whose values change while they stay where they are: looked at again and again, a group at a time.
+
+    What the kernel, or numpy, has to know of a table is found out once.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[np.ndarray]]):
+        self._groups: list[tuple[np.ndarray, list[tuple[np.ndarray, slice]]]] = []
+        exact: list[bool] = []
+        for tables in groups:
+            described, others = [], []
+            for table in tables:
+                taken, place = compiled.takes(table), len(exact)
+                if taken:
+                    described.append((compiled.address(table), *table.shape, place))
+                else:
+                    others.append((table, slice(place, place + len(table))))
+                exact += [not taken] * len(table)
+            self._groups.append((np.array(described, np.int64), others))
+        self._tables = groups  # the kernel reads them, by their addresses
+        self._is_exact = np.array(exact, bool)
+        self._found, self._exact = np.zeros((2, len(exact)), np.float32), np.zeros((2, len(exact)))
+
+    def look(self, group: int) -> None:
+        """Find the ends of a group's rows."""
+        described, others = self._groups[group]
+        if len(described):
+            compiled.ends_of_rows(described, *self._found)
+        with np.errstate(invalid="ignore"):  # some NaNs would complain of being made float64
+            for table, rows in others:
+                self._exact[0, rows], self._exact[1, rows] = table.min(axis=1), table.max(axis=1)
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of all rows, as ``extremes`` gives them."""
+        low, high = np.where(self._is_exact, self._exact, self._found) + 0.0
+        return low, high
