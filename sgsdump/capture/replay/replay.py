@@ -10,33 +10,31 @@ providers): then the notes say whether that is what makes the difference.
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sgsdump.capture.control import DISK_FULL, DumpControl
+from sgsdump.capture.control import DumpControl
 from sgsdump.capture.process_index import Process
-from sgsdump.capture.replay.agreement import Agreement, agreement
-from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, Value, captured_models, opened
+from sgsdump.capture.replay.agreement import Agreement
+from sgsdump.capture.replay.captured import CapturedModel, CapturedRun, captured_models, opened
+from sgsdump.capture.replay.differences import Differences, compared
 from sgsdump.capture.replay.graph_nodes import nodes_of
+from sgsdump.capture.replay.room import Room
 from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
 from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, Node, text_of
 from sgsdump.dumps.formats.replays.tree import FOLDER
 from sgsdump.dumps.runs.run import Run
-from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
+from sgsdump.errors import InputError, ModelError, SgsdumpError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.model import Model, weight_names
 from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-    from sgsdump.executors.runner import Layer
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,8 @@ def replay(
         )
         for p in processes
     )
-    differences = tuple(work.differences())
-    return Replayed(
-        folder, tuple(work.entries), work.tensors, whole, named, tuple(work.notes), differences, work.agrees
-    )
+    entries, notes, differences = tuple(work.entries), tuple(work.notes), tuple(work.differences)
+    return Replayed(folder, entries, work.tensors, whole, named, notes, differences, work.differences.agrees)
 
 
 class _Work:
@@ -118,12 +114,10 @@ class _Work:
         self.graphs: dict[str, tuple[Node, ...]] = {}
         self.tensors = 0
         self.lost = False
-        self.agrees = True
+        self.differences = Differences()
         self._folder, self._control, self._format = folder, control, format
-        self._bytes = _spent(folder.parent)
+        self._room = Room(folder, control)
         self._full = False
-        self._unequal: defaultdict[str, list[Agreement]] = defaultdict(list)
-        self._why: dict[str, str] = {}
 
     def run_all(self, captured: CapturedModel) -> Iterator[None]:
         """All runs of a model, yielding after each."""
@@ -157,13 +151,6 @@ class _Work:
         for skip in runner.skipped.values():
             self.notes.append(f"{where}: not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
 
-    def differences(self) -> Iterator[str]:
-        """How far the outputs are from the program's, a sentence for each model where they are not the same."""
-        for where, outputs in self._unequal.items():
-            worst = max(outputs, key=lambda each: (bool(each.why), each.relative or 0.0))
-            how = worst.why or f"by at most {worst.max_abs:.3g}, {worst.relative or 0:.3g} of the largest value"
-            yield f"{where}: the outputs differ from the program's ({worst.name}): {how}{self._why[where]}"
-
     def _run(
         self, captured: CapturedModel, model: Model, runner: SegmentRunner, chosen: Selection, run: CapturedRun
     ) -> None:
@@ -173,7 +160,7 @@ class _Work:
         program = {value.name: value for value in run.outputs or ()}
         agreements: list[Agreement] = []
         place = f"{captured.device}_{captured.pid}/{captured.name}/{run.step}"
-        layers = _held_against(runner.run(feed, chosen.tensors | program.keys()), program, agreements)
+        layers = compared(runner.run(feed, chosen.tensors | program.keys()), program, agreements)
         control = self._control
         graph = model.proto.graph
         path, written = write_run(self._folder / place, control.content, self._format, graph, feed, layers, chosen)
@@ -185,14 +172,12 @@ class _Work:
         notes += [
             f"output {value.name} of the program was not kept: {value.why}" for value in program.values() if value.why
         ]
-        if not all(each.equal for each in agreements):
-            difference = self._differing(captured, feed, run, agreements)
-            notes += [difference] if any(each.is_large for each in agreements) else []
+        notes += self.differences.add(captured, feed, run, agreements)
         if not path.exists() and not written.described:
             self._lose(f"{captured.name} of process {captured.pid}: step {run.step}: {'; '.join(written.notes)}")
             return
         self.tensors += written.tensors
-        self._bytes += _size(path)
+        self._room.add(path)
         self.entries.append(
             Entry(
                 Run(path.relative_to(self._folder).as_posix(), captured.rank, run.step, captured.name),
@@ -202,80 +187,13 @@ class _Work:
             )
         )
 
-    def _differing(
-        self,
-        captured: CapturedModel,
-        feed: Mapping[str, np.ndarray],
-        run: CapturedRun,
-        agreements: Sequence[Agreement],
-    ) -> str:
-        """A sentence on a run's outputs; for the first such run of a model with the reason, as far as one is found."""
-        where = f"{captured.name} of process {captured.pid}"
-        unequal = [each for each in agreements if not each.equal]
-        if where not in self._unequal:
-            self._why[where] = self._reason(captured, feed, run)
-        self._unequal[where] += unequal
-        self.agrees = self.agrees and not any(each.is_large for each in unequal)
-        worst = max(unequal, key=lambda each: (bool(each.why), each.relative or 0.0))
-        how = worst.why or f"by at most {worst.max_abs:.3g}, {worst.relative or 0:.3g} of the largest value"
-        return f"output {worst.name} differs from the program's: {how}{self._why[where]}"
-
-    def _reason(self, captured: CapturedModel, feed: Mapping[str, np.ndarray], run: CapturedRun) -> str:
-        from sgsdump.executors.onnx_runtime.program_session import ProgramSession
-
-        assert captured.file is not None
-        kept = [value for value in run.outputs or () if value.file is not None]
-        try:
-            again = ProgramSession(captured.file, captured.options).run(feed, [value.name for value in kept])
-            same = all(agreement(v.name, again[v.name], v.array()).equal for v in kept if v.name in again)
-        except (ModelError, InputError):
-            return ""
-        level = captured.options.get("level", "")
-        if same:
-            return f"; run as the program did ({level}), the model gives the program's own outputs again"
-        return f"; run as the program did ({level}), the model does not give its outputs again either"
-
     def _has_room(self) -> bool:
-        free = shutil.disk_usage(self._folder).free
-        least, most = self._control.min_free, self._control.max_bytes
-        if least and free < least:
-            why = f"{DISK_FULL} {free >> 20}"
-        elif most and self._bytes >= most:
-            why = f"the dump has reached its {most} bytes (--max-size); nothing more is dumped"
-        else:
-            return True
-        if not self._full:
+        why = self._room.why_none()
+        if why and not self._full:
             self._full = True
             self._lose(why)
-        return False
+        return not why
 
     def _lose(self, why: str) -> None:
         self.lost = True
         self.notes.append(why)
-
-
-def _held_against(
-    layers: Iterator[Layer], program: Mapping[str, Value], agreements: list[Agreement]
-) -> Iterator[Layer]:
-    """The layers as they come; those that are outputs of the program are compared with its own."""
-    for layer in layers:
-        value = program.get(layer.name)
-        if value is not None and value.file is not None:
-            agreements.append(agreement(layer.name, layer.array, value.array()))
-        yield layer
-
-
-def _spent(root: Path) -> int:
-    """Bytes that the program's processes wrote, counted where there is a limit (``hook/sgsdump_files.py``)."""
-    try:
-        return int((root / "processes" / ".bytes").read_bytes()[:30] or b"0")
-    except (OSError, ValueError):
-        return 0
-
-
-def _size(path: Path) -> int:
-    try:
-        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-        return sum(file.stat().st_size for file in files)
-    except OSError as error:
-        raise OutputError(f"cannot read {path}: {error.strerror}") from None
