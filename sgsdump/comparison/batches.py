@@ -1,26 +1,32 @@
-"""Pairs go to threads by the batch: handing over one by one costs more than a small pair itself."""
+"""Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch
+are one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the
+values of another one went through the processor's cache.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TypeVar
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.files.mapped.reading import kept_open
+from sgsdump.comparison.misnaming.value_probes import Probes
+from sgsdump.comparison.pair_result import Measures, Started
+from sgsdump.comparison.pair_sums import is_compiled, sums_of_each
+from sgsdump.comparison.row import Failed, Row
+from sgsdump.files.mapped.reading import KEPT, kept_open
+from sgsdump.files.mapped.views import MappedFile, file_of
 
-BYTES, PAIRS = 4 << 20, 64
-Result = TypeVar("Result")
+BYTES, PAIRS = 16 << 20, 64
 Mapper = Callable[[Callable, Iterable], Iterable]
 
 
-def in_batches(run: Mapper, result: Callable[[Pair], Result], pairs: Sequence[Pair]) -> Iterator[Result]:
-    """The results in the pairs' order; ``run`` maps over threads."""
+def in_batches(run: Mapper, measures: Measures, pairs: Sequence[Pair], probes: Probes) -> Iterator[Row | Failed]:
+    """The results in the pairs' order; ``run`` maps over threads. ``probes`` keeps what it needs of the values."""
 
-    def results(batch: list[Pair]) -> list[Result]:
+    def results(batch: list[Pair]) -> list[Row | Failed]:
         with kept_open():
-            return [result(pair) for pair in batch]
+            return list(batch_results(measures, batch, probes))
 
     return chain.from_iterable(run(results, list(batches(pairs))))
 
@@ -38,3 +44,41 @@ def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes) -> Iterator[Row | Failed]:
+    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
+    waiting: list[Started] = []
+    files: set[MappedFile] = set()
+    for pair in pairs:
+        started = measures.started(pair)
+        its_files = _read_from(started) if isinstance(started, Started) else None
+        if its_files is None or len(files | its_files) > KEPT:
+            yield from _finished(measures, waiting, probes)
+            waiting, files = [], set()
+        if not isinstance(started, Started):
+            yield started
+        elif its_files is None:
+            yield from _finished(measures, [started], probes)
+        else:
+            waiting.append(started)
+            files |= its_files
+    yield from _finished(measures, waiting, probes)
+
+
+def _read_from(started: Started) -> set[MappedFile] | None:
+    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
+    files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
+    if None in files or started.looks_again or not is_compiled(started.to_sum()):
+        return None
+    return files  # type: ignore[return-value]
+
+
+def _finished(measures: Measures, started: list[Started], probes: Probes) -> Iterator[Row | Failed]:
+    picks = [probes.to_pick(one.pair.sample, one.pair.benchmark) for one in started]
+    sums = sums_of_each([one.to_sum(picked) for one, picked in zip(started, picks)], measures.threads)
+    for one, picked, its_sums in zip(started, picks, sums):
+        yield measures.finished(one, its_sums)
+        if picked:
+            probes.keep(one.pair.sample, picked[0])
+            probes.keep(one.pair.benchmark, picked[1])

@@ -17,7 +17,7 @@ from sgsdump.comparison.batches import in_batches
 from sgsdump.comparison.dataflow import with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
-from sgsdump.comparison.misnaming.misnamed import find_misnamed, probing
+from sgsdump.comparison.misnaming.misnamed import find_misnamed
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import placed
@@ -219,7 +219,7 @@ def compare(
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
             if measured_by
-            else in_batches(pool.map, probing(replace(measures, threads=threads).result, probes), alignment.pairs)
+            else in_batches(pool.map, replace(measures, threads=threads), alignment.pairs, probes)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
 from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.comparison.sums.picked import Picked
+from sgsdump.comparison.pair_sums import feed_all, pair_sums
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.device_layout import PLAIN, in_order
 from sgsdump.tensors.layout import to_nchw, to_nhwc
@@ -37,41 +37,54 @@ class Measured:
     accumulators: Mapping[type[Accumulator], Accumulator] = field(default_factory=dict)
 
 
-def measure(
-    sample: Values,
-    benchmark: Values,
+class Fit(NamedTuple):
+    """Views of one shape of a ``sample`` and a ``benchmark``: ``a`` and ``b``, and how they were made. ``settled``:
+    their layouts are known, no other is tried."""
+
+    sample: Values
+    benchmark: Values
+    a: Values
+    b: Values
+    note: str
+    settled: bool
+
+
+def fit(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Fit:
+    """The pair in the stated layouts, else as its shapes say. Raises ValuesError when these do not fit."""
+    known = match_layouts(sample.array, benchmark.array, layouts)
+    a, b, note = known or match_shapes(sample.array, benchmark.array)
+    return Fit(sample, benchmark, sample.of(a), benchmark.of(b), note, known is not None)
+
+
+def measure(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Measured:
+    """The pair in the stated layouts, else in those that match best. Raises ValuesError when the sizes or the shapes do
+    not fit."""
+    fitted = fit(sample, benchmark, layouts)
+    return measured(fitted, pair_sums(fitted.a, fitted.b))
+
+
+def measured(
+    fitted: Fit,
+    sums: Sums,
     kinds: Iterable[type[Accumulator]] = (),
     settings: Settings | None = None,
-    layouts: Layouts = (None, None),
     threads: int = 1,
-    picked: tuple[Picked, Picked] | None = None,
 ) -> Measured:
-    """The pair in the stated layouts, else in those that match best; an accumulator of each kind is made with
-    ``settings`` and sees the same values. ``threads`` is what a large pair may use, ``picked`` is picked up where the
-    two are as stored.
-
-    Raises ValuesError when the sizes or the shapes do not fit.
-    """
-    kinds, settings = tuple(kinds), settings or Settings()
-    if picked and [one.shape for one in picked] != [sample.array.shape, benchmark.array.shape]:
-        picked = None
-
-    def summed(a: np.ndarray, b: np.ndarray, note: str) -> Measured:
-        x, y, accumulators = sample.of(a), benchmark.of(b), {kind: kind(settings) for kind in kinds}
-        return Measured(x, y, pair_sums(x, y, tuple(accumulators.values()), threads, picked), note, accumulators)
-
-    known = match_layouts(sample.array, benchmark.array, layouts)
-    if known is not None:
-        return summed(*known)
-    best = summed(*match_shapes(sample.array, benchmark.array))
-    first = cos(best.sums)
-    if not first < RETRY_BELOW:
-        return best
-    for a, b, turn in other_layouts(sample.array, benchmark.array):
-        again = summed(a, b, f"{turn} (COS {first:.6f} as it lies)")
-        if cos(again.sums) > cos(best.sums):
-            best = again
-    return best
+    """The pair as it was fitted, with the sums it has so, or in the other layout if that matches better; an
+    accumulator of each kind is made with ``settings`` and sees the same values. ``threads`` is what a large pair may
+    use."""
+    best = fitted.a, fitted.b, sums, fitted.note
+    first = cos(sums)
+    others = other_layouts(fitted.sample.array, fitted.benchmark.array)
+    for a, b, turn in others if first < RETRY_BELOW and not fitted.settled else ():
+        x, y = fitted.sample.of(a), fitted.benchmark.of(b)
+        again = pair_sums(x, y, threads=threads)
+        if cos(again) > cos(best[2]):
+            best = x, y, again, f"{turn} (COS {first:.6f} as it lies)"
+    x, y, sums, note = best
+    accumulators = {kind: kind(settings or Settings()) for kind in kinds}
+    feed_all(x, y, tuple(accumulators.values()))
+    return Measured(x, y, sums, note, accumulators)
 
 
 def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:

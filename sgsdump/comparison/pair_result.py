@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.details.layer_details import details_of
 from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
-from sgsdump.comparison.layout_match import Measured, measure, without_overallocation
-from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings
+from sgsdump.comparison.layout_match import Fit, Measured, fit, measured, without_overallocation
+from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, Sums
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.pair_sums import hold_equal
+from sgsdump.comparison.pair_sums import hold_equal, sums_of_each
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Failed, Row, row_of
 from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row
@@ -26,9 +27,10 @@ from sgsdump.comparison.stored_integers import (
     unlike,
 )
 from sgsdump.comparison.sums.picked import Picked
+from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.float16_limit import saturated
 from sgsdump.tensors.layout import NHWC
@@ -65,21 +67,32 @@ class Measures:
         further, own = sorted_out(metrics)
         return cls(further, settings, vendor, of_statistics, crop, own, details)
 
-    def result(self, pair: Pair, picked: tuple[Picked, Picked] | None = None) -> Row | Failed:
-        """The row of a pair, or why it cannot be compared; ``picked`` is picked up on the way where it can be."""
+    def result(self, pair: Pair) -> Row | Failed:
+        """The row of a pair, or why it cannot be compared."""
+        started = self.started(pair)
+        if not isinstance(started, Started):
+            return started
+        [sums] = sums_of_each([started.to_sum()], self.threads)
+        return self.finished(started, sums)
+
+    def started(self, pair: Pair) -> Started | Row | Failed:
+        """What is known of a pair before its sums are; its result where that needs no sums."""
         try:
-            if has_statistics_only(pair):
-                return statistics_row(pair, self.vendor_statistics)
-            measured, notes = self.measured(pair, picked)
+            return statistics_row(pair, self.vendor_statistics) if has_statistics_only(pair) else self._fitted(pair)
         except SgsdumpError as error:
-            apart = unlike(pair) if both_quantised(pair) else ""
-            why = str(error)
-            for record in (pair.sample, pair.benchmark):
-                # The name is told beside the reason, which others may share.
-                why = why.removeprefix(f"tensor {record.name!r} ")
-            return Failed(pair, f"quantised differently: {apart}; {why}" if apart else why)
+            return _failed(pair, error)
+
+    def finished(self, started: Started, sums: Sums | SgsdumpError) -> Row | Failed:
+        """The result of a pair whose sums are known, or the error that kept them from being."""
+        pair = started.pair
+        if isinstance(sums, SgsdumpError):
+            return _failed(pair, sums)
+        try:
+            measured = self._measured(started, sums)
+        except SgsdumpError as error:
+            return _failed(pair, error)
         equality = _equality(measured)
-        row = row_of(pair, measured.sums, "; ".join(filter(None, [*notes, measured.note, equality])))
+        row = row_of(pair, measured.sums, "; ".join(filter(None, [*started.notes, measured.note, equality])))
         row = _with_integers(replace(row, equal=True) if equality else row, pair, measured)
         row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
         if self.details:
@@ -87,8 +100,15 @@ class Measures:
         own = measured_by(self.own, measured.sample, measured.benchmark)
         return replace(row, extra={**row.extra, **own}) if own else row
 
-    def measured(self, pair: Pair, picked: tuple[Picked, Picked] | None = None) -> tuple[Measured, list[str]]:
+    def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
+        started = self._fitted(pair)
+        [sums] = sums_of_each([started.to_sum()], self.threads)
+        if isinstance(sums, ValuesError):
+            raise sums
+        return self._measured(started, sums), started.notes
+
+    def _fitted(self, pair: Pair) -> Started:
         as_stored = compared_as_stored(pair)
         quants = measured_in_steps(pair) or (None, None)
         a, b = (real_values(side, as_stored, quant) for side, quant in zip((pair.sample, pair.benchmark), quants))
@@ -99,7 +119,38 @@ class Measures:
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
         kinds |= {Differences: None} if both_quantised(pair) else {}
-        return measure(a, b, kinds, self.settings, layouts(pair, as_stored), self.threads, picked), notes
+        looks_again = bool(kinds or self.own or self.vendor or self.details)
+        return Started(pair, fit(a, b, layouts(pair, as_stored)), notes, tuple(kinds), looks_again)
+
+    def _measured(self, started: Started, sums: Sums) -> Measured:
+        return measured(started.fit, sums, started.kinds, self.settings, self.threads)
+
+
+class Started(NamedTuple):
+    """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
+    ``looks_again``: what is measured of it needs all values once more."""
+
+    pair: Pair
+    fit: Fit
+    notes: list[str]
+    kinds: tuple[type[Accumulator], ...]
+    looks_again: bool
+
+    def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
+        """``picked``, of the sides as stored, is picked up on the way where it can be."""
+        fit = self.fit
+        if picked and [one.shape for one in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
+            picked = None
+        return ToSum(fit.a, fit.b, picked)
+
+
+def _failed(pair: Pair, error: SgsdumpError) -> Failed:
+    apart = unlike(pair) if both_quantised(pair) else ""
+    why = str(error)
+    for record in (pair.sample, pair.benchmark):
+        # The name is told beside the reason, which others may share.
+        why = why.removeprefix(f"tensor {record.name!r} ")
+    return Failed(pair, f"quantised differently: {apart}; {why}" if apart else why)
 
 
 def _layout(pair: Pair, measured: Measured) -> str | None:

@@ -18,6 +18,8 @@ from sgsdump.comparison.sums import by_numpy, compiled
 from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, SUMS, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table, parts
+from sgsdump.comparison.sums.to_sum import ToSum
+from sgsdump.errors import ValuesError
 from sgsdump.files.mapped.views import let_go
 from sgsdump.tensors.real_view import Values
 
@@ -35,31 +37,72 @@ def pair_sums(
 ) -> Sums:
     """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
 
-    threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
-             that was read are given back, those of a small pair go with the last user of its values.
-    picked   values of either side to be picked up where the kernel reads both in the order in which they are stored.
-
     Raises ValuesError for a mapped file that became shorter, or cannot be read.
     """
-    way = compiled if compiled.takes(sample) and compiled.takes(benchmark) else by_numpy
-    work = list(parts(sample.array, benchmark.array))
+    [sums] = sums_of_each([ToSum(sample, benchmark, picked)], threads)
+    if isinstance(sums, ValuesError):
+        raise sums
+    feed_all(sample, benchmark, accumulators)
+    return sums
+
+
+def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | ValuesError]:
+    """The sums of some pairs, in their order, or the error of a mapped file that became shorter or cannot be read.
+
+    Those of one part that the kernel takes are summed in one call when the first is asked for, the others when it is
+    their turn.
+
+    threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
+             that was read are given back, those of a small pair go with the last user of its values.
+    """
+    works = [list(parts(sample.array, benchmark.array)) for sample, benchmark, _ in pairs]
+    together = [len(work) == 1 and is_compiled(pair) for pair, work in zip(pairs, works)]
+    chosen = [(pair, work) for pair, work, is_one in zip(pairs, works, together) if is_one]
+    found = iter(compiled.sums(chosen) if chosen else [])
+    for pair, work, is_one in zip(pairs, works, together):
+        results = next(found) if is_one else _by_part(pair, work, threads)
+        yield results if isinstance(results, ValuesError) else _added_up(pair, results)
+
+
+def is_compiled(pair: ToSum) -> bool:
+    """Whether the kernel takes both sides."""
+    return compiled.takes(pair.sample) and compiled.takes(pair.benchmark)
+
+
+def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] | ValuesError:
+    """The sums of the parts one by one, or side by side."""
+    by_kernel = is_compiled(pair)
 
     def summed(part: list[Table]) -> Part:
-        sums = part_sums(part)
+        result = _one_of(compiled.sums([(pair, [part])])) if by_kernel else by_numpy.part_sums(pair, part)
         for table in part if len(work) > 1 else []:
             if table.is_flat:
                 let_go(table.a)
                 let_go(table.b)
-        return sums
+        return result
 
+    try:
+        return list(_side_by_side(summed, work, threads))
+    except ValuesError as error:
+        return error
+
+
+def _one_of(results: list[list[Part] | ValuesError]) -> Part:
+    [parts] = results
+    if isinstance(parts, ValuesError):
+        raise parts
+    return parts[0]
+
+
+def _added_up(pair: ToSum, results: list[Part]) -> Sums:
+    for one in pair.picked or ():
+        one.whole = is_compiled(pair) and pair.is_flat
     sums, counts = [0.0] * SUMS, [0] * COUNTS
-    with way.summing(sample, benchmark, picked) as part_sums:
-        for more_sums, more_counts in _side_by_side(summed, work, threads):
-            sums = list(map(operator.add, sums, more_sums))
-            counts = list(map(operator.add, counts, more_counts))
-    _feed_all(sample, benchmark, accumulators)
+    for more_sums, more_counts in results:
+        sums = list(map(operator.add, sums, more_sums))
+        counts = list(map(operator.add, counts, more_counts))
     aa, bb, ab, dd, d1, b1 = sums
-    return Sums(sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
+    return Sums(pair.sample.array.size, aa, bb, ab, dd, d1, b1, *counts)
 
 
 def _side_by_side(summed: Callable[[list[Table]], Part], work: list[list[Table]], threads: int) -> Iterator[Part]:
@@ -81,7 +124,8 @@ def hold_equal(sample: Values, benchmark: Values) -> bool:
     return True
 
 
-def _feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator]) -> None:
+def feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator]) -> None:
+    """All values to every accumulator, and again to those that ask for it."""
     if not accumulators:
         return
     waiting = list(accumulators)

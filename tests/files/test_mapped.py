@@ -96,10 +96,10 @@ def test_of_a_file_per_tensor_few_stay_open(tmp_path: Path) -> None:
         for number in range(40):
             path = tmp_path / str(number)
             path.write_bytes(bytes([number]) * (1 << 17))
-            with opened(view(map_file(path), np.dtype(np.uint8), 1 << 17, 0)) as file, opened(whole) as other:
-                assert file and other
-                assert os.pread(file.descriptor, 1, 5) == bytes([number])
-                assert os.pread(other.descriptor, 1, 5) == b"\0"
+            file, other = opened(view(map_file(path), np.dtype(np.uint8), 1 << 17, 0)), opened(whole)
+            assert file and other
+            assert os.pread(file.descriptor, 1, 5) == bytes([number])
+            assert os.pread(other.descriptor, 1, 5) == b"\0"
         assert numbers() - before < 20
     assert numbers() - before <= 1
 

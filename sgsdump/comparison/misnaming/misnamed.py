@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from sgsdump.comparison.alignment import Pair, compared
 from sgsdump.comparison.misnaming.value_probes import Agreement, Probes, find_matches
 from sgsdump.comparison.row import Failed, Misnamed, Row
-from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
-
-
-class Result(Protocol):
-    """Measures a pair, and picks up values on the way."""
-
-    def __call__(self, pair: Pair, picked: tuple[Picked, Picked] | None = None, /) -> Row | Failed: ...
 
 
 def find_misnamed(
@@ -34,7 +24,7 @@ def find_misnamed(
     A pair is misnamed when one side agrees with another tensor within the documented thresholds and ten times better
     than with its namesake: a layer that quantisation spoilt does not, one with a Relu folded in does, though
     its COS may well pass. Pairs with an error of at most ``SURE`` are not looked at, nor those with NaN or Inf.
-    ``probes``: what ``probing`` kept.
+    ``probes``: what was kept while the pairs were compared.
     """
     errors = {i: float("inf") if isinstance(result, Failed) else result.error for i, result in enumerate(results)}
     unreadable = {i for i, result in enumerate(results) if isinstance(result, Row) and not result.finite}
@@ -57,18 +47,3 @@ def find_misnamed(
             r = match.record
             misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
     return misnamed
-
-
-def probing(result: Result, probes: Probes) -> Callable[[Pair], Row | Failed]:
-    """``result``, which also keeps the probes of the pair's larger tensors, picked up while they are read."""
-
-    def of_pair(pair: Pair) -> Row | Failed:
-        sample, benchmark = probes.to_pick(pair.sample), probes.to_pick(pair.benchmark)
-        if sample is None or benchmark is None:
-            return result(pair)
-        row = result(pair, (sample, benchmark))
-        probes.keep(pair.sample, sample)
-        probes.keep(pair.benchmark, benchmark)
-        return row
-
-    return of_pair

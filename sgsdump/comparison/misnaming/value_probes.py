@@ -71,12 +71,13 @@ class Probes:
             self._rows[id(record)] = _rows_of(record)
         return self._rows[id(record)]
 
-    def to_pick(self, record: Record) -> Picked | None:
-        """What is to be picked up while the record is compared, for ``keep``; None where that is not worth it."""
-        shape = record.tensor.info.shape
-        if shape is None or math.prod(shape) < WORTH or id(record) in self._rows:
+    def to_pick(self, sample: Record, benchmark: Record) -> tuple[Picked, Picked] | None:
+        """What is to be picked up while the two are compared, for ``keep``; None where that is not worth it."""
+        shapes = [record.tensor.info.shape for record in (sample, benchmark) if id(record) not in self._rows]
+        large = [shape for shape in shapes if shape is not None and math.prod(shape) >= WORTH]
+        if len(large) < 2:
             return None
-        return Picked(shape, _in_order(shape)[0])
+        return Picked(large[0], _in_order(large[0])[0]), Picked(large[1], _in_order(large[1])[0])
 
     def keep(self, record: Record, picked: Picked) -> None:
         if picked.whole:

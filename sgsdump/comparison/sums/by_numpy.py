@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, LANES, SUMS, Part
-from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
+from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.tensors.real_view import Values
 
 _LOCAL = threading.local()
@@ -25,21 +23,14 @@ class Totals:
     odd: np.ndarray = field(default_factory=lambda: np.zeros(COUNTS, np.int64))
 
 
-@contextmanager
-def summing(
-    sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
-) -> Iterator[Callable[[list[Table]], Part]]:
-    """What makes the sums of a part of the two; nothing is picked up."""
-
-    def part_sums(tables: list[Table]) -> Part:
-        totals = Totals()
-        for table in tables:
-            _add(totals, sample, benchmark, table)
-        with np.errstate(all="ignore"):
-            sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
-        return sums, totals.odd.tolist()
-
-    yield part_sums
+def part_sums(pair: ToSum, part: list[Table]) -> Part:
+    """The sums of a part of a pair; nothing is picked up."""
+    totals = Totals()
+    for table in part:
+        _add(totals, pair.sample, pair.benchmark, table)
+    with np.errstate(all="ignore"):
+        sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
+    return sums, totals.odd.tolist()
 
 
 def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import ml_dtypes
@@ -13,8 +13,9 @@ import numpy as np
 from sgsdump.comparison.sums.lanes import CHUNK, LANES, Part
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
+from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped.reading import OpenFile, opened
+from sgsdump.files.mapped.reading import OpenFile, kept_open, opened
 from sgsdump.files.mapped.views import address_of
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.real_view import Values
@@ -24,7 +25,7 @@ _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int1
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
 _LOCAL = threading.local()
-_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=3, LANES=LANES, CHUNK=CHUNK)
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=4, LANES=LANES, CHUNK=CHUNK)
 
 
 def description() -> str:
@@ -50,34 +51,40 @@ class Side(NamedTuple):
     picked: Picked | None
 
 
-@contextmanager
-def summing(
-    sample: Values, benchmark: Values, picked: tuple[Picked, Picked] | None = None
-) -> Iterator[Callable[[list[Table]], Part]]:
-    """What makes the sums of a part of two that ``takes`` accepts. Flat tables of mapped files are read from these;
-    ``picked`` is whole afterwards where both sides are flat. Raises ValuesError for a file that cannot be read."""
-    is_flat = sample.array.flags.c_contiguous and benchmark.array.flags.c_contiguous
-    wanted = picked if picked and is_flat else (None, None)
-    with opened(sample.array) as file, opened(benchmark.array) as other:
-        a, b = Side(sample, file, wanted[0]), Side(benchmark, other, wanted[1])
-        try:
-            yield lambda tables: _part_sums(tables, a, b)
-        except OSError as error:
-            raise ValuesError(f"a mapped file cannot be read any more: {error}") from None
-    for one in wanted:
-        if one:
-            one.whole = True
+# A pair that ``takes`` accepts, and the parts of it that are wanted.
+Work = tuple[ToSum, list[list[Table]]]
 
 
-def _part_sums(tables: list[Table], sample: Side, benchmark: Side) -> Part:
+def sums(works: Sequence[Work]) -> list[list[Part] | ValuesError]:
+    """The sums of the parts of several pairs, all in one call without the GIL; an error for a pair one of whose files
+    cannot be read. Flat tables of mapped files are read from these, which must not be more than are kept open."""
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
-    described = []
-    for table in tables:
-        assert table.a.shape == table.b.shape
-        sides = _described(sample, table.a, table.is_flat), _described(benchmark, table.b, table.is_flat)
-        described.append((*sides, (*table.a.shape, *table.tile)))
-    part: Part = _KERNEL.part_sums(described, _scratch())
-    return part
+    with kept_open():
+        found: list[Part | int] = _KERNEL.sums([part for work in works for part in _parts(*work)], _scratch())
+    following = iter(found)
+    return [_whole([next(following) for _ in parts]) for _, parts in works]
+
+
+def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
+    parts = [result for result in results if not isinstance(result, int)]
+    if len(parts) == len(results):
+        return parts
+    error = next(result for result in results if isinstance(result, int))
+    why = OSError(error, os.strerror(error)) if error else "it is shorter than when it was opened"
+    return ValuesError(f"a mapped file cannot be read any more: {why}")
+
+
+def _parts(pair: ToSum, parts: list[list[Table]]) -> list[list[tuple]]:
+    sample, benchmark, picked = pair
+    wanted = picked if picked and pair.is_flat else (None, None)
+    a, b = (Side(side, opened(side.array), one) for side, one in zip((sample, benchmark), wanted))
+    return [[_table(a, b, table) for table in part] for part in parts]
+
+
+def _table(sample: Side, benchmark: Side, table: Table) -> tuple:
+    assert table.a.shape == table.b.shape
+    sides = _described(sample, table.a, table.is_flat), _described(benchmark, table.b, table.is_flat)
+    return *sides, (*table.a.shape, *table.tile)
 
 
 def _described(side: Side, array: np.ndarray, is_flat: bool) -> tuple[float, ...]:

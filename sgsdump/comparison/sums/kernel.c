@@ -22,6 +22,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #ifndef _WIN32
 #include <unistd.h>
@@ -31,7 +32,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 3 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 4 /* compiled.py has the same number, or does not use a kernel left from another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
@@ -399,55 +400,116 @@ static int as_side(PyObject *given, void *into)
     return 1;
 }
 
-/* The sums of the lanes, first lane first, and the counts. */
-static PyObject *results_of(lanes_t totals, const int64_t *counts)
-{
+/* What comes together of some tables: the sums of the lanes, first lane first, and the counts. */
+typedef struct {
+    Py_ssize_t tables;
     double sums[SUMS];
-    for (size_t sum = 0; sum < SUMS; sum++) {
-        sums[sum] = totals[sum][0];
-        for (size_t i = 1; i < LANES; i++)
-            sums[sum] += totals[sum][i];
+    int64_t counts[COUNTS];
+    int done, error;
+} part_t;
+
+static void add_part(part_t *part, const pair_t *pairs, float *scratch)
+{
+    lanes_t totals;
+    memset(totals, 0, sizeof totals);
+    for (Py_ssize_t i = 0; i < part->tables; i++) {
+        pair_t pair = pairs[i];
+        pair.totals = totals;
+        pair.counts = part->counts;
+        pair.scratch = scratch;
+        if (!used->add_pair(pair)) {
+            part->error = errno;
+            return;
+        }
     }
+    for (size_t sum = 0; sum < SUMS; sum++) {
+        part->sums[sum] = totals[sum][0];
+        for (size_t i = 1; i < LANES; i++)
+            part->sums[sum] += totals[sum][i];
+    }
+    part->done = 1;
+}
+
+/* The sums and the counts; errno where a file could not be read, 0 where it is too short. */
+static PyObject *result_of(const part_t *part)
+{
+    const double *sums = part->sums;
+    const int64_t *counts = part->counts;
+    if (!part->done)
+        return PyLong_FromLong(part->error);
     return Py_BuildValue("[dddddd][LLLLLLL]", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5],
                          (long long)counts[0], (long long)counts[1], (long long)counts[2], (long long)counts[3],
                          (long long)counts[4], (long long)counts[5], (long long)counts[6]);
 }
 
-static PyObject *py_part_sums(PyObject *module, PyObject *args)
+/* A table, as compiled.py describes it. */
+static int as_pair(PyObject *given, pair_t *pair)
+{
+    if (!PyArg_ParseTuple(given, "O&O&(nnnn):table", as_side, &pair->a, as_side, &pair->b, &pair->rows, &pair->columns,
+                          &pair->tile_rows, &pair->tile_columns))
+        return 0;
+    if (pair->tile_rows >= 1 && pair->tile_columns >= 1 && pair->tile_rows <= CHUNK / pair->tile_columns)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");
+    return 0;
+}
+
+/* All parts, each a list of tables, one after the other in one go without the GIL. */
+static PyObject *all_sums(PyObject *given, part_t *parts, pair_t *pairs, float *scratch)
+{
+    Py_ssize_t count = PyList_Size(given);
+    pair_t *pair = pairs;
+    PyObject *results;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *tables = PyList_GetItem(given, i);
+        parts[i].tables = PyList_Size(tables);
+        for (Py_ssize_t j = 0; j < parts[i].tables; j++)
+            if (!as_pair(PyList_GetItem(tables, j), pair++))
+                return NULL;
+    }
+    pair = pairs;
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < count; pair += parts[i++].tables)
+        add_part(&parts[i], pair, scratch);
+    Py_END_ALLOW_THREADS;
+    results = PyList_New(count);
+    for (Py_ssize_t i = 0; results && i < count; i++) {
+        PyObject *result = result_of(&parts[i]);
+        if (!result || PyList_SetItem(results, i, result))
+            Py_CLEAR(results);
+    }
+    return results;
+}
+
+static PyObject *py_sums(PyObject *module, PyObject *args)
 {
     unsigned long long scratch;
-    PyObject *tables;
-    lanes_t totals;
-    int64_t counts[COUNTS] = {0};
+    PyObject *given, *results = NULL;
+    Py_ssize_t tables = 0;
+    part_t *parts;
+    pair_t *pairs;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!K:part_sums", &PyList_Type, &tables, &scratch))
+    if (!PyArg_ParseTuple(args, "O!K:sums", &PyList_Type, &given, &scratch))
         return NULL;
-    memset(totals, 0, sizeof totals);
-    for (Py_ssize_t i = 0; i < PyList_Size(tables); i++) {
-        pair_t pair;
-        int done;
-        if (!PyArg_ParseTuple(PyList_GetItem(tables, i), "O&O&(nnnn):table", as_side, &pair.a, as_side, &pair.b,
-                              &pair.rows, &pair.columns, &pair.tile_rows, &pair.tile_columns))
+    for (Py_ssize_t i = 0; i < PyList_Size(given); i++) {
+        Py_ssize_t more = PyList_Size(PyList_GetItem(given, i));
+        if (more < 0)
             return NULL;
-        if (pair.tile_rows < 1 || pair.tile_columns < 1 || pair.tile_rows > CHUNK / pair.tile_columns) {
-            PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");
-            return NULL;
-        }
-        pair.totals = totals;
-        pair.counts = counts;
-        pair.scratch = (float *)(uintptr_t)scratch;
-        Py_BEGIN_ALLOW_THREADS;
-        done = used->add_pair(pair);
-        Py_END_ALLOW_THREADS;
-        if (!done)
-            return errno ? PyErr_SetFromErrno(PyExc_OSError)
-                         : (PyErr_SetString(PyExc_OSError, "it is shorter than when it was opened"), NULL);
+        tables += more;
     }
-    return results_of(totals, counts);
+    parts = calloc((size_t)PyList_Size(given) + 1, sizeof *parts);
+    pairs = calloc((size_t)tables + 1, sizeof *pairs);
+    if (parts && pairs)
+        results = all_sums(given, parts, pairs, (float *)(uintptr_t)scratch);
+    else
+        PyErr_NoMemory();
+    free(parts);
+    free(pairs);
+    return results;
 }
 
 static PyMethodDef methods[] = {
-    {"part_sums", py_part_sums, METH_VARARGS, "The sums and counts of some tables of a pair; see pair_t."},
+    {"sums", py_sums, METH_VARARGS, "The sums and counts of parts, each a list of tables of a pair; see pair_t."},
     {"vectors", py_vectors, METH_NOARGS, "The vectors in use."},
     {"use", py_use, METH_VARARGS, "Use these vectors; False where this processor has none. For tests."},
     {NULL, NULL, 0, NULL},

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.files.mapped.views import FEW, MappedFile, identity, mapping_of
+from sgsdump.files.mapped.views import FEW, MappedFile, file_of, identity
 
-_KEPT = 8
+KEPT = 8
 _LOCAL = threading.local()
 
 
@@ -23,22 +23,21 @@ class OpenFile(NamedTuple):
     address: int
 
 
-@contextmanager
-def opened(array: np.ndarray) -> Iterator[OpenFile | None]:
+def opened(array: np.ndarray) -> OpenFile | None:
     """The mapped file that an array of some size is a view of, opened to be read, which takes less time than having its
-    pages mapped. None for an array in memory, a small one, and where the file at this path is another by now."""
-    data = mapping_of(array) if array.nbytes > FEW and hasattr(os, "pread") else None
-    if not isinstance(data, MappedFile):
-        yield None
-        return
-    with nullcontext() if hasattr(_LOCAL, "kept") else kept_open():
-        yield _kept(_LOCAL.kept, data)
+    pages mapped; within ``kept_open``. None for an array in memory, a small one, and where the file at this path is
+    another by now."""
+    data = file_of(array) if array.nbytes > FEW and hasattr(os, "pread") else None
+    return None if data is None else _kept(_LOCAL.kept, data)
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """The files that this thread ``opened`` last stay open to the end of the block: many views are of one file. They
-    are few: a dump of a file per tensor would use up what a process may open."""
+    """The KEPT files that this thread ``opened`` last stay open to the end of the outermost such block: many views are
+    of one file. They are few: a dump of a file per tensor would use up what a process may open."""
+    if hasattr(_LOCAL, "kept"):
+        yield
+        return
     _LOCAL.kept = {}
     try:
         yield
@@ -51,7 +50,7 @@ def kept_open() -> Iterator[None]:
 def _kept(files: dict[MappedFile, OpenFile | None], data: MappedFile) -> OpenFile | None:
     """A mapped file as it is kept open, from now on the last of them."""
     file = files[data] = files.pop(data) if data in files else _open_again(data)
-    if len(files) > _KEPT:
+    if len(files) > KEPT:
         _close(files.pop(next(iter(files))))
     return file
 

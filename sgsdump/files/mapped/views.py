@@ -98,8 +98,8 @@ def let_bytes_go(data: bytes | mmap.mmap, start: int, end: int) -> None:
 def let_go(array: np.ndarray) -> None:
     """Give back the pages of a view of a mapped file that others may still hold; what is read again costs no more than
     finding it in the system's file cache."""
-    data = mapping_of(array) if array.nbytes > FEW else None
-    if not isinstance(data, MappedFile):  # what others mapped may hold changes of theirs, which would be lost
+    data = file_of(array) if array.nbytes > FEW else None
+    if data is None:  # what others mapped may hold changes of theirs, which would be lost
         return
     reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
     first = address_of(array) - data.address + sum(step for step in reach if step < 0)
@@ -134,3 +134,9 @@ def mapping_of(array: np.ndarray) -> mmap.mmap | None:
     if isinstance(base, memoryview):
         base = base.obj
     return base if isinstance(base, mmap.mmap) else None
+
+
+def file_of(array: np.ndarray) -> MappedFile | None:
+    """The file that an array is a view of; None for one in memory, and for what others mapped."""
+    data = mapping_of(array)
+    return data if isinstance(data, MappedFile) else None

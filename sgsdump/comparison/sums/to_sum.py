@@ -1,0 +1,23 @@
+"""A pair whose sums are wanted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sgsdump.comparison.sums.picked import Picked
+from sgsdump.tensors.real_view import Values
+
+
+class ToSum(NamedTuple):
+    """Two sides of equal shape, and values of either to be picked up where the kernel reads both in the order in which
+    they are stored."""
+
+    sample: Values
+    benchmark: Values
+    picked: tuple[Picked, Picked] | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the values of both lie one after the other."""
+        flat: bool = self.sample.array.flags.c_contiguous and self.benchmark.array.flags.c_contiguous
+        return flat
