@@ -192,8 +192,9 @@ def _taken(record: Record, others: dict[str, list[Record]], side: str, partners:
 
 def _elsewhere(record: Record, others: dict[str, list[Record]], side: str) -> str:
     """The reason that the other dump has the name, but in a role it cannot be paired in, or ""."""
-    same = others.get(normalised(record.name), [])
-    slots = sorted({r.slot for r in same if r.io == "out" and not r.constant} - {record.slot})
+    role = (record.io, _slot(record))
+    same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, _slot(r)) != role]
+    slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
         return f"the {side} has it only as output {_list(slots)}, not {record.slot}"
     if same:

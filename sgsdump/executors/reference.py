@@ -1,8 +1,7 @@
 """ONNX's own reference evaluator: plain numpy, slow, and true to the operator definitions.
 
 Its known oddities (onnx 1.23): a Loop's scan output of scalars has a further axis of 1, and what OptionalGetElement
-gives has one in front. One bug is worked around here: in models of operator sets 7 to 13 it normalises by the batch's
-own statistics, as in training (https://github.com/onnx/onnx/pull/8442).
+gives has one in front. What it computes wrong is put right, or refused, in ``reference_operators.py``.
 """
 
 from __future__ import annotations
@@ -12,44 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.executors.reference_operators import corrected
 from sgsdump.models.external_data import in_one_piece
 from sgsdump.models.passes.topology import called
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-
-# The operator sets in which a BatchNormalization trains when it has more than one output, and only then.
-OUTPUTS_TELL_TRAINING = range(7, 14)
-
-
-class BatchNormalization(OpRun):
-    """https://onnx.ai/onnx/operators/onnx__BatchNormalization.html, versions 7 and 9, inference."""
-
-    op_domain = ""
-
-    def _run(
-        self,
-        x: np.ndarray,
-        scale: np.ndarray,
-        bias: np.ndarray,
-        mean: np.ndarray,
-        var: np.ndarray,
-        epsilon: float | None = None,
-        **rest: Any,
-    ) -> tuple[np.ndarray]:
-        if len(self.onnx_node.output) > 1 or rest.get("spatial") == 0:
-            raise NotImplementedError("BatchNormalization in training, or without spatial, is not run")
-        wide = np.promote_types(x.dtype, np.float32)
-        scale, bias, mean, var = (
-            each.astype(wide).reshape(-1, *[1] * (x.ndim - 2)) for each in (scale, bias, mean, var)
-        )
-        small = 1e-5 if epsilon is None else epsilon
-        return ((scale * (x.astype(wide) - mean) / np.sqrt(var + wide.type(small)) + bias).astype(x.dtype),)
 
 
 class ReferenceExecutor(Executor):
@@ -59,8 +29,7 @@ class ReferenceExecutor(Executor):
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
         self._evaluator = None
         opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
-        corrected: list[type[OpRun]] = [BatchNormalization] if opset in OUTPUTS_TELL_TRAINING else []
-        self._evaluator = ReferenceEvaluator(in_one_piece(model, folder), new_ops=corrected)
+        self._evaluator = ReferenceEvaluator(in_one_piece(model, folder), new_ops=corrected(opset))
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
         # NaN and Inf stay in the values, for the caller to report; numpy's warnings would name no tensor.
