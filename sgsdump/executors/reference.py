@@ -1,7 +1,7 @@
 """ONNX's own reference evaluator: plain numpy, slow, and true to the operator definitions.
 
 Its known oddities (onnx 1.23): a Loop's scan output of scalars has a further axis of 1, and what OptionalGetElement
-gives has one in front. What it computes wrong is put right, or refused, in ``reference_operators.py``.
+gives has one in front. What it computes wrong is put right, or refused, in ``onnx_reference``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.base import Configs, Executor, reason_of
-from sgsdump.executors.reference_operators import corrected
+from sgsdump.executors.onnx_reference.operators import corrected
 from sgsdump.models.external_data import in_one_piece
 from sgsdump.models.passes.topology import called
 

@@ -17,7 +17,7 @@ from onnx.reference.ops.op_lstm import CommonLSTM
 from onnx.reference.ops.op_rnn import CommonRNN
 from onnx.reference.ops.op_roi_align import RoiAlign as _RoiAlign
 
-from sgsdump.executors.reference_pooling import AveragePool, MaxPool
+from sgsdump.executors.onnx_reference.pooling import AveragePool, MaxPool
 
 # The operator sets in which a BatchNormalization trains when it has more than one output, and only then.
 OUTPUTS_TELL_TRAINING = range(7, 14)

@@ -11,7 +11,7 @@ from sgsdump.errors import ModelError
 from sgsdump.executors.table import open_executor
 
 X = np.random.default_rng(5).normal(size=(2, 4, 7, 9)).astype(np.float32)
-STEPS = np.random.default_rng(6).normal(size=(5, 2, 3)).astype(np.float32)
+STEPS = np.random.default_rng(6).normal(size=(5, 1, 3)).astype(np.float32)
 ROIS = {"rois": np.array([[1, 1, 12, 10], [0, 2, 5, 9]], np.float32), "of": np.array([0, 1])}
 
 
@@ -68,7 +68,7 @@ def test_a_loop_without_a_condition_runs_all_its_trips() -> None:
 @pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize(
     ("attributes", "lengths", "refused"),
-    [({}, [5, 5], ""), ({}, [5, 3], "sequence_lens"), ({"clip": 0.1}, [5, 5], "clip")],
+    [({}, [5], ""), ({}, [3], "sequence_lens"), ({"clip": 0.1}, [5], "clip")],
 )
 def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths, refused) -> None:
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op_type]
@@ -76,9 +76,10 @@ def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths,
     constants = {
         "w": rng.normal(size=(1, 4 * gates, 3)).astype(np.float32),
         "r": rng.normal(size=(1, 4 * gates, 4)).astype(np.float32),
+        "b": rng.normal(size=(1, 8 * gates)).astype(np.float32),
         "lengths": np.array(lengths, np.int32),
     }
-    one = node(op_type, ["x", "w", "r", "", "lengths"], "y", hidden_size=4, **attributes)
+    one = node(op_type, ["x", "w", "r", "b", "lengths"], "y", hidden_size=4, **attributes)
     proto = net([one], constants, {"x": STEPS.shape}, ["y"], 17).proto
     if refused:
         with pytest.raises(ModelError, match=f"does not compute {refused} of {op_type}"):

@@ -1,0 +1,1 @@
+"""What ONNX's reference evaluator computes wrong, put right."""
