@@ -39,6 +39,9 @@ class Format:
                   record with the end of the sentence "the tensor …" ("is float16, kept as float32"). A record that
                   is not named comes back equal: name, place, shape, dtype, layout, scale, values. See ``losses.py``.
     looks_for     a folder's format: what ``recognises`` looks for in it, in words ("a dump_info.json"); "" for files.
+    runs          (a tree's folder, notes to add to) -> the runs in it. None: it is no tree of runs.
+    owns          whether a path is a run of such a tree whose dump is in another format, which ``read`` reads with
+                  what the tree says of it.
     own_inputs    each operator's inputs were dumped as tensors with names of their own, so a comparison is of them too.
     """
 
@@ -50,3 +53,4 @@ class Format:
     looks_for: str = ""
     runs: Callable[[Path, list[str]], Sequence[Run]] | None = None
     own_inputs: bool = False
+    owns: Callable[[Path], bool] = lambda path: False

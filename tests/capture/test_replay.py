@@ -392,6 +392,9 @@ def test_modules_that_stand_in_the_metadata_of_nodes(tmp_path):
     dump = open_dump(tmp_path / "out")
     found = {record.name: dump.network()[record.op_index].module for record in dump.records if record.io == "out"}
     assert found == {"getitem": "block.0.conv", "relu": "block.0", "neg": "", "y": "head.act"}
+    (run,) = list_runs(tmp_path / "out")
+    alone = open_dump(tmp_path / "out" / run.place)  # as a comparison of several runs opens each
+    assert alone.network() == dump.network() and alone.notes == dump.notes
     index = tmp_path / "out" / "onnxruntime" / "runs.json"
     older = json.loads(index.read_text())
     older["graphs"] = {name: [row[:4] for row in rows] for name, rows in older["graphs"].items()}

@@ -411,3 +411,43 @@ with torch.no_grad():
 print("torch._dynamo" in sys.modules, "numpy.testing" in sys.modules, "onnx" in sys.modules)
 """)
     assert result.text.split() == ["False"] * 3
+
+
+@pytest.mark.parametrize("grad", ["torch.no_grad()", "torch.enable_grad()"])
+@pytest.mark.parametrize(
+    "made, inside",
+    [
+        ("torch.cond(x.sum() > 0, lambda x: torch.relu(self.a(x)), lambda x: torch.tanh(self.b(x)), (x,))", 1),
+        (
+            "torch._higher_order_ops.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, torch.tanh(self.a(x))), "
+            "(torch.tensor(0), x))[1]",
+            3,
+        ),
+    ],
+    ids=["cond", "while_loop"],
+)
+def test_branches_and_loops_of_torch_run_as_before_with_their_operators(run, tmp_path, grad, made, inside):
+    """torch compiles these itself when they run; it must not compile the hook, and says nothing of torch.compile."""
+    program = f"""
+import torch
+
+class Branch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return {made}
+
+torch.manual_seed(0)
+net, x = Branch(), torch.ones(2, 4)
+with {grad}:
+    for step in range(2):
+        print(net(x * (1 - 2 * step)).sum().item())
+"""
+    result = run(program, steps=Steps(((0, 1),)))
+    assert result.text == plain(write_program(tmp_path, program)).stdout and result.captured.status == 0
+    assert not any("torch.compile" in note for note in result.captured.notes)
+    ran = [line for line in result.every() if line.get("event") == "operator"]
+    assert len([line for line in ran if line["type"] == "aten.addmm" and line["step"] == 0]) == inside
+    assert {line["step"] for line in ran if line["type"].startswith("higher_order.")} == {0, 1}

@@ -20,12 +20,12 @@ _HOOKED = "msit_dump_*/control.json"
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     """The format of the dump that is meant, and the file or folder to read. Raises FormatError and ConfigError."""
     tree, choice = _split(path, choice)
-    format = _format_of(tree)
+    format = format_of(tree)
     runs = _runs(tree, format, [])
     if choice and not runs:
         raise ConfigError(f"{tree} is one dump, not a tree of runs: there is no {choice} to choose in it")
     if not choice and len(runs) < 2:
-        return format, tree
+        return next((one for one in FORMATS.values() if one.owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
@@ -37,7 +37,7 @@ def list_runs(
     notes  is given what was skipped, a line each. Raises as ``open_dump`` does, but for there being several.
     """
     tree, choice = _split(Path(path), Choice(step, rank))
-    return chosen(tree, _runs(tree, _format_of(tree), [] if notes is None else notes), choice)
+    return chosen(tree, _runs(tree, format_of(tree), [] if notes is None else notes), choice)
 
 
 def tree_of(path: Path) -> Path:
@@ -67,7 +67,7 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
     return format.runs(tree, notes) if format.runs is not None and tree.is_dir() else ()
 
 
-def _format_of(path: Path) -> Any:
+def format_of(path: Path) -> Any:
     """The format that recognises what is at a path. Raises FormatError."""
     head = _head(path)
     for format in FORMATS.values():

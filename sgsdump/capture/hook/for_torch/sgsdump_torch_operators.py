@@ -38,9 +38,11 @@ class Facts:
         schema = getattr(func, "_schema", None)
         self._func = func
         self._decomposed: dict = {}
+        self.body = None
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
+            self.body = _body_of(func)
             return
         namespace, _, name = schema.name.partition("::")
         self.kind = "{}.{}".format(namespace, name)
@@ -95,6 +97,15 @@ def _is_made_of_others(func, device):
         return has_kernel(func.name(), COMPOSITE) and not has_kernel(func.name(), own)
     except (AttributeError, RuntimeError):
         return False
+
+
+def _body_of(func):
+    """What an operator that calls the program's own functions does, so that their operators are seen too."""
+    name = getattr(func, "__name__", "")
+    if name == "cond":
+        return lambda pred, yes, no, operands: (yes if pred else no)(*operands)
+    kernels = getattr(func, "py_kernels", {}) if name == "while_loop" else {}
+    return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
 def is_simple(value):

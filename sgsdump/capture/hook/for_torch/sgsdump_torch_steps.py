@@ -82,7 +82,8 @@ class Steps:
 
         @functools.wraps(original)
         def compile(*args, **kwargs):
-            steps.compiles = True
+            if not str(getattr(args[0] if args else None, "__module__", "")).startswith("torch._higher_order_ops"):
+                steps.compiles = True  # not where torch.cond does it, for itself
             compiled = original(*args, **kwargs)
             if not (args and args[0] is not None) and kwargs.get("model") is None:
                 return compiled  # a decorator, which calls torch.compile again
@@ -91,8 +92,11 @@ class Steps:
 
             @functools.wraps(compiled)
             def called(*args, **kwargs):
-                if compiling() or thread.round is not None or thread.inside or is_no_step():
+                if compiling() or thread.inside or is_no_step():
                     return compiled(*args, **kwargs)
+                if thread.round is not None:
+                    with steps.operator_by_operator(True):
+                        return compiled(*args, **kwargs)
                 return steps.outermost(compiled, None, getattr(compiled, "__name__", "function"), args, kwargs)
 
             return called
@@ -133,7 +137,7 @@ class Steps:
         taking.guard(round, self.look_for_training)
         result, ended = None, False
         try:
-            with self.operator_by_operator(), Dispatch(self.dispatched, round):
+            with self.operator_by_operator(self.compiles), Dispatch(self.dispatched, round):
                 result = original(*args, **kwargs)
                 ended = True
                 return result
@@ -155,13 +159,14 @@ class Steps:
             self.session.trouble(TRAINS)
 
     @contextlib.contextmanager
-    def operator_by_operator(self):
-        """Let Dynamo, where the program uses it, leave everything as it was written; else it would never compile again
-        what it saw under a dispatch mode."""
-        if not self.compiles or not hasattr(torch.compiler, "set_stance"):
+    def operator_by_operator(self, compiles):
+        """Let Dynamo, where it is used, leave everything as it was written; else it would never compile again what it
+        saw under a dispatch mode, or compile the hook."""
+        if not compiles or not hasattr(torch.compiler, "set_stance"):
             yield
             return
-        self.session.trouble(COMPILED)
+        if self.compiles:
+            self.session.trouble(COMPILED)
         with torch.compiler.set_stance("force_eager"):
             yield
 
@@ -196,7 +201,11 @@ class Steps:
         operator = round.begin_operator(facts.kind, inputs)
         wanted = taking.guard(round, taking.before_operator, operator, inputs)
         begun = time.perf_counter_ns()
-        result = func(*args, **kwargs)
+        if facts.body is None:
+            result = func(*args, **kwargs)
+        else:
+            with Dispatch(self.dispatched, round):
+                result = facts.body(*args, **kwargs)
         taken = time.perf_counter_ns() - begun
         written = facts.written(args, kwargs)
         output = written if result is None else result

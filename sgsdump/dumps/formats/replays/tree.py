@@ -34,6 +34,10 @@ def recognises(path: Path, head: bytes) -> bool:
     return path.is_dir() and (_folder(path) is not None or _is_not_computed(path))
 
 
+def owns(path: Path) -> bool:
+    return _run_at(path) is not None
+
+
 def runs(path: Path, notes: list[str]) -> Sequence[Run]:
     found: list[Run] = []
     folder = _folder(path)
@@ -59,13 +63,23 @@ def read(path: Path) -> Dump:
             f"{path} holds what a program fed to onnxruntime, its tensors were not computed: the dump was stopped "
             f"before its end; start it again"
         )
+    run = _run_at(path)
+    if run is None:
+        raise FormatError(f"{path} is no run of a tree with an {index.NAME}")
+    return _dump_of(*run)
+
+
+def _run_at(path: Path) -> tuple[Path, Index, Entry] | None:
+    """The run whose dump is at a path: the folder of its index, the index, and the run's line in it."""
     for above in path.parents:
         if (above / index.NAME).is_file():
-            known = index.read_index(above / index.NAME)
+            try:
+                known = index.read_index(above / index.NAME)
+            except FormatError:
+                return None
             place = path.relative_to(above).as_posix()
-            entry = next((each for each in known.entries if each.run.place == place), None)
-            return _plain(path) if entry is None else _dump_of(above, known, entry)
-    return _plain(path)
+            return next(((above, known, entry) for entry in known.entries if entry.run.place == place), None)
+    return None
 
 
 def _dump_of(folder: Path, known: Index, entry: Entry) -> Dump:
@@ -77,9 +91,10 @@ def _dump_of(folder: Path, known: Index, entry: Entry) -> Dump:
 
 
 def _plain(path: Path) -> Dump:
-    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.runs.trees import format_of
 
-    return open_dump(path)
+    dump: Dump = format_of(path).read(path)
+    return dump
 
 
 def _described(entry: Entry, path: Path) -> Dump:
@@ -110,4 +125,4 @@ def _below(folder: str, run: Run) -> Run:
     return replace(run, place="/".join(filter(None, (folder, run.place))))
 
 
-FORMAT = Format("replays", recognises, read, looks_for=f"a {index.NAME}", runs=runs)
+FORMAT = Format("replays", recognises, read, looks_for=f"a {index.NAME}", runs=runs, owns=owns)
