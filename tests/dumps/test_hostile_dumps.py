@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import sys
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -56,8 +57,10 @@ NAMES = [
 def harmless(path, size=None, read=readers.read_dump):
     """Whether it was opened; nothing but an error of ours, in a second, in memory of its size and a constant."""
     size = sum(p.stat().st_size for p in [path, *path.rglob("*")] if p.is_file()) if size is None else size
-    trial.tried(read, path, size, traced=False)
+    start = time.process_time()
     opened, finding = trial.tried(read, path, size, traced=True)
+    if finding is None and time.process_time() - start > trial.SECONDS:  # watching the memory is slow
+        opened, finding = trial.tried(read, path, size, traced=False)
     assert finding is None, finding.details
     return opened
 
@@ -105,12 +108,16 @@ def test_all_hostile_names_in_one_dump(format, tmp_path):
 @pytest.mark.parametrize("name, number", DUMP_FOLDERS)
 def test_pipes_in_a_folder_are_never_waited_for(name, number, tmp_path):
     seed = SEEDS[name][number]
+    path = seed.put(tmp_path)
     for file in seed.files:
-        path = seed.put(tmp_path / str(abs(hash(file))))
-        (path / file).unlink()
-        os.mkfifo(path / file)
-        os.mkfifo((path / file).with_name("other" + Path(file).suffix))
+        pipes = path / file, (path / file).with_name("other" + Path(file).suffix)
+        (path / file).rename(tmp_path / "kept")
+        for pipe in pipes:
+            os.mkfifo(pipe)
         harmless(path, 10**5)
+        for pipe in pipes:
+            pipe.unlink()
+        (tmp_path / "kept").rename(path / file)
 
 
 @pytest.mark.parametrize("name, number", DUMP_FOLDERS)
@@ -118,8 +125,8 @@ def test_links_out_of_a_folder_are_not_followed(name, number, tmp_path):
     seed = SEEDS[name][number]
     whole = len(open_dump(seed.put(tmp_path / "whole")).records)
     outside = tmp_path / "outside"
+    path = seed.put(tmp_path / "linked")
     for file in seed.files:
-        path = seed.put(tmp_path / "linked")
         (path / file).rename(outside)
         (path / file).symlink_to(outside)
         try:
@@ -144,11 +151,13 @@ def test_loops_dangling_links_and_folders_in_the_place_of_files(name, number, tm
         (folder / "gone.bin").symlink_to("nowhere")
     assert harmless(path)
     assert [record.name for record in open_dump(path).records] == names
+    path = seed.put(tmp_path / "whole")
     for file in seed.files:
-        path = seed.put(tmp_path / str(abs(hash(file))))
-        (path / file).unlink()
+        (path / file).rename(tmp_path / "kept")
         (path / file).mkdir()
         harmless(path, 10**5)
+        (path / file).rmdir()
+        (tmp_path / "kept").rename(path / file)
 
 
 def _refused(file, folder):
