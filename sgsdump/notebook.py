@@ -18,7 +18,7 @@ def show_by(views: Mapping[str, str]) -> None:
 
 
 def as_html(kind: str, result: object) -> str | None:
-    """HTML for ``_repr_html_``; None, which lets a notebook show the ``repr``, for a kind that nobody shows."""
+    """HTML for ``_repr_html_``; None, which lets a notebook show the ``repr``, for a kind without one."""
     if kind not in _views:
         return None
     module, _, function = _views[kind].partition(":")

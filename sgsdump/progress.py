@@ -1,4 +1,4 @@
-"""How the library reports its progress: one contract, implemented by whoever runs it (``commands/terminal.py``).
+"""How the library reports its progress: one contract, implemented by its caller (``commands/terminal.py``).
 
     with progress.bar("calibrate", "picture", total=len(pictures)) as advance:
         for done, picture in enumerate(pictures, 1):
@@ -38,11 +38,11 @@ class Progress(Protocol):
 
 
 def unwatched(done: int, total: int | None = None) -> None:
-    """The ``Advance`` that nobody watches."""
+    """An ``Advance`` that shows nothing."""
 
 
 class Silent:
-    """The ``Progress`` that nobody watches."""
+    """A ``Progress`` that shows nothing."""
 
     def bar(self, what: str, unit: str, total: int | None = None) -> AbstractContextManager[Advance]:
         return nullcontext(unwatched)

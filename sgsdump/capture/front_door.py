@@ -118,9 +118,9 @@ def with_config(control: DumpControl, asked: Asked, path: Path) -> tuple[DumpCon
         notes = [f"{path} takes the place of {', '.join(idle)}"] if idle else []
         return msit_json.read(path, control), tuple(notes)
     acl = acl_json.read(path)
-    told, idle_notes = acl_use.control_of(acl)
-    if told.scene:
-        what = "dump_scene watcher" if told.scene == "watcher" else "dump_debug on"
+    configured, idle_notes = acl_use.control_of(acl)
+    if configured.scene:
+        what = "dump_scene watcher" if configured.scene == "watcher" else "dump_debug on"
         raise ConfigError(
             f"{path}: {what} looks at the graph of a compiled program; give it to sgsdump.torchair, or leave it out"
         )
@@ -134,7 +134,7 @@ def with_config(control: DumpControl, asked: Asked, path: Path) -> tuple[DumpCon
     kept = {name: getattr(control, name) for name, given in overrides.items() if given}
     notes = [f"the options given here win over {path}"] if kept else []
     fixed = ("enabled", "mode", "steps", "names", "models", "content")
-    merged = replace(control, **{name: getattr(told, name) for name in fixed})
+    merged = replace(control, **{name: getattr(configured, name) for name in fixed})
     return replace(merged, **kept), (*idle_notes, *_of_graphs_alone(acl), *notes)
 
 

@@ -1,7 +1,7 @@
-"""Operators that were asked for and do not run: told with the nearest of those that do.
+"""Operators that were asked for and do not run, reported with the nearest of those that do.
 
 Which operators a program runs is known when it ended; and before it starts, where the same command was dumped into the
-same folder before. Of a type that neither torch nor onnxruntime has it is said beforehand too.
+same folder before. A type that neither torch nor onnxruntime has is reported before the program starts.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _MOST_BYTES = 16 << 20
 
 def types_before(program: str) -> frozenset[str]:
     """What operators are called by type, ``aten.addmm``, ``Linear``, ``Conv``, wherever ``program`` is started; nothing
-    where its torch is not found, as nothing could be said of a type then."""
+    where its torch is not found, as no type could be checked then."""
     for folder in _packages(program):
         try:
             operators, modules = (_text(folder / file) for file in (OPERATORS, MODULES))

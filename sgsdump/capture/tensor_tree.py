@@ -37,7 +37,7 @@ class TensorTree:
         self._headers: dict[bytes, str] = {}
 
     def advance(self) -> bool:
-        """Make what was told since; whether there was anything. Raises OutputError."""
+        """Make what was reported since; whether there was anything. Raises OutputError."""
         return sum(self._advance(tail) for tail in self._known()) > 0
 
     def finish(self) -> None:

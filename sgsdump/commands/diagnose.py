@@ -2,7 +2,7 @@
 
 Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
 over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
-keep. What had to be assumed is said first. The folder -o gets
+keep. What had to be assumed is printed first. The folder -o gets
 
   report.html       verdict, what to do next, error over depth, every layer with its histograms and calibrated range
   layers.csv layers.json  every layer's figures
@@ -57,7 +57,7 @@ MEASURED = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_pictures(parser)
-    add_input_config(parser, "input_config.ini (default: one is made up, and what it assumes said)", required=False)
+    add_input_config(parser, "input_config.ini (default: assumed, and printed)", required=False)
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
     one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
@@ -93,11 +93,11 @@ def run(args: argparse.Namespace) -> int:
     known = _known(args)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(known.model.proto)), known.config)
     asides: list[Path] = []
-    # Opened before anything is said: what cannot be written needs no assumptions.
+    # Opened before anything is printed: a folder that cannot be written needs no assumptions.
     with replacing_folder(args.output, asides.append) as folder:
         warnings = [*board_notes(known.config), *disagreements(known.model, feeds)]
-        said = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
-        for sentence in said:
+        assumptions = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
+        for sentence in assumptions:
             print(for_terminal(sentence), flush=True)
         subject = _subject(args, known, feeds, progress)
         for note in subject.notes:

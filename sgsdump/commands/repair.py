@@ -117,10 +117,14 @@ def run(args: argparse.Namespace) -> int:
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, best.tensor_arrays)
         (folder / "input_config.ini").write_bytes(ini)
-        told = [("float model", str(args.model)), ("calibrated on", f"{len(feeds)} pictures"), ("layers of", labels[0])]
+        labelled = [
+            ("float model", str(args.model)),
+            ("calibrated on", f"{len(feeds)} pictures"),
+            ("layers of", labels[0]),
+        ]
         with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
             title = f"{args.model.name}, repaired"
-            page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=told)
+            page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=labelled)
         _write(folder / "report.html", render(page))
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
     print("\n" + "\n".join(tail))

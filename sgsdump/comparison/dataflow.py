@@ -47,19 +47,19 @@ class Difference:
     def where(self) -> str:
         """``conv1 (Conv2d) in layer1.0``"""
         row = self.output
-        told = f"{row.name} ({row.op_type})" if row.op_type else row.name
-        return f"{told} in {row.module}" if row.module else told
+        operator = f"{row.name} ({row.op_type})" if row.op_type else row.name
+        return f"{operator} in {row.module}" if row.module else operator
 
     def __str__(self) -> str:
         """``output RMSE 0.01, inputs equal (a/input_0), own error 0.01``"""
         apart = [row for row in self.inputs if differs(row)]
-        told = f"{_side(self.output)} {_error(self.output)}"
+        text = f"{_side(self.output)} {_error(self.output)}"
         if not self.inputs:
-            return told
+            return text
         if not apart:
-            return f"{told}, inputs equal, own error {self.own:.3g}"
-        told += f", inputs {', '.join(f'{row.name} {_error(row)}' for row in apart)}"
-        return f"{told}, own error {max(self.own, 0.0):.3g}"
+            return f"{text}, inputs equal, own error {self.own:.3g}"
+        text += f", inputs {', '.join(f'{row.name} {_error(row)}' for row in apart)}"
+        return f"{text}, own error {max(self.own, 0.0):.3g}"
 
 
 def has_flow(dump: Dump) -> bool:
@@ -92,7 +92,7 @@ def with_rises(
 ) -> list[Row]:
     """The rows with their ``sources`` and ``rise``, by the benchmark's data flow, else the sample's, else by order.
 
-    known   where it is told otherwise, which outputs feed which, by the benchmark's names.
+    known   which outputs feed which, where another source has it, by the benchmark's names.
 
     Rows that hold two different tensors (``misnamed``) feed nothing.
     """

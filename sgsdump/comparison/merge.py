@@ -55,9 +55,9 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
             rows[layer][run] = row
     return Comparison(
         tuple(risen_again([_merged_row(of_layer, len(comparisons)) for of_layer in rows.values()])),
-        _listed(comparisons, lambda c: c.only_in_sample, _unpaired_key, _unpaired_said),
-        _listed(comparisons, lambda c: c.only_in_benchmark, _unpaired_key, _unpaired_said),
-        _listed(comparisons, lambda c: c.failed, _failed_key, _failed_said),
+        _listed(comparisons, lambda c: c.only_in_sample, _unpaired_key, _unpaired_in),
+        _listed(comparisons, lambda c: c.only_in_benchmark, _unpaired_key, _unpaired_in),
+        _listed(comparisons, lambda c: c.failed, _failed_key, _failed_in),
         _notes(comparisons, lambda c: c.sample_notes),
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
@@ -149,7 +149,7 @@ def _listed(
     comparisons: Mapping[str, Comparison],
     items: Callable[[Comparison], Iterable[Item]],
     key: Callable[[Item], tuple[object, ...]],
-    said: Callable[[Item, str], Item],
+    prefixed: Callable[[Item, str], Item],
 ) -> tuple[Item, ...]:
     """What was not compared, once for all runs that it is not compared in for one reason; the runs are named where they
     are not all."""
@@ -159,7 +159,7 @@ def _listed(
         for item in items(comparison):
             firsts.setdefault(key(item), item)
             runs[key(item)].append(run)
-    return tuple(said(item, _which(runs[known], len(comparisons))) for known, item in firsts.items())
+    return tuple(prefixed(item, _which(runs[known], len(comparisons))) for known, item in firsts.items())
 
 
 def _which(runs: list[str], of: int) -> str:
@@ -170,7 +170,7 @@ def _unpaired_key(item: Unpaired) -> tuple[object, ...]:
     return item.record.io, item.record.name, item.record.slot, item.reason
 
 
-def _unpaired_said(item: Unpaired, which: str) -> Unpaired:
+def _unpaired_in(item: Unpaired, which: str) -> Unpaired:
     return replace(item, reason=which + item.reason)
 
 
@@ -178,7 +178,7 @@ def _failed_key(item: Failed) -> tuple[object, ...]:
     return item.pair.benchmark.io, item.pair.benchmark.name, item.pair.benchmark.slot, item.reason
 
 
-def _failed_said(item: Failed, which: str) -> Failed:
+def _failed_in(item: Failed, which: str) -> Failed:
     return replace(item, reason=which + item.reason)
 
 

@@ -20,7 +20,7 @@ from sgsdump.tensors.tensor import Quant, TensorInfo
 IN_STEPS = "measured in steps: the dumps do not tell the true scale"
 PRINTED_ERROR = 0.5e-6  # of a scale that was read from six decimals
 HIDDEN = "by scales that differ behind the six decimals of the headers"
-KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not told in steps
+KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not given in steps
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Dump(Mapping[str, Tensor]):
 
     format variant   how the file was written: saving the dump again gives its bytes back.
     network          asked when it is needed, tells where the operators stand in the program's network
-                     (``dumps/network.py``), by op_index; {} where nobody wrote that down.
+                     (``dumps/network.py``), by op_index; {} where that was not recorded.
     notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
 
     >>> import numpy as np

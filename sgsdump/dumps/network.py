@@ -1,4 +1,4 @@
-"""Where in a program's network the operators of a dump stand, as far as whoever dumped it wrote that down."""
+"""Where in a program's network the operators of a dump stand, as far as the dumping tool recorded it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Operator:
     kind       what it computes, in the words of the library that ran it: ``aten.convolution``, ``Conv2d``, ``Conv``.
     is_module  it is a module, whose operators may be in the dump too.
     values     what it reads ("in", slot) and makes ("out", slot), by whatever tells values of this run apart: what one
-               operator makes and another reads is the same. Inputs may be told that were not dumped.
+               operator makes and another reads is the same. It may name inputs that were not dumped.
     """
 
     module: str

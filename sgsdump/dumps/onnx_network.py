@@ -17,25 +17,25 @@ def of_nodes(
     """The operators of a model's run from the model's nodes: name, type, names of what they read and make, and the
     module, "" for the one that the name tells."""
     makers = {name: node for node in nodes for name in node[3] if name}
-    found: dict[int, Operator] = {}
+    operators: dict[int, Operator] = {}
     for record in records:
         node = makers.get(record.name)
         if record.io == "out" and node is not None:
             name, kind, reads, makes, module = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
             values |= {("out", slot): made for slot, made in enumerate(makes) if made}
-            found[record.op_index] = Operator(module or module_of(name)[0], kind, values=values)
-    return found
+            operators[record.op_index] = Operator(module or module_of(name)[0], kind, values=values)
+    return operators
 
 
 def of_names(records: Iterable[Record]) -> dict[int, Operator]:
     """The operators whose names say where they stand as torch.onnx's do, ``/layer1/layer1.0/conv1/Conv``."""
-    found: dict[int, Operator] = {}
+    operators: dict[int, Operator] = {}
     for record in records:
         name = next((text for text in (record.op_type, record.name) if text.startswith("/")), "")
         if record.io == "out" and name:
-            found[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
-    return found
+            operators[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
+    return operators
 
 
 def module_of(node: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """Which operator changed another's output: from a watcher's dump, which has watched outputs again and again.
 
 The output of C stands as ``C:output:0``, taken right after C ran, and as ``A_To_C:output:0``, taken after A ran. Each
-is held against the one taken before it, bit by bit, so that a change is told once, where it came. It was made by A, or
-by an operator that ran between the two and is not listed.
+is held against the one taken before it, bit by bit, so that a change is reported once, where it happened. It was made
+by A, or by an operator that ran between the two and is not listed.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
     # Without waiting: between the two looks it may have become a pipe.
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        found = os.fstat(number)
-        _check_regular(found, path)
+        status = os.fstat(number)
+        _check_regular(status, path)
     except OSError:
         os.close(number)
         raise
-    if found.st_size:
+    if status.st_size:
         return cast("BinaryIO", os.fdopen(number, "rb", buffering))
     os.close(number)
     return open(os.devnull, "rb")
@@ -49,8 +49,8 @@ def read_whole(path: Path | str) -> bytes:
         return file.read(os.fstat(file.fileno()).st_size)
 
 
-def _check_regular(found: os.stat_result, path: Path | str) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check_regular(status: os.stat_result, path: Path | str) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is a device or a pipe; name a file", str(path))

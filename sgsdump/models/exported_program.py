@@ -58,11 +58,11 @@ def _operators(document: Mapping[str, Any]) -> Iterator[GraphOperator]:
     module = document["graph_module"]
     producers: dict[str, str] = {}
     for spec in module["signature"]["input_specs"]:
-        ((kind, told),) = spec.items()
-        name = _tensor(told["arg"]) if isinstance(told.get("arg"), Mapping) else ""
+        ((kind, argument),) = spec.items()
+        name = _tensor(argument["arg"]) if isinstance(argument.get("arg"), Mapping) else ""
         if name:
             producers[name] = f"{name}:0"
-            called = next((str(told[key]) for key in told if key.endswith("_name")), "")
+            called = next((str(argument[key]) for key in argument if key.endswith("_name")), "")
             yield GraphOperator(name, "Data", (), (("_is", f"{kind} {called}".strip()),))
     for node in module["graph"]["nodes"]:
         outputs = [name for output in node["outputs"] for name in _tensors(output)]

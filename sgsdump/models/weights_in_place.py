@@ -41,7 +41,7 @@ class Damaged(ValueError):
 
 
 def can_be_named(location: str) -> bool:
-    """Whether a file of this name may be told as the place of external data."""
+    """Whether a file of this name may be given as the place of external data."""
     return not PureWindowsPath(location).anchor and "\\" not in location and location.isprintable()
 
 

@@ -14,7 +14,7 @@ ROOT = "root"
 
 
 def named_modules(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
-    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are told."""
+    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are reported."""
     scripted = []
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):

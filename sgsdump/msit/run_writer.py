@@ -1,7 +1,7 @@
 """Writing what a running model computes: a folder for each token, its files whole, its index line by line.
 
-A write that fails ends the dump and never the program: it is told once, as a warning, and the index of that token keeps
-no last line, so that the tree says it is not complete.
+A write that fails ends the dump and never the program: it is reported once, as a warning, and the index of that token
+keeps no last line, so that the tree says it is not complete.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Analysis:
     domain        tensor name -> its domain's representative.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
     pictures      graph inputs that are pictures (always UINT8).
-    forced        tensors that are INT16 whoever reads them.
+    forced        tensors that are INT16 whatever reads them.
     """
 
     graph: Graph
@@ -52,7 +52,7 @@ class Analysis:
 
     @property
     def forced_domains(self) -> set[str]:
-        """Of tensors that are INT16 whoever reads them, but for what shares a picture's domain."""
+        """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
         return {self.domain[name] for name in self.forced} - self.picture_domains
 
 

@@ -13,8 +13,8 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
   input's range includes -10;
 * average pooling keeps its input's scale, and so does what is moved from it alone (a Flatten); a Concat that it goes
   into, and what else shares that domain, keeps the domain's own;
-* what a sigmoid puts out, and what a global pool reads and puts out, is INT16 whoever reads it: a convolution that does
-  is INT16 itself, a mover on the way to a convolution goes on as UINT8.
+* what a sigmoid puts out, and what a global pool reads and puts out, is INT16 whatever reads it: a convolution that
+  does is INT16 itself, a mover on the way to a convolution goes on as UINT8.
 """
 
 from __future__ import annotations

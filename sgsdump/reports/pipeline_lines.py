@@ -12,7 +12,7 @@ from sgsdump.pipeline.console_lines import tried_line
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
-    """How the random inputs were drawn, so that nobody takes them for given ones."""
+    """How the random inputs were drawn, so that they are not taken for the user's own."""
     return [
         f"input {shown(entry.name)} is random: seed {entry.seed}, from {entry.low} to {entry.high}"
         for entry in inputs

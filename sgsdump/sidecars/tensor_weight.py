@@ -64,7 +64,7 @@ class WeightRange:
 def read(path: Path) -> list[WeightRange]:
     """The convolutions of a tensor_weight_calibration.txt in the file's order, those of a tensor_weight.txt left out
     (it holds no ranges). Raises FormatError for numbers that are no range; ConfigError when it cannot be read."""
-    found: list[WeightRange] = []
+    ranges: list[WeightRange] = []
     names, fields = "", dict[str, str]()
     with _opened(path) as file:
         # The weights' own line can be as long as the file; it is read, and passed over, in parts.
@@ -72,7 +72,7 @@ def read(path: Path) -> list[WeightRange]:
             if line.lstrip().startswith(b"data:["):
                 if names and fields.get("min"):
                     ends = numbers_range(fields["min"], fields.get("max", ""), f"{path}:{number}")
-                    found.append(WeightRange(names, ends, tuple(fields.get("BitWidth", "").split(","))))
+                    ranges.append(WeightRange(names, ends, tuple(fields.get("BitWidth", "").split(","))))
                 names, fields = "", {}
                 continue
             text = line.decode("utf-8", "surrogateescape")
@@ -80,7 +80,7 @@ def read(path: Path) -> list[WeightRange]:
                 names = head[1]
             elif field := _FIELD.fullmatch(text):
                 fields[field[1]] = field[2]
-    return found
+    return ranges
 
 
 def _opened(path: Path) -> BinaryIO:

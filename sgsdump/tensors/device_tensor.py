@@ -51,13 +51,13 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         raise ValuesError(f"tensor {info.name!r} is in no device's layout: it has its original shape")
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
-        logical_origin(told := replace(info, origin=origin))
+        logical_origin(completed := replace(info, origin=origin))
     except ValuesError:
         stored = info.shape or ()
         if not (info.layout or "").startswith("FRACTAL_NZ") or len(stored) < 3 or stored[-2] % BLOCK:
             raise
-        logical_origin(told := replace(told, shape=(*stored[:-2], stored[-2] // BLOCK, BLOCK, stored[-1])))
-    return Tensor(told, tensor.raw, tensor.statistics)
+        logical_origin(completed := replace(completed, shape=(*stored[:-2], stored[-2] // BLOCK, BLOCK, stored[-1])))
+    return Tensor(completed, tensor.raw, tensor.statistics)
 
 
 def _block(itemsize: int, name: str) -> int:

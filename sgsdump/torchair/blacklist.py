@@ -23,17 +23,17 @@ def left_out(
 ) -> dict[str, Places]:
     """By node what is left out of it: ``("input", 0)``. ``graphs`` are the names by which an entry may mean this graph;
     ``names`` are told what is looked for."""
-    found: dict[str, Places] = {}
+    places: dict[str, Places] = {}
     for entry in entries:
         if entry.model_name and entry.model_name not in graphs:
             continue
         for name, texts in entry.op_type_blacklist:
             for node in names.find_type(operators, [name] if name else [], "optype_blacklist"):
-                found[node] = found.get(node, Places()) | _places(texts)
+                places[node] = places.get(node, Places()) | _places(texts)
         for name, texts in entry.op_name_blacklist:
             for node in names.find(operators, [name] if name else [], "opname_blacklist"):
-                found[node] = found.get(node, Places()) | _places(texts)
-    return found
+                places[node] = places.get(node, Places()) | _places(texts)
+    return places
 
 
 def idle_items(entries: Iterable[Entry]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sgsdump.torchair.operators import Operator
 
 
 class Names:
-    """The operators that are asked for, in one graph after another; what fits none is told in the end."""
+    """The operators that are asked for, in one graph after another; what matches none is reported at the end."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str], str] = {}

@@ -97,7 +97,7 @@ def write(
     """The file of one operator, and its lines in the index. An input or output that is None is left out.
 
     With ``watched`` the outputs are this one's, taken after the operator ran. ``summary`` gives a tensor's statistics.
-    What goes wrong is told and costs the file, not the program.
+    What goes wrong is reported and costs the file, not the program.
     """
     if all(one is None for one in (*inputs, *outputs)) or not step.tree.room(plan.control.min_free):
         return
@@ -169,9 +169,9 @@ def _rows(inputs: Sequence[Any], outputs: Sequence[Any], summary: Callable[[Any]
     for io, tensors in (("Input", inputs), ("Output", outputs)):
         for slot, one in enumerate(tensors):
             if one is not None:
-                told = facts(one)
+                known = facts(one)
                 size = one.numel() * one.element_size()
-                rows.append(Row(io, slot, size, told.dtype, told.shape, summary(one)))
+                rows.append(Row(io, slot, size, known.dtype, known.shape, summary(one)))
     return rows
 
 

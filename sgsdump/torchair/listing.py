@@ -34,6 +34,6 @@ def write_listing(graph: str, number: int, operators: Sequence[Operator]) -> Non
 
 
 def _listed(operator: Operator) -> GraphOperator:
-    told = {"_module": operator.module, "_source": operator.source, "_also": " ".join(operator.aliases)}
-    attributes = tuple((name, value) for name, value in told.items() if value)
+    given = {"_module": operator.module, "_source": operator.source, "_also": " ".join(operator.aliases)}
+    attributes = tuple((name, value) for name, value in given.items() if value)
     return GraphOperator(operator.name, operator.op_type, operator.inputs, attributes)

@@ -26,7 +26,7 @@ _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 class Tree:
     """What a process writes below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
-    and the reason was told."""
+    and the reason has been reported."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -48,7 +48,8 @@ class Tree:
             return self._last
 
     def room(self, least: int) -> bool:
-        """Whether so many bytes are free on the disk; said once where they are not, and nothing is written then."""
+        """Whether so many bytes are free on the disk; where they are not, that is reported once and nothing is
+        written."""
         if self.stopped:
             return False
         free = shutil.disk_usage(self.path).free

@@ -47,7 +47,7 @@ class Differences:
         run: CapturedRun,
         agreements: Sequence[Agreement],
     ) -> list[str]:
-        """Take note of a run; returns what is to be said of it: one sentence where rounding does not explain it.
+        """Take note of a run; returns a sentence on it, where rounding does not explain it, in a list.
 
         A model's first difference has it run once more as the program ran it.
         """

@@ -22,7 +22,7 @@ def model_document(
 ) -> dict[str, Any]:
     """The JSON of a model's step, given by its outermost operations.
 
-    ``outputs`` are the keys of what the step gave back; without them that is what is made and read by nobody.
+    ``outputs`` are the keys of what the step gave back; without them, what is made and never read.
     """
     readers, made = readers_of(operations), _made(operations)
     read = unique(value for operation in operations for value in operation.inputs())

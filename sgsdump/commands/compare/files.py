@@ -44,7 +44,7 @@ def of_run(args: argparse.Namespace, label: str) -> None:
 
 
 def listing_of(args: argparse.Namespace) -> Listing:
-    """Which layers are listed; so many worst ones have the worst one first, where nothing else is said."""
+    """Which layers are listed; so many worst ones have the worst one first, unless another order was asked for."""
     from sgsdump.reports.layers.table import Listing
 
     return Listing(args.sort or ("worst" if args.top else "depth"), args.top, args.only_bad)

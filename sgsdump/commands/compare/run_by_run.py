@@ -83,7 +83,7 @@ def of_one_run(args: argparse.Namespace) -> argparse.Namespace:
 
 def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) -> int:
     """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
-    pair is told in its place and does not keep the others from being compared."""
+    pair is reported in its place and does not keep the others from being compared."""
     from sgsdump.dumps.runs.trees import tree_of
 
     trees = tree_of(args.sample), tree_of(args.benchmark)

@@ -11,7 +11,7 @@ examples:
   sgsdump exec --check-config acl.json
 
 Where PYTHONPATH does not reach the program (python -I, env -i), or it uses neither library, nothing can be dumped: that
-is said, and the exit status is 2 where the program's own is 0; so it is where an operator that was asked for never ran.
+is reported, and the exit status is 2 where the program's own is 0; so it is where an operator asked for never ran.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def show_values(dump: Dump, args: argparse.Namespace) -> int:
         if args.json:
             replace_text(args.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
-        for told in dump.notes:
-            if told.startswith(f"{record.name}: "):
-                print(for_terminal(f"note: {told}"))
+        for line in dump.notes:
+            if line.startswith(f"{record.name}: "):
+                print(for_terminal(f"note: {line}"))
         print(text, end="")
         return 0
     array, how = _array(record, args.stored)

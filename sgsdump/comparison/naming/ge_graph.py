@@ -7,7 +7,7 @@
                                   {"key": "_datadump_origin_output_index", "value": {"i": 0}}]}]}]}]}
 
 An output that names its origin is that; without, the outputs of an operator that came of one original alone are the
-original's. Of an operator fused of several that names no origin, nobody knows which output it has. The rule says how
+original's. Of an operator fused of several that names no origin, it is not known which output it has. The rule says how
 they came about: OneToOne, MultiToOne (fused), OneToMulti (split), MultiToMulti, or L1Fusion.
 """
 
@@ -98,7 +98,7 @@ def _originals(op: Mapping[str, Any], path: Path) -> list[str]:
 
 
 def _origin(output: Mapping[str, Any], path: Path) -> tuple[str, Any]:
-    """The name and output of an output's origin; "" where none is told."""
+    """The name and output of an output's origin; "" where none is given."""
     own = _attributes(output, path)
     name = own.get(_NAME, {}).get("s")
     return name if isinstance(name, str) else "", own.get(_INDEX, {}).get("i", 0)

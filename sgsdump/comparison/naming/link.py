@@ -69,9 +69,9 @@ def operator_keys(name: str, slot: int) -> set[Key]:
 
 
 def _keys(name: str, slot: int) -> set[Key]:
-    found = {(plain(name), slot)}
+    keys = {(plain(name), slot)}
     for pattern in _OUTPUT if len(name) <= _LONGEST else ():
         match = pattern.fullmatch(name)
         if match:
-            found.add((plain(match["operator"]), int(match["slot"] or 0)))
-    return found
+            keys.add((plain(match["operator"]), int(match["slot"] or 0)))
+    return keys

@@ -1,6 +1,6 @@
 """A dump as a network: its operators in the order in which they ran, the modules around them, and which feeds which.
 
-What feeds what is told by the values: what one operator reads another made before, and both dumps of it are the same
+What feeds what is known from the values: what one operator reads another made before, and both dumps of it are the same
 tensor. Libraries call one operator differently; ``kind_of`` gives the word they have in common.
 """
 

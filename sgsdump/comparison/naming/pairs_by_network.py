@@ -168,16 +168,16 @@ def _has_outputs(node: Node) -> bool:
 def _sources(
     networks: tuple[Nodes, Nodes], nodes: Iterable[Both], pairs: Iterable[Pair]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """By the flow of the benchmark, where it is told, else by that of the sample."""
+    """By the data flow of the benchmark, where it is known, else by that of the sample."""
     names = {id(record): pair.benchmark.name for pair in pairs for record in (pair.sample, pair.benchmark)}
-    told = 1 if any(node.values for node in networks[1]) else 0
+    side = 1 if any(node.values for node in networks[1]) else 0
 
     def is_compared(node: Node) -> bool:
         return any(id(record) in names for record in node.outputs.values())
 
     for both in nodes:
-        feeding = networks[told].nearest(both.benchmark if told else both.sample, is_compared)
-        found = [names[id(r)] for one in feeding for r in one.outputs.values() if id(r) in names]
+        feeding = networks[side].nearest(both.benchmark if side else both.sample, is_compared)
+        sources = [names[id(r)] for one in feeding for r in one.outputs.values() if id(r) in names]
         for record in both.ends[1].outputs.values():
             if id(record) in names:
-                yield record.name, tuple(dict.fromkeys(found))
+                yield record.name, tuple(dict.fromkeys(sources))

@@ -1,4 +1,4 @@
-"""The format that a dump is written in: named, or told by the ending of the path."""
+"""The format that a dump is written in: by its name, or by the ending of the path."""
 
 from __future__ import annotations
 

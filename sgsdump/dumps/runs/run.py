@@ -83,11 +83,11 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
         return path, Choice()
     given: dict[str, str] = {}
     for word in match["words"].split(","):
-        found = _WORD.fullmatch(word)
-        name = (found[1] or found[3]) if found else ""
-        if found is None or name in given:
+        pair = _WORD.fullmatch(word)
+        name = (pair[1] or pair[3]) if pair else ""
+        if pair is None or name in given:
             raise ConfigError(f"{word!r} in {str(path)!r} chooses no run; write TREE@step=3, rank=0 or graph=NAME")
-        given[name] = found[2] or found[4]
+        given[name] = pair[2] or pair[4]
     numbers = {name: int(given[name]) for name in ("step", "rank") if name in given}
     return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))
 

@@ -32,10 +32,10 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
         for run in sorted(runs, key=lambda run: run.order):
             groups[tuple(getattr(run, name) for name in facts)][side].append(run)
     result = RunPairs([], [], [])
-    for mine, theirs in groups.values():
-        pairs = _by_graph(mine, theirs)
-        left = [[run for run in side if run not in paired] for side, paired in zip((mine, theirs), zip(*pairs))]
-        left = left or [mine, theirs]
+    for samples, benchmarks in groups.values():
+        pairs = _by_graph(samples, benchmarks)
+        left = [[run for run in side if run not in paired] for side, paired in zip((samples, benchmarks), zip(*pairs))]
+        left = left or [samples, benchmarks]
         if len(left[0]) == len(left[1]):
             pairs += zip(*left)
             left = [[], []]
@@ -46,10 +46,10 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
     return result
 
 
-def _by_graph(mine: Sequence[Run], theirs: Sequence[Run]) -> list[tuple[Run, Run]]:
+def _by_graph(samples: Sequence[Run], benchmarks: Sequence[Run]) -> list[tuple[Run, Run]]:
     """The runs whose graphs are called alike, where no other run's is."""
-    sides = [{_graph(run): run for run in side} for side in (mine, theirs)]
-    if any(len(names) < len(side) for names, side in zip(sides, (mine, theirs))):
+    sides = [{_graph(run): run for run in side} for side in (samples, benchmarks)]
+    if any(len(names) < len(side) for names, side in zip(sides, (samples, benchmarks))):
         return []
     return [(run, sides[1][name]) for name, run in sides[0].items() if name in sides[1]]
 

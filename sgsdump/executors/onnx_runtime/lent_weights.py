@@ -43,7 +43,7 @@ def lend_all(
 ) -> tuple[dict[str, Any], Values]:
     """What stands in the model for each weight, and the values lent beside it, which have to outlive the session.
 
-    options  of the session that is to be made; they are told of the values.
+    options  of the session that is to be made; the values are added to them.
     file     the model's own, where big weights may have been left.
 
     Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read or has

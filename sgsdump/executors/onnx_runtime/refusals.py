@@ -1,4 +1,4 @@
-"""What onnxruntime raises when it will not load or run a graph, and how it is said in one line."""
+"""What onnxruntime raises when it will not load or run a graph, and its message in one line."""
 
 from __future__ import annotations
 

@@ -54,5 +54,5 @@ def _numbered(above: Operation, number: str, path: Path) -> Iterator[tuple[Opera
     for place, operation in enumerate(above.inside(path)):
         own = f"{number}_{place}" if number else str(place)
         match = written.fullmatch(operation.name[-200:])
-        told = match[1] if match else own
-        yield operation, told if told.rpartition("_")[0] == number else own
+        named = match[1] if match else own
+        yield operation, named if named.rpartition("_")[0] == number else own

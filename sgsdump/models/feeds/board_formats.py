@@ -1,6 +1,7 @@
 """Where input_config.ini lets the board feed a picture otherwise than the network was trained with.
 
-Pictures are simulated in the training format; what the board's conversion changes is in no number, so the user is told.
+Pictures are simulated in the training format; what the board's conversion changes is in no number, so the user is
+warned.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ _PILLOWS_WARNINGS = SharedContext(_pillows_warnings)
 
 
 def _keep_quiet(library: str) -> None:
-    """Its log goes to those who ask for it; without this, Python prints it where nobody does."""
+    """Its log goes to handlers that were set up; without this, Python prints it where there is none."""
     logger = logging.getLogger(library)
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -129,8 +129,9 @@ def folders_of_runs(folder: Path, names: Collection[str]) -> list[Path]:
     parts = {name: {f.relative_to(folder).parts[0] for f in _files_of(name, files, folder)} for name in names}
     if not any(len(each) > 1 and all((folder / part).is_dir() for part in each) for each in parts.values()):
         return []
-    found = {part for each in parts.values() for part in each if (folder / part).is_dir() and not part.startswith(".")}
-    return [folder / part for part in sorted(found, key=lambda part: (int(part) if part.isdecimal() else -1, part))]
+    every = set().union(*parts.values())
+    runs = [part for part in every if (folder / part).is_dir() and not part.startswith(".")]
+    return [folder / part for part in sorted(runs, key=lambda part: (int(part) if part.isdecimal() else -1, part))]
 
 
 def array_of(path: str | Path) -> np.ndarray:

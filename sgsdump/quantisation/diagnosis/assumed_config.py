@@ -1,4 +1,5 @@
-"""The input_config.ini that nobody gave: what the model's inputs show, and how the user's preprocess file normalises.
+"""An input_config.ini in place of one that was not given: what the model's inputs show, and how the user's preprocess
+file normalises.
 
 A preprocess file tells its mean and std by one picture made both ways, raw and normalised, where it can make both.
 """

@@ -1,4 +1,4 @@
-"""Tensors whose lowest and highest values follow from another tensor's, exactly: nobody needs to look at their values.
+"""Tensors whose lowest and highest values follow from another tensor's, exactly, so that their values need not be read.
 
 What only moves values keeps both ends; a Relu takes what lies below 0 to 0. A third of most networks' tensors is such.
 """

@@ -52,8 +52,8 @@ def remark(row: Row) -> str:
 
 def why(row: Row) -> str:
     """The remark, and why a row's verdict is ``warn`` where its line in a table does not tell."""
-    told = row.extra or row.vendor
-    return "; ".join(filter(None, [remark(row), "" if told else row.dtype_note]))
+    tells = row.extra or row.vendor
+    return "; ".join(filter(None, [remark(row), "" if tells else row.dtype_note]))
 
 
 def left_out(row: Row) -> str:

@@ -32,8 +32,8 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
     for row in comparison.rows:
         values = dict(further(row))
         columns = (f"{name}:{values[name]}" if name in values else "" for name in names)
-        name, op_type, said = map(shown, (plain_layer_name(row), row.op_type, remark(row)))
-        lines.append((name, f"OP_TYPE:{op_type}", *_numbers(row), *columns, said))
+        name, op_type, remarks = map(shown, (plain_layer_name(row), row.op_type, remark(row)))
+        lines.append((name, f"OP_TYPE:{op_type}", *_numbers(row), *columns, remarks))
     widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
     last = len(lines[0]) - 1 if lines else 0
     widths += [max(len(line[i]) for line in lines) + 2 for i in range(len(_WIDTHS), last)]

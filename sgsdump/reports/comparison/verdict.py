@@ -74,8 +74,8 @@ def _first(rows: Sequence[Row]) -> Iterator[str]:
     yield f"First operator that differs{f' {by}' if by else ''}: {first.output.op_index}.{first.where}: {first}."
     if by:
         more = first_difference(rows, beyond_rounding=True)
-        told = f"{more.output.op_index}.{more.where}: {more}" if more else "none"
-        yield f"First that differs by more: {told}."
+        which = f"{more.output.op_index}.{more.where}: {more}" if more else "none"
+        yield f"First that differs by more: {which}."
 
 
 def _integers(rows: Sequence[Row]) -> Iterator[str]:

@@ -98,7 +98,7 @@ class Report:
     """The whole report.
 
     verdict      sentences, the first two of which say it all.
-    assumptions  what had to be assumed; said first.
+    assumptions  what had to be assumed; shown first.
     layers       in depth order.
     limits       thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
     facts        (what, value) of the run: files, pictures, versions.

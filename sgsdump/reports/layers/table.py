@@ -82,7 +82,7 @@ class Listing:
 
 
 def by_reason(entries: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names under each reason, of (name, reason): one that many share is said once."""
+    """The names under each reason, of (name, reason): one that many share is given once."""
     groups: dict[str, list[str]] = {}
     for name, reason in entries:
         groups.setdefault(reason, []).append(name)

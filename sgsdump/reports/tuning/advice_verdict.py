@@ -85,7 +85,7 @@ def _lines(
 
 
 def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
-    """That no rule fires is no clean bill: what the comparison shows past the limits is said."""
+    """Where no rule fires the model may still be bad: the layers past the limits are counted."""
     past = [row.name for row in rows if not _within(row)]
     if past:
         yield (

@@ -42,11 +42,11 @@ def verify(
     progress: Progress = SILENT,
 ) -> Verified:
     """Run the fixed model of ``model`` on every picture. Raises ModelError when onnxruntime will not load it."""
-    found = exact_score(model, fixed, pictures, progress)
+    exact = exact_score(model, fixed, pictures, progress)
     return Verified(
-        combined.of(found),
-        {name: found.cos(name) for name in outputs},
-        {name: found.rmse(name) for name in outputs},
+        combined.of(exact),
+        {name: exact.cos(name) for name in outputs},
+        {name: exact.rmse(name) for name in outputs},
     )
 
 

@@ -28,9 +28,9 @@ def reaches(pool: PlanScores, plan: Plan, target: Target) -> bool:
 
 def record_best(pool: PlanScores, sizes: Sizes, rates: Sequence[float]) -> None:
     """The best plans so far, for the progress file."""
-    found = {f"{rate:g}": best_within(pool, sizes, sizes.limit(rate)) for rate in rates}
+    best = {f"{rate:g}": best_within(pool, sizes, sizes.limit(rate)) for rate in rates}
     pool.best = {
         rate: {"tensor_arrays": [name for name in sizes.domains if name in plan], "error": pool.error(plan)}
-        for rate, plan in found.items()
+        for rate, plan in best.items()
     }
     pool.save(SAVE_SECONDS)

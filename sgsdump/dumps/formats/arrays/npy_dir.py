@@ -5,7 +5,7 @@ everything a dump can say. Types beyond numpy lie in the files as their bits; th
 
 Any other: every .npy file below the folder, at any depth, is an output tensor named by its path below the folder
 without ``.npy``, in the order of these names (``conv2`` before ``conv10``). Files that are not tensors are left out and
-told in the dump's notes. A folder without .npy files directly in it, most of whose files are others, is refused.
+reported in the dump's notes. A folder without .npy files directly in it, most of whose files are others, is refused.
 """
 
 from __future__ import annotations

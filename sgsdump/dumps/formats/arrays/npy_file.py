@@ -1,4 +1,4 @@
-r"""The .npy file of numpy (``numpy.lib.format`` is its specification), read without believing what it says.
+r"""The .npy file of numpy (``numpy.lib.format`` is its specification), read as untrusted input.
 
 Never unpickled, its header is read by numpy's own parser at most 10 000 bytes long, and the size it declares must be
 there before anything is allocated. numpy writes no type for elements beyond its own (bfloat16 comes as ``V2``), so

@@ -10,7 +10,7 @@ beside it; with several such folders below it is a tree, whose runs ``run_folder
 * The note on an overflow status names the operator it accuses: that of its task and stream, the earliest of several.
 * A watcher's files are ``{listed operator}_To_{watched operator}``, beside the watched one's own.
 * Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.
-* Operators of different types and one name are told apart by ``{op_type}.`` before the name.
+* Operators of different types and one name are distinguished by ``{op_type}.`` before the name.
 * A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
 * Where values and statistics of an operator are there, the values are taken.
 * A run that sgsdump dumped has an index (``run_index.py``), which says whether all of it is there.

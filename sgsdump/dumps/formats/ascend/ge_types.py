@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sgsdump.dumps.formats.ascend.coding import CODINGS, Coding
 
-# NUMBER NAME CODING; "-" where nobody outside the vendor knows how the elements lie.
+# NUMBER NAME CODING; "-" where the encoding is not documented.
 _TYPES = """
     0 undefined int8; 1 float float32; 2 float16 float16; 3 int8 int8; 4 uint8 uint8; 5 int16 int16; 6 uint16 uint16
     7 int32 int32; 8 int64 int64; 9 uint32 uint32; 10 uint64 uint64; 11 bool bool; 12 double float64; 13 string -
@@ -52,12 +52,12 @@ _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
 
 def numbers() -> Mapping[str, int]:
     """The number under which elements of a type of ``sgsdump.tensors.dtypes`` are written, by the type's name."""
-    found: dict[str, int] = {}
+    by_name: dict[str, int] = {}
     for entry in _ENTRIES:
         number, _, word = entry
         if int(number) and word in CODINGS and CODINGS[word].decode is None:
-            found.setdefault(word, int(number))
-    return found
+            by_name.setdefault(word, int(number))
+    return by_name
 
 
 def data_type(number: int) -> DataType:

@@ -1,7 +1,7 @@
 """Writing an operator dump file, the one that ``ascend_dump.py`` specifies, with the fields that a device's files have.
 
 A scalar is one element (shape ``[1]``), as devices write it. A file's name that is too long for the disk is replaced,
-and told in ``mapping.csv``.
+and listed in ``mapping.csv``.
 """
 
 from __future__ import annotations

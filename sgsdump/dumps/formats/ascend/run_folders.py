@@ -1,7 +1,7 @@
 """The folders in which an Ascend device leaves a run, and what their names say of it.
 
 ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: data_index is the step,
-the model's name and number are the graph, and the device stands for the rank where no rank is told. Dumps of single
+the model's name and number are the graph, and the device stands for the rank where no rank is known. Dumps of single
 operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
 """
 

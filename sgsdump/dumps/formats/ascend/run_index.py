@@ -38,14 +38,14 @@ def notes_of(folder: Path) -> list[str]:
 
 def network_of(folder: Path, records: Iterable[Record]) -> dict[int, Operator]:
     """Where the operators of a run stand, by its index; none without one. Weights and inputs are no operators."""
-    told = {str(line["name"]): line for line in _lines(folder) if "name" in line}
-    found: dict[int, Operator] = {}
+    lines = {str(line["name"]): line for line in _lines(folder) if "name" in line}
+    operators: dict[int, Operator] = {}
     for record in records:
-        line = told.get(_TENSOR.sub("", record.name), {})
+        line = lines.get(_TENSOR.sub("", record.name), {})
         kind, module = line.get("op_type"), line.get("module")
         if isinstance(kind, str) and isinstance(module, str) and kind != DATA:
-            found[record.op_index] = Operator(module, kind)
-    return found
+            operators[record.op_index] = Operator(module, kind)
+    return operators
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@ and the payload (``sgsdump.dumps.formats.atb.header``), little-endian, in C orde
 
 Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
 values are those of another file of the same dump, where that lies in the dump's folders; a length that counts elements
-instead of bytes (the shape is believed); several tensors appended to each other, of which the first is taken. What is
+instead of bytes (the shape counts); several tensors appended to each other, of which the first is taken. What is
 odd stands in the dump's notes. A shape that needs more bytes than are there is refused, and so is a type of unknown
 number; of undocumented types the bytes are given.
 

@@ -36,8 +36,8 @@ def missing(path: Path) -> Iterator[str]:
     if document is None:
         yield f"{root.name} has no {INDEX}: it is not complete, for its dump was stopped before the end"
     processes = document.get("processes") if document else None
-    told = processes if isinstance(processes, list) else [{"pid": pid, "complete": end} for pid, end in _ends(root)]
-    for process in told:
+    known = processes if isinstance(processes, list) else [{"pid": pid, "complete": end} for pid, end in _ends(root)]
+    for process in known:
         if isinstance(process, Mapping) and process.get("complete") is not True:
             yield f"it is not complete: process {process.get('pid')} did not come to its end"
         if isinstance(process, Mapping) and process.get("stopped"):
@@ -51,7 +51,7 @@ def equals(path: Path) -> dict[str, str]:
     document = None if root is None else _json(root / CONTROL)
     if root is None or document is None or document.get("links") != "index":
         return {}
-    found: dict[str, str] = {}
+    same_as: dict[str, str] = {}
     folder = path.resolve()
     for process in _folders(root):
         for line in _lines(process / LINES):
@@ -59,8 +59,8 @@ def equals(path: Path) -> dict[str, str]:
             if not (isinstance(own, str) and isinstance(same, str)) or leads_out(root / same, root):
                 continue
             if (root / own).is_relative_to(folder) and not leads_out_of(root, own):
-                found[(root / own).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
-    return found
+                same_as[(root / own).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
+    return same_as
 
 
 def network(

@@ -1,8 +1,8 @@
 """A folder with ``runs.json`` (``index.py``), or with ``onnxruntime/runs.json`` in it; read only.
 
-A tree that the hooks filled and nobody computed (the dump was stopped before) is recognised, to say so. Beside the runs
-a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they are runs of the tree
-too. What a run is dumped as, its own format reads.
+A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report
+that. Beside the runs a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they
+are runs of the tree too. What a run is dumped as, its own format reads.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def owns(path: Path) -> bool:
 
 
 def runs(path: Path, notes: list[str]) -> Sequence[Run]:
-    found: list[Run] = []
+    listed: list[Run] = []
     folder = _folder(path)
     if folder is not None:
         known = index.read_index(path / folder / index.NAME)
         notes.extend(_notes(known))
-        found = [_below(folder, entry.run) for entry in known.entries]
+        listed = [_below(folder, entry.run) for entry in known.entries]
     if (path / TENSORS).is_dir():
-        found += [_below(TENSORS, run) for run in FORMATS["atb_tree"].runs(path / TENSORS, notes)]
-    return found
+        listed += [_below(TENSORS, run) for run in FORMATS["atb_tree"].runs(path / TENSORS, notes)]
+    return listed
 
 
 def read(path: Path) -> Dump:

@@ -6,7 +6,7 @@
     <folder>/outputs/relu_3.tmp_0.npy                    dumped without
 
 A name is made a file name by percent-encoding what file systems do not take (and ``%``), which ``named`` undoes; a name
-that is too long is cut and told apart by its hash, and then only the JSON has it whole.
+that is too long is cut and made unique by its hash, and then only the JSON has it whole.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ _WORD = np.dtype("<u8")
 
 def floats(text: bytes) -> np.ndarray | None:
     """The float32 values of `` 1.500000, -0.250000, …``; None for any other text."""
-    found = _places(text)
-    if found is None:
+    places = _places(text)
+    if places is None:
         return None
-    buffer, starts, ends = found
+    buffer, starts, ends = places
     negative = buffer[starts] == _MINUS
     before = ends - starts - (_DECIMALS + 1) - negative
     if before.min() < 1 or before.max() > _MOST_DIGITS:
@@ -50,10 +50,10 @@ def floats(text: bytes) -> np.ndarray | None:
 
 def bytes_of(text: bytes) -> np.ndarray | None:
     """The uint8 values of ``      0,    255, …``; None for any other text."""
-    found = _places(text)
-    if found is None:
+    places = _places(text)
+    if places is None:
         return None
-    buffer, starts, ends = found
+    buffer, starts, ends = places
     if (ends - starts != _WIDTH).any():
         return None
     hundreds, tens, ones = (buffer[ends - place] for place in (3, 2, 1))

@@ -50,7 +50,7 @@ def without_blocks(dump: Dump) -> Dump:
 
 
 def _has_padded_channels(record: Record) -> bool:
-    """Whether a payload has padded channels; a tensor without values is told when it is its turn to be read."""
+    """Whether a payload has padded channels; a tensor without values is reported when it is read."""
     try:
         return has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ())
     except SgsdumpError:

@@ -58,8 +58,8 @@ def walk(data: Buffer, path: Path) -> Iterator[Place]:
 def _find(data: Buffer, byte: bytes, start: int) -> int:
     """``data.find``, with no more than a window of a mapped file in memory."""
     for window in range(start, len(data), _WINDOW):
-        found = data.find(byte, window, window + _WINDOW)
-        if found >= 0:
-            return found
+        place = data.find(byte, window, window + _WINDOW)
+        if place >= 0:
+            return place
         let_bytes_go(data, window, window + _WINDOW)
     return -1

@@ -44,8 +44,8 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
             f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
         )
     padded = lru_cache(1)(partial(_is_padded, known))
-    told = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
-    return with_tensors(told, lambda record: _shaped(record, net_tensor(record, net), net, padded))
+    resolved = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
+    return with_tensors(resolved, lambda record: _shaped(record, net_tensor(record, net), net, padded))
 
 
 def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padded) -> Tensor:
@@ -128,7 +128,7 @@ def _filter(tensor: Tensor, facts: NetTensor) -> np.ndarray:
 
 def _is_padded(known: list[tuple[Record, NetTensor | None]]) -> bool | None:
     """Whether the dump's variable buffers are padded: what every size that allows only one says; None for no answer."""
-    said = set()
+    answers = set()
     for record, facts in known:
         if facts is None or record.constant or record.tensor.info.dtype.kind not in "iu":
             continue
@@ -136,10 +136,10 @@ def _is_padded(known: list[tuple[Record, NetTensor | None]]) -> bool | None:
         itemsize = record.tensor.info.dtype.itemsize
         fits_padded = size in padded_sizes(facts.order, facts.shape, itemsize)
         if size == count and not fits_padded and size * itemsize % BUFFER_BYTES:
-            said.add(False)
+            answers.add(False)
         elif size != count and fits_padded:
-            said.add(True)
-    return said.pop() if len(said) == 1 else None
+            answers.add(True)
+    return answers.pop() if len(answers) == 1 else None
 
 
 def _size(tensor: Tensor) -> int:

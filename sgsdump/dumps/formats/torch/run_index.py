@@ -106,10 +106,10 @@ def _entry(line: Mapping[str, Any]) -> Entry | None:
     )
 
 
-def _statistics(found: Any) -> Statistics | None:
-    if not isinstance(found, Mapping):
+def _statistics(stored: Any) -> Statistics | None:
+    if not isinstance(stored, Mapping):
         return None
-    low, high, mean, norm = (_number(found.get(name)) for name in _STATISTICS)
+    low, high, mean, norm = (_number(stored.get(name)) for name in _STATISTICS)
     return Statistics(low, high, mean, norm)
 
 

@@ -75,18 +75,18 @@ def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = Tru
     data = map_file(path)
     content, file = (_archive if data[:4] == zip_member.MAGIC else _legacy)(data, path)
     file = file._replace(data=(lambda: data) if keep_open else partial(map_file, path))
-    found: list[Tensor] = []
-    told: dict[str, list[str]] = {}
+    readable: list[Tensor] = []
+    left_out: dict[str, list[str]] = {}
     for name, view in tensors(content, alone, notes):
         one = tensor(file, name, view)
         if isinstance(one, Tensor):
-            found.append(one)
+            readable.append(one)
         else:
-            told.setdefault(one, []).append(name[:80])
-    notes += [_line(why, names) for why, names in told.items()]
-    if not found:
+            left_out.setdefault(one, []).append(name[:80])
+    notes += [_line(why, names) for why, names in left_out.items()]
+    if not readable:
         raise FormatError(f"{path} holds no tensor that can be read{': ' + notes[-1] if notes else ''}")
-    return found
+    return readable
 
 
 def _line(why: str, names: list[str]) -> str:

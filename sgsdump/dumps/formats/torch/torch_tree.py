@@ -126,15 +126,15 @@ def read(path: Path) -> Dump:
 
 def _network(records: list[Record], modules: Modules) -> dict[int, Operator]:
     """Of a module its own path; of a function that of the module it is called in."""
-    found: dict[int, Operator] = {}
+    operators: dict[int, Operator] = {}
     for record in records if modules.types else ():
         name = record.name.rpartition("/")[0].partition("@")[0]
         above = name
         while above and above not in modules.types:
             above = above.rpartition(".")[0]
         path = above.partition(".")[2]
-        found[record.op_index] = Operator(path, record.op_type, above == name)
-    return found
+        operators[record.op_index] = Operator(path, record.op_type, above == name)
+    return operators
 
 
 def _below(name: str, folder: str) -> str:
