@@ -37,7 +37,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         "--runs",
         action="store_true",
         help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
-        "and merge sums, so that every number is that of all runs' values; each layer tells the run it is worst in",
+        "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
     )
     add_scheduler(parser, "measure the layers")
 
@@ -53,7 +53,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="how to pair, recognised by content, to be given again for a further file: names as JSON, YAML or CSV "
+        help="how to pair, recognised by content; may be repeated: names as JSON, YAML or CSV "
         '({"benchmark name": "sample name"}), both mapping files of MindIE-Torch, a GE graph as JSON, msprobe\'s '
         "layer mapping, or lines PATTERN -> REPLACEMENT",
     )
@@ -62,7 +62,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN=REPLACEMENT",
-        help="a regular expression that makes benchmark names of sample names; several are applied in turn",
+        help="a regular expression that makes benchmark names of sample names; may be repeated, applied in turn",
     )
     parser.add_argument(
         "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
@@ -89,8 +89,8 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE.py:FUNCTION",
-        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; several times for "
-        "several. --limit FUNCTION=X is the least it may be: higher is better",
+        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; may be "
+        "repeated. --limit FUNCTION=X is the least it may be: higher is better",
     )
     parser.add_argument(
         "--limit",
@@ -98,14 +98,14 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="NAME=X",
         help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
-        "LAYER:NAME=X is for these layers only (* and ? stand for any), where it goes before the others",
+        "LAYER:NAME=X is for these layers only (* and ? stand for any) and overrides the others",
     )
     parser.add_argument(
         "--exclude",
         action="append",
         default=[],
         metavar="LAYER",
-        help="leave out the layers of this name (* and ? stand for any); may be given several times",
+        help="leave out the layers of this name (* and ? stand for any); may be repeated",
     )
     parser.add_argument(
         "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"

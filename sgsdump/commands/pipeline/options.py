@@ -47,18 +47,18 @@ def _add_what(sub: argparse.ArgumentParser, kind: str) -> None:
             sub.add_argument(short, f"--{what}", metavar="I|NAME", help=f"topological index or name to {what} with")
             sub.add_argument(f"{short}s", f"--{what}-string", metavar="NAME", help="the same, always a name")
     sub.add_argument("-s", "--step", type=int, default=1, help="every STEP-th tensor (%(default)s)")
-    sub.add_argument("--name-pattern", metavar="PATTERN", help="tensors so named: * any text, ? a character")
+    sub.add_argument("--name-pattern", metavar="PATTERN", help="tensors of such names: * any text, ? a character")
     sub.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
     if kind == "full":
         sub.add_argument(
-            "--bisect", metavar="EXECUTOR", help="no dump: find the first tensor that EXECUTOR has otherwise"
+            "--bisect", metavar="EXECUTOR", help="no dump: find the first tensor that differs with EXECUTOR"
         )
         sub.add_argument(
             "--threshold",
             type=float,
             default=1e-3,
             metavar="X",
-            help="of --bisect: max|difference| / max|value| above it is otherwise (%(default)s)",
+            help="of --bisect: a tensor differs when max|difference| / max|value| is above it (%(default)s)",
         )
 
 
