@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from sgsdump.errors import FormatError
+
 _CHUNK = 2**18
 
 
@@ -41,6 +43,18 @@ def read_start(path: Path | str, limit: int) -> bytes:
             parts.append(part)
             limit -= len(part)
     return b"".join(parts)
+
+
+def read_all(path: Path | str, limit: int, kind: str) -> bytes:
+    """All of a file that others wrote. Raises FormatError when it cannot be read, or has more than ``limit`` bytes and
+    so is no file of this ``kind``."""
+    try:
+        data = read_start(path, limit + 1)
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > limit:
+        raise FormatError(f"{path} has more than {limit >> 20} MiB, too much for {kind}")
+    return data
 
 
 def read_whole(path: Path | str) -> bytes:

@@ -8,8 +8,6 @@ JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and `
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,6 +15,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
+from sgsdump.reports.strict_json import text_of
 
 FORMAT, VERSION = "sgsdump comparison", 1
 ABSENT = (("runs", None), ("integers", None), ("sums", None), ("details", None))
@@ -48,7 +47,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
         "excluded": comparison.excluded,
     }
-    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+    return text_of(document)
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -64,11 +63,3 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _facts(record: Record) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("name", "io", "slot", "op_index", "op_type")}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,27 +5,18 @@ JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and `
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from sgsdump.dumps.inventory import Item
+from sgsdump.reports.strict_json import text_of
 
 
 def render(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
     document = {"tensors": [_tensor(item) for item in items], "notes": list(notes)}
-    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+    return text_of(document)
 
 
 def _tensor(item: Item) -> dict[str, Any]:
     return {"figures" if key == "statistics" else key: value for key, value in asdict(item).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,12 +7,11 @@ comparison of two does not have is null.
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import asdict
 from typing import Any
 
 from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
+from sgsdump.reports.strict_json import text_of
 
 _THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
 
@@ -30,14 +29,11 @@ def render(comparison: GoldenComparison) -> str:
         "rows": [_row(row, golden is not None) for row in comparison.rows],
         "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.apart()],
     }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return text_of(document)
 
 
 def _row(row: GoldenRow, three: bool) -> dict[str, Any]:
     facts = asdict(row) | {"max_passes": row.max_passes, "mean_passes": row.mean_passes, "verdict": row.verdict}
     if not three:
         facts |= dict.fromkeys(_THREE)
-    return {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in facts.items()
-    }
+    return facts

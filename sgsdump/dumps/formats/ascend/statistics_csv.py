@@ -14,7 +14,7 @@ from sgsdump.dumps.formats.ascend.file_names import FileName
 from sgsdump.dumps.formats.ascend.ge_types import DATA_TYPES, fits
 from sgsdump.dumps.formats.ascend.slot import checked_shape
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import read_all
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
@@ -59,13 +59,7 @@ def records_of(path: Path, called: FileName | None, op_index: int, name: str, no
 
 
 def _text(path: Path) -> str:
-    try:
-        data = read_start(path, MOST_BYTES + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise FormatError(f"{path} has more than {MOST_BYTES} bytes, no operator's statistics")
-    return data.decode("utf-8-sig", "replace")
+    return read_all(path, MOST_BYTES, "the statistics of an operator").decode("utf-8-sig", "replace")
 
 
 def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]]:

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from sgsdump.dumps.formats.ascend.acl_types import format_number, named
 from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.tensors.statistics import Statistics
 
 NAME = "statistic.csv"
@@ -62,13 +62,7 @@ def recognised(path: Path) -> bool:
 
 def read(path: Path) -> tuple[list[Row], int]:
     """The rows of a file, and how many were not understood. Raises FormatError when it is no such file."""
-    try:
-        data = read_start(path, MOST_BYTES + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise FormatError(f"{path} has more than {MOST_BYTES} bytes; a table of tensors has not")
-    lines = data.decode("utf-8", "replace").splitlines()
+    lines = read_all(path, MOST_BYTES, "a table of statistics").decode("utf-8", "replace").splitlines()
     if not lines or lines[0] != HEADER:
         raise FormatError(f"{path} has not the columns of a {NAME}")
     rows = [_row(line) for line in lines if line and line != HEADER]

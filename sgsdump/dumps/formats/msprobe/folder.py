@@ -42,7 +42,7 @@ from sgsdump.dumps.formats.msprobe.arguments import leaves, tensor_of, type_of
 from sgsdump.dumps.formats.msprobe.values import Values
 from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
 
@@ -143,14 +143,9 @@ def _one_document(path: Path) -> Path:
 
 def _data(path: Path) -> Mapping[str, Any]:
     try:
-        content = read_start(path, MOST_BYTES + 1)
-        text = content.decode()
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+        text = read_all(path, MOST_BYTES, "a dump.json").decode()
     except UnicodeDecodeError:
         raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
-    if len(content) > MOST_BYTES:
-        raise FormatError(f"{path} has more than {MOST_BYTES >> 20} MiB, no dump's")
     document = json_of(text, path)
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(data, dict):

@@ -21,7 +21,7 @@ from typing import Any
 
 from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import read_all
 from sgsdump.files.json_yaml import json_of
 
 NAME = "runs.json"
@@ -65,12 +65,7 @@ def text_of(index: Index) -> str:
 
 def read_index(path: Path) -> Index:
     """Raises FormatError for what ``text_of`` did not write."""
-    try:
-        data = read_start(path, MOST_BYTES + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise FormatError(f"{path} has more than {MOST_BYTES} bytes; it is no index of runs")
+    data = read_all(path, MOST_BYTES, "an index of runs")
     try:
         document = json_of(data.decode("utf-8"), path)
         if document[MARK] != 1:

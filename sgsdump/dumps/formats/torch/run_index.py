@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import read_all
 from sgsdump.tensors.statistics import Statistics
 
 NAME = "index.jsonl"
@@ -53,12 +52,7 @@ def read(folder: Path, notes: list[str]) -> Index | None:
     path = folder / NAME
     if not path.is_file() or path.is_symlink():
         return None
-    try:
-        content = read_start(path, MOST_BYTES + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
-        raise FormatError(f"{path} has more than {MOST_BYTES >> 20} MiB, no run's")
+    content = read_all(path, MOST_BYTES, "the index of a run")
     entries, complete, damaged = [], False, 0
     for line in content.splitlines():
         document = _document(line)
