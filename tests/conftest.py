@@ -41,8 +41,9 @@ def dask_cluster(one_cluster):
     return one_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def one_cluster():
+    """For one file of tests: idle, a cluster takes a tenth of a core."""
     distributed = pytest.importorskip("distributed", reason="dask.distributed (the extra cluster) is not installed")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))

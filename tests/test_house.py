@@ -83,6 +83,11 @@ def parsed(module):
     return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes(module):
+    return list(ast.walk(parsed(module)))
+
+
 def of_every_module(rule):
     """The test that ``rule(module)`` finds nothing wrong, in any module."""
 
@@ -97,17 +102,17 @@ def of_every_module(rule):
 @functools.cache
 def imports(module, typing=False):
     """Dotted names a module imports, also inside functions; ``typing`` those for type checkers too."""
-    return list(_imports(parsed(module), typing))
+    return list(_imports(nodes(module), typing))
 
 
-def _imports(tree, typing):
+def _imports(nodes, typing):
     checked_only = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in checked_only and not typing:
             continue
         if isinstance(node, ast.Import):
@@ -181,9 +186,7 @@ def test_only_commands_print(module):
     """Or ask; what the user's words mean is never left to Python."""
     if room_of(name_of(module)) in ("commands", "cli", "__main__"):
         return None
-    calls = [
-        node for node in ast.walk(parsed(module)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    ]
+    calls = [node for node in nodes(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     return [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
 
 
