@@ -1,4 +1,4 @@
-"""Run a program unchanged with the hooks on its PYTHONPATH, and tell what they caught.
+"""Run a program unchanged with the hooks on its PYTHONPATH, and report what they captured.
 
 The program inherits standard input, output and error; it is started without a shell. Its processes find
 ``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_session.py`` says what); the tree of

@@ -1,4 +1,4 @@
-"""Python's collector of cyclic garbage, out of the way while a dump's many small objects are made.
+"""Python's collector of cyclic garbage, paused while a dump's many small objects are made.
 
 All of them live on, and each pass of the collector looks at them again: a third of the time of opening 100,000 tensors.
 """

@@ -1,8 +1,4 @@
-"""Side files: the small files that stand beside a model or a dump; ``sidecars/`` holds one module for each.
-
-Every member has ``read(path)`` (its own name where several things can be read); this contract gives them the bounded
-reading they share. A side file is small: what exceeds the limit is some other file named by mistake.
-"""
+"""Small files read whole, as bytes or text: what exceeds the limit is some other file, named by mistake."""
 
 from __future__ import annotations
 

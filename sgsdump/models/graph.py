@@ -1,4 +1,4 @@
-"""An index over an ONNX graph: who makes a tensor, who reads it, which tensors are constants.
+"""An index over an ONNX graph: which node makes a tensor, which nodes read it, which tensors are constants.
 
 Names that If, Loop and Scan bodies capture from outside count as read by the node that holds the body.
 """

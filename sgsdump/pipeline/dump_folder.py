@@ -1,4 +1,4 @@
-"""Writing a dump folder: arrays into ``inputs/`` and ``outputs/``, and a ``dump_info.json`` that tells of them.
+"""Writing a dump folder: arrays into ``inputs/`` and ``outputs/``, and a ``dump_info.json`` that describes them.
 
 One folder holds one run. It is written beside its place and put there when it is whole, so that a run that fails or is
 killed leaves in its place what stood there. A dump of an earlier run is set aside then, whole, as ``FOLDER_DATE``:

@@ -1,4 +1,4 @@
-"""The graph that leads to a tensor, as text a person can read: operators, attributes, shapes and element types.
+"""The graph that leads to a tensor, as readable text: operators, attributes, shapes and element types.
 
 ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), so ``onnx.parser`` reads it back. A
 weight of more than ``SHOWN_VALUES`` elements is declared by type and shape only; smaller ones (axes, shapes, limits)

@@ -1,4 +1,4 @@
-"""Running a graph operator by operator, with somebody looking on."""
+"""Running a graph operator by operator, each shown to an observer."""
 
 from __future__ import annotations
 

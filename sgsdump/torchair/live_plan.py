@@ -1,4 +1,4 @@
-"""The plan of a program that runs: its JSON file may be edited meanwhile."""
+"""The plan of a program that runs: its JSON file may be edited while it runs."""
 
 from __future__ import annotations
 

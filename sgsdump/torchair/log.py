@@ -1,4 +1,4 @@
-"""Where this front door tells what went otherwise than asked: a logger, as TorchAir has one."""
+"""The logger that reports what could not be done as asked; TorchAir has one too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a model as the index of its runs tells them, with the module that each stands in.
+"""The nodes of a model as the index of its runs lists them, with the module that each stands in.
 
 torch's newer exporter (``dynamo=True``) writes no modules into names; it has them in the metadata of each node. A node
 that it made of several has the last one's, so whose weight it reads counts first.

@@ -1,4 +1,4 @@
-"""Options of the SDK's tools that have nothing to do here: a script that gives them runs on, and a note says why."""
+"""Options of the SDK's tools that have no effect here: they are accepted, and a note says why they are not needed."""
 
 from __future__ import annotations
 

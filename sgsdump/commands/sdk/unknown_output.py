@@ -1,4 +1,4 @@
-"""The text in which the SDK's simulator leaves a network's outputs for ``-c Unknown``.
+"""The text to which the SDK's simulator writes a network's outputs for ``-c Unknown``.
 
 ::
 

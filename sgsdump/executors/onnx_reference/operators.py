@@ -1,4 +1,4 @@
-"""Operators that ONNX's reference evaluator (1.23) computes otherwise than their definition says, computed right; and
+"""Operators that ONNX's reference evaluator (1.23) computes differently from their definition, computed right; and
 options of recurrent operators that it passes over without a word, refused.
 
 Each class is named after its operator, which is how the evaluator finds it;

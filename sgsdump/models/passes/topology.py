@@ -1,4 +1,4 @@
-"""Who needs whom in a graph: what a node reads, bodies included, and an order in which the nodes can run."""
+"""Which nodes depend on which: what a node reads, bodies included, and an order in which the nodes can run."""
 
 from __future__ import annotations
 

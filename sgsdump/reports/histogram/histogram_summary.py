@@ -1,4 +1,4 @@
-"""What the histograms of a network say, as lines of text a person can act on."""
+"""What the histograms of a network say, in lines of text that suggest what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers as GitHub-flavoured Markdown, to hang below a pull request or into a job's summary.
+"""The layers as GitHub-flavoured Markdown, for a comment on a pull request or a job's summary.
 
 Names are code spans, in which nothing is markup and no account is mentioned (GFM 6.3); a pipe in a table's cell is
 escaped even there (GFM 4.10). A report of more than ``MOST`` layers lists the worst ones and says so: what GitHub takes

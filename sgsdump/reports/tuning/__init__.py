@@ -1,1 +1,1 @@
-"""What advise, repair and tune say: text, CSV, JSON and the trade-off plot."""
+"""The results of advise, repair and tune: text, CSV, JSON and the trade-off plot."""

@@ -1,4 +1,4 @@
-"""Advice: for every convolution whether its input should be INT16, and why, in words a person can act on.
+"""Advice: for every convolution whether its input should be INT16, and why, in words that suggest what to do.
 
 What was measured (``sensitivity_analysis``) outranks the manual's rules of thumb (``rules_of_thumb``); where the two
 disagree the reason says so. Convolutions whose inputs share one domain are raised together, so they get one verdict.

@@ -1,4 +1,4 @@
-"""Which of the convolutions that advise speaks of the next round of a repair raises."""
+"""Which convolutions the next round of a repair raises, of those that the advice names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the errors of several outputs become the one error that a search makes small.
+"""How the errors of several outputs combine into the one error that a search minimises.
 
 Each output's error (``Score.error``) is first scaled by L / (its own error at INT8), L being the mean of all these: at
 INT8 every output counts L, so that one with a large error does not hide another. Then

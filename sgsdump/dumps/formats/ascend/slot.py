@@ -1,4 +1,4 @@
-"""An input, output or buffer as the header of an operator dump tells it, and the tensor it becomes."""
+"""An input, output or buffer as the header of an operator dump describes it, and the tensor it becomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dump_info.json``, which tells of the tensors in a dump folder of the SDAA dump tool.
+"""``dump_info.json``, which lists the tensors in a dump folder of the SDAA dump tool.
 
 It is indented by 4 and has the tool's own keys::
 

@@ -1,4 +1,4 @@
-"""A dump folder of the ONNX pipeline: ``dump_info.json``, ``inputs/``, ``outputs/`` (``dump_info.py`` says all).
+"""A dump folder of the ONNX pipeline: ``dump_info.json``, ``inputs/``, ``outputs/`` (``dump_info.py`` specifies it).
 
 The JSON decides: its tensors are the dump, in its order, inputs first. A file it does not list is of an earlier run; it
 is left out and noted, as are the tensors that the run could not dump. A folder of the SDAA tool itself lists no file

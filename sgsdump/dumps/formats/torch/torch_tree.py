@@ -1,4 +1,4 @@
-"""What msit's and our hooks leave of a torch program that runs; read only.
+"""What the hooks of msit and of sgsdump write of a torch program that runs; read only.
 
 ::
 
