@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.formats.sigmastar import binary, text
     from sgsdump.dumps.formats.sigmastar.text_variant import TFLITE
     from sgsdump.files.atomic_write import make_folder
-    from sgsdump.files.output_names import output_paths
+    from sgsdump.files.names.output_names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
 
     model = TfliteRun(Path(args.model_file))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.tensors.device_layout import conversion, is_device
+from sgsdump.tensors.device.layout import conversion, is_device
 from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.tensor import TensorInfo
 

@@ -20,7 +20,7 @@ import numpy as np
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.safe_names import normalised
+from sgsdump.files.names.safe_names import normalised
 from sgsdump.notebook import as_html
 from sgsdump.tensors.cores import cores
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise

@@ -17,7 +17,7 @@ from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.pair_sums import feed_all, pair_sums
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device_layout import PLAIN, in_order
+from sgsdump.tensors.device.layout import PLAIN, in_order
 from sgsdump.tensors.layout import to_nchw, to_nhwc
 from sgsdump.tensors.real_view import Values
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files import restricted_pickle
+from sgsdump.files.pickles import restricted as restricted_pickle
 from sgsdump.files.text_file import quoted
 from sgsdump.tensors.value_range import Range
 

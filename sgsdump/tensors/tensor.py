@@ -14,7 +14,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.notebook import as_html
-from sgsdump.tensors.device_layout import PLAIN, is_device, logical_origin, to_logical
+from sgsdump.tensors.device.layout import PLAIN, is_device, logical_origin, to_logical
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.quant import Quant
 from sgsdump.tensors.real_values import real_part, real_values
@@ -132,7 +132,7 @@ class Tensor:
         layout.
 
         Raises ValuesError when its original shape is not known or does not fit, and for a layout of blocks that is not
-        in the table of ``device_layout``.
+        in the table of ``device/layout.py``.
         """
         info = self.info
         if not is_device(info.layout):

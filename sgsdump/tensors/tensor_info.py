@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.quant import Quant
 
 

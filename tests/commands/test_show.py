@@ -16,7 +16,7 @@ from sgsdump.dumps.inventory import inventory
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.reports.dump import inventory_table
-from sgsdump.tensors.device_layout import Origin, to_device
+from sgsdump.tensors.device.layout import Origin, to_device
 from sgsdump.tensors.slicing import viewed
 from sgsdump.tensors.statistics import merged, summarise
 from sgsdump.tensors.tensor import Quant, Tensor

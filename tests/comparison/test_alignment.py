@@ -5,7 +5,7 @@ import pytest
 
 from sgsdump.comparison.alignment import align
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.files.safe_names import normalised
+from sgsdump.files.names.safe_names import normalised
 from sgsdump.tensors.tensor import Tensor
 
 

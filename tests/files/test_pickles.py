@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import FormatError
-from sgsdump.files import restricted_pickle
-from sgsdump.files.pickle_machine import Global, Object, load, refused
+from sgsdump.files.pickles import restricted as restricted_pickle
+from sgsdump.files.pickles.machine import Global, Object, load, refused
 
 
 def refuse(what: Global, arguments: tuple[Any, ...]) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device_layout import PLAIN, Origin, conversion, in_order, is_device, to_device, to_logical
+from sgsdump.tensors.device.layout import PLAIN, Origin, conversion, in_order, is_device, to_device, to_logical
 from sgsdump.tensors.tensor import Tensor
 
 DEVICE = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")

@@ -10,8 +10,8 @@ import pytest
 
 from sgsdump import Statistics, Tensor, TensorInfo
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device_layout import to_device
-from sgsdump.tensors.device_tensor import in_device_layout, with_original_shape
+from sgsdump.tensors.device.layout import to_device
+from sgsdump.tensors.device.tensor import in_device_layout, with_original_shape
 
 
 def values(shape: tuple[int, ...], dtype: object = np.float32) -> np.ndarray:

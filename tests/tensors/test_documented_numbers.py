@@ -13,7 +13,7 @@ import pytest
 from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors import sdk_padding, statistics
-from sgsdump.tensors.device_layout import Origin, conversion, to_device, to_logical
+from sgsdump.tensors.device.layout import Origin, conversion, to_device, to_logical
 from sgsdump.tensors.dtypes import carried, carrier, name_of, packed, restored, unpacked
 from sgsdump.tensors.layout import nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.tensors.quant import same_quant

@@ -28,7 +28,7 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.mapped.views import let_go
-from sgsdump.tensors.device_layout import is_device
+from sgsdump.tensors.device.layout import is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.layout import to_nchw, to_nhwc
 from sgsdump.tensors.real_view import Values

@@ -13,8 +13,8 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record, selected
 from sgsdump.errors import ConfigError, ValuesError
-from sgsdump.tensors.device_layout import is_device
-from sgsdump.tensors.device_tensor import DEVICE_LAYOUTS, in_device_layout, with_original_shape
+from sgsdump.tensors.device.layout import is_device
+from sgsdump.tensors.device.tensor import DEVICE_LAYOUTS, in_device_layout, with_original_shape
 from sgsdump.tensors.dtypes import is_complex, is_integer, is_number
 from sgsdump.tensors.tensor import Tensor
 

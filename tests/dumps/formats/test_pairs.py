@@ -19,7 +19,7 @@ from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary, text_variant
 from sgsdump.errors import SgsdumpError
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
 from sgsdump.tensors.quant import same_quant
 

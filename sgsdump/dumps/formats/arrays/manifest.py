@@ -31,7 +31,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, dtype_named, name_of
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 

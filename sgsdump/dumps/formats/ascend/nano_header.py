@@ -9,7 +9,7 @@ from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES
 from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
 from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 
 MAGIC = b"\x5a\x5a\x5a\x5a"
 HEAD = struct.Struct("<4sI")

@@ -12,7 +12,7 @@ import numpy as np
 
 from sgsdump.dumps.formats.ascend.coding import RAW, Coding, loader
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MOST_RANK, MOST_ELEMENTS = 32, 2**48

@@ -36,7 +36,7 @@ from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
 from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.tensors.device_layout import Origin
+from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.value_range import Range
 

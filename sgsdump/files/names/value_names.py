@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgsdump.files.safe_names import safe
+from sgsdump.files.names.safe_names import safe
 
 
 def file_stem(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device_layout import PLAIN, Origin, is_device, logical_origin, to_device
+from sgsdump.tensors.device.layout import PLAIN, Origin, is_device, logical_origin, to_device
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 

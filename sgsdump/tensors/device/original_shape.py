@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sgsdump.tensors.layout_blocks import AXES, Original, blocks_for, matrix_shape, merged
-from sgsdump.tensors.weight_groups import Groups
+from sgsdump.tensors.device.blocks import AXES, Original, blocks_for, matrix_shape, merged
+from sgsdump.tensors.device.weight_groups import Groups
 
 _SAME = {"NC1HWC0_C04": "NC1HWC0", "FRACTAL_NZ_C0_16": "FRACTAL_NZ", "FRACTAL_NZ_C0_32": "FRACTAL_NZ"}
 # The original's layouts that each may come from; the first that the shapes allow is taken where the file names none.
@@ -28,7 +28,7 @@ class Origin:
 
 
 def base_of(layout: str | None) -> str:
-    """The layout in the table of ``device_layout`` that this one is a variant of; itself when it is none."""
+    """The layout in the table of ``device/layout.py`` that this one is a variant of; itself when it is none."""
     return _SAME.get(layout or "", layout or "")
 
 

@@ -26,11 +26,11 @@ from typing import Protocol
 import numpy as np
 
 from sgsdump.errors import ValuesError
+from sgsdump.tensors.device.blocks import AXES, Original, gathered, in_blocks, matrix_shape, scattered
+from sgsdump.tensors.device.original_shape import LAYOUTS_OF, Origin, base_of, of_letters, original_of
+from sgsdump.tensors.device.weight_groups import grouped, ungrouped
 from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.layout_blocks import AXES, Original, gathered, in_blocks, matrix_shape, scattered
-from sgsdump.tensors.original_shape import LAYOUTS_OF, Origin, base_of, of_letters, original_of
 from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, padded_sizes, unpad
-from sgsdump.tensors.weight_groups import grouped, ungrouped
 
 __all__ = [
     "PLAIN",

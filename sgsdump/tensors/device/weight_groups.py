@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.tensors.layout_blocks import AXES, Original, blocks_for, gathered, in_blocks, scattered
+from sgsdump.tensors.device.blocks import AXES, Original, blocks_for, gathered, in_blocks, scattered
 
 
 class Groups(NamedTuple):

@@ -1,0 +1,1 @@
+"""Pickles of others, read without running anything in them."""
