@@ -82,10 +82,13 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | No
         )
 
     left_over = (
-        (sorted(state.sample + apart[0], key=lambda r: order[id(r)]), _by_name(benchmark), "benchmark"),
-        (sorted(state.benchmark + apart[1], key=lambda r: order[id(r)]), _by_name(sample), "sample"),
+        (sorted(state.sample + apart[0], key=lambda r: order[id(r)]), benchmark, "benchmark"),
+        (sorted(state.benchmark + apart[1], key=lambda r: order[id(r)]), sample, "sample"),
     )
-    only = [tuple(Unpaired(r, reason(r, others, side)) for r in left) for left, others, side in left_over]
+    named = [_by_name(other) if left else {} for left, other, _ in left_over]
+    only = [
+        tuple(Unpaired(r, reason(r, others, side)) for r in left) for (left, _, side), others in zip(left_over, named)
+    ]
     return Alignment(tuple(pairs), *only)
 
 
@@ -129,6 +132,9 @@ class _State:
         in_sample, in_benchmark = self._groups(self.sample, how, key), self._groups(self.benchmark, how, key)
         for shared in [k for k in in_benchmark if k in in_sample]:
             left, right = in_sample[shared], in_benchmark[shared]
+            if len(left) == len(right) == 1:
+                self.take(left[0], right[0], how)
+                continue
             names = sorted({r.name for r in left}), sorted({r.name for r in right})
             if max(map(len, names)) > 1:
                 reason = f"ambiguous: {_list(names[0])} of the sample and {_list(names[1])} of the benchmark read alike"

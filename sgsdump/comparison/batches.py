@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.misnaming.misnamed import is_suspicious
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pair_result import Measures, Started
-from sgsdump.comparison.pair_sums import is_compiled, sums_of_each
+from sgsdump.comparison.pair_sums import sums_of_each
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.files.mapped.reading import KEPT, kept_open
 from sgsdump.files.mapped.views import MappedFile, file_of
@@ -21,8 +22,11 @@ BYTES, PAIRS = 16 << 20, 64
 Mapper = Callable[[Callable, Iterable], Iterable]
 
 
-def in_batches(run: Mapper, measures: Measures, pairs: Sequence[Pair], probes: Probes) -> Iterator[Row | Failed]:
-    """The results in the pairs' order; ``run`` maps over threads. ``probes`` keeps what it needs of the values."""
+def in_batches(
+    run: Mapper, measures: Measures, pairs: Sequence[Pair], probes: Probes | None = None
+) -> Iterator[Row | Failed]:
+    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
+    pairs needs of the values."""
 
     def results(batch: list[Pair]) -> list[Row | Failed]:
         with kept_open():
@@ -46,7 +50,7 @@ def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         yield batch
 
 
-def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes) -> Iterator[Row | Failed]:
+def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
     """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
     waiting: list[Started] = []
     files: set[MappedFile] = set()
@@ -69,16 +73,19 @@ def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes) -> 
 def _read_from(started: Started) -> set[MappedFile] | None:
     """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
     files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
-    if None in files or started.looks_again or not is_compiled(started.to_sum()):
+    if None in files or started.looks_again or not started.by_kernel:
         return None
     return files  # type: ignore[return-value]
 
 
-def _finished(measures: Measures, started: list[Started], probes: Probes) -> Iterator[Row | Failed]:
-    picks = [probes.to_pick(one.pair.sample, one.pair.benchmark) for one in started]
+def _finished(measures: Measures, started: list[Started], probes: Probes | None) -> Iterator[Row | Failed]:
+    picks = [probes.to_pick(one.pair.sample, one.pair.benchmark) if probes else None for one in started]
     sums = sums_of_each([one.to_sum(picked) for one, picked in zip(started, picks)], measures.threads)
     for one, picked, its_sums in zip(started, picks, sums):
-        yield measures.finished(one, its_sums)
-        if picked:
-            probes.keep(one.pair.sample, picked[0])
-            probes.keep(one.pair.benchmark, picked[1])
+        result = measures.finished(one, its_sums)
+        if probes:
+            probes.keep(one.pair.sample, one.pair.benchmark, picked)
+            if is_suspicious(result):
+                probes.of(one.pair.sample)
+                probes.of(one.pair.benchmark)
+        yield result

@@ -215,15 +215,15 @@ def compare(
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
         alignment = align(sample, benchmark, inputs, places.given)
         alignment, excluded = _without(alignment, exclude)
-        probes = Probes()
+        # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
+        repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
+        probes = None if repeats else Probes()
         stream: Iterable[Row | Failed] = (
             measured_by(measures, sample, benchmark, alignment.pairs)
             if measured_by
             else in_batches(pool.map, replace(measures, threads=threads), alignment.pairs, probes)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
-        # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
-        repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
         misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes)
     rows = [
         replace(result, misnamed=misnamed.get(i), module=module) if i in misnamed or module else result

@@ -26,6 +26,7 @@ from sgsdump.comparison.stored_integers import (
     measured_in_steps,
     unlike,
 )
+from sgsdump.comparison.sums import compiled
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
@@ -110,17 +111,20 @@ class Measures:
 
     def _fitted(self, pair: Pair) -> Started:
         as_stored = compared_as_stored(pair)
-        quants = measured_in_steps(pair) or (None, None)
-        a, b = (real_values(side, as_stored, quant) for side, quant in zip((pair.sample, pair.benchmark), quants))
+        are_quantised = both_quantised(pair)
+        quants = (measured_in_steps(pair) if are_quantised else None) or (None, None)
+        a, b = real_values(pair.sample, as_stored, quants[0]), real_values(pair.benchmark, as_stored, quants[1])
         notes = [pair.note, layout_note(pair, as_stored)]
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
-        kinds |= {Differences: None} if both_quantised(pair) else {}
+        kinds |= {Differences: None} if are_quantised else {}
         looks_again = bool(kinds or self.own or self.vendor or self.details)
-        return Started(pair, fit(a, b, layouts(pair, as_stored)), notes, tuple(kinds), looks_again)
+        fitted = fit(a, b, layouts(pair, as_stored))
+        by_kernel = compiled.takes_both(fitted.a, fitted.b)
+        return Started(pair, fitted, notes, tuple(kinds), looks_again, by_kernel)
 
     def _measured(self, started: Started, sums: Sums) -> Measured:
         return measured(started.fit, sums, started.kinds, self.settings, self.threads)
@@ -128,20 +132,21 @@ class Measures:
 
 class Started(NamedTuple):
     """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
-    ``looks_again``: what is measured of it needs all values once more."""
+    ``looks_again``: what is measured of it needs all values once more; ``by_kernel``: the kernel takes it."""
 
     pair: Pair
     fit: Fit
     notes: list[str]
     kinds: tuple[type[Accumulator], ...]
     looks_again: bool
+    by_kernel: bool
 
     def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
         """``picked``, of the sides as stored, is picked up on the way where it can be."""
         fit = self.fit
         if picked and [one.shape for one in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
             picked = None
-        return ToSum(fit.a, fit.b, picked)
+        return ToSum(fit.a, fit.b, self.by_kernel, picked)
 
 
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:

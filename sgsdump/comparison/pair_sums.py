@@ -39,7 +39,7 @@ def pair_sums(
 
     Raises ValuesError for a mapped file that became shorter, or cannot be read.
     """
-    [sums] = sums_of_each([ToSum(sample, benchmark, picked)], threads)
+    [sums] = sums_of_each([ToSum(sample, benchmark, compiled.takes_both(sample, benchmark), picked)], threads)
     if isinstance(sums, ValuesError):
         raise sums
     feed_all(sample, benchmark, accumulators)
@@ -55,8 +55,8 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
     threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
              that was read are given back, those of a small pair go with the last user of its values.
     """
-    works = [list(parts(sample.array, benchmark.array)) for sample, benchmark, _ in pairs]
-    together = [len(work) == 1 and is_compiled(pair) for pair, work in zip(pairs, works)]
+    works = [list(parts(sample.array, benchmark.array)) for sample, benchmark, *_ in pairs]
+    together = [len(work) == 1 and pair.by_kernel for pair, work in zip(pairs, works)]
     chosen = [(pair, work) for pair, work, is_one in zip(pairs, works, together) if is_one]
     found = iter(compiled.sums(chosen) if chosen else [])
     for pair, work, is_one in zip(pairs, works, together):
@@ -64,17 +64,11 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
         yield results if isinstance(results, ValuesError) else _added_up(pair, results)
 
 
-def is_compiled(pair: ToSum) -> bool:
-    """Whether the kernel takes both sides."""
-    return compiled.takes(pair.sample) and compiled.takes(pair.benchmark)
-
-
 def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] | ValuesError:
     """The sums of the parts one by one, or side by side."""
-    by_kernel = is_compiled(pair)
 
     def summed(part: list[Table]) -> Part:
-        result = _one_of(compiled.sums([(pair, [part])])) if by_kernel else by_numpy.part_sums(pair, part)
+        result = _one_of(compiled.sums([(pair, [part])])) if pair.by_kernel else by_numpy.part_sums(pair, part)
         for table in part if len(work) > 1 else []:
             if table.is_flat:
                 let_go(table.a)
@@ -96,7 +90,7 @@ def _one_of(results: list[list[Part] | ValuesError]) -> Part:
 
 def _added_up(pair: ToSum, results: list[Part]) -> Sums:
     for one in pair.picked or ():
-        one.whole = is_compiled(pair) and pair.is_flat
+        one.whole = pair.by_kernel and pair.is_flat
     sums, counts = [0.0] * SUMS, [0] * COUNTS
     for more_sums, more_counts in results:
         sums = list(map(operator.add, sums, more_sums))

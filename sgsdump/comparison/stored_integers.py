@@ -70,10 +70,10 @@ class Differences(Accumulator):
 
 def both_quantised(pair: Pair) -> bool:
     """Whether both sides are integers of a fixed model, or the floats that such integers mean."""
-    infos = pair.sample.tensor.info, pair.benchmark.tensor.info
-    return all(info.quant is not None and info.quant.dtype is not None for info in infos) and (
-        infos[0].dtype.kind in "iu"
-    ) == (infos[1].dtype.kind in "iu")
+    one, other = pair.sample.tensor.info, pair.benchmark.tensor.info
+    if one.quant is None or other.quant is None or one.quant.dtype is None or other.quant.dtype is None:
+        return False
+    return (one.dtype.kind in "iu") == (other.dtype.kind in "iu")
 
 
 def unlike(pair: Pair) -> str:

@@ -35,7 +35,7 @@ class Values:
 
     def of(self, array: np.ndarray) -> Values:
         """The same meaning on another view of the values."""
-        return Values(array, self.to_real, self.scaling)
+        return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:

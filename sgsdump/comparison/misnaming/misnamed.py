@@ -11,6 +11,11 @@ from sgsdump.dumps.dump import Dump
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
 
 
+def is_suspicious(result: Row | Failed) -> bool:
+    """Whether a pair may be of different tensors."""
+    return isinstance(result, Failed) or (result.finite and result.error > SURE)
+
+
 def find_misnamed(
     pairs: tuple[Pair, ...],
     results: list[Row | Failed],
@@ -26,9 +31,11 @@ def find_misnamed(
     its COS may well pass. Pairs with an error of at most ``SURE`` are not looked at, nor those with NaN or Inf.
     ``probes``: what was kept while the pairs were compared.
     """
-    errors = {i: float("inf") if isinstance(result, Failed) else result.error for i, result in enumerate(results)}
-    unreadable = {i for i, result in enumerate(results) if isinstance(result, Row) and not result.finite}
-    suspicious = {i: error for i, error in errors.items() if error > SURE and i not in unreadable}
+    suspicious = {
+        i: result.error if isinstance(result, Row) else float("inf")
+        for i, result in enumerate(results)
+        if is_suspicious(result)
+    }
     if not suspicious:
         return {}
     assert DOCUMENTED.min_cos is not None and DOCUMENTED.max_rmse is not None

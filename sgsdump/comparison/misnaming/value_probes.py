@@ -64,6 +64,7 @@ class Probes:
 
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray | None] = {}
+        self._sizes: dict[int, int] = {}
 
     def of(self, record: Record) -> np.ndarray | None:
         """None where the values cannot be had."""
@@ -79,9 +80,17 @@ class Probes:
             return None
         return Picked(large[0], _in_order(large[0])[0]), Picked(large[1], _in_order(large[1])[0])
 
-    def keep(self, record: Record, picked: Picked) -> None:
-        if picked.whole:
-            self._rows[id(record)] = picked.values[_in_order(picked.shape)[1]]
+    def keep(self, sample: Record, benchmark: Record, picked: tuple[Picked, Picked] | None) -> None:
+        """What ``to_pick`` gave for the two, once they were compared."""
+        for record, one in zip((sample, benchmark), picked or ()):
+            if one.whole:
+                self._rows[id(record)] = one.values[_in_order(one.shape)[1]]
+
+    def size(self, record: Record) -> int:
+        """How many real values a record holds; 0 where they cannot be had."""
+        if id(record) not in self._sizes:
+            self._sizes[id(record)] = _size(record)
+        return self._sizes[id(record)]
 
 
 def find_matches(
@@ -95,11 +104,11 @@ def find_matches(
     wanted: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
     for key, (record, _) in targets.items():
         rows = probes.of(record)
-        if rows is not None and (size := _size(record)) >= SMALLEST:
+        if rows is not None and (size := probes.size(record)) >= SMALLEST:
             wanted[size].append((key, rows))
     groups: dict[int, list[tuple[Record, np.ndarray]]] = defaultdict(list)
     for record in pool:
-        if (size := _size(record)) in wanted and (rows := probes.of(record)) is not None:
+        if (size := probes.size(record)) in wanted and (rows := probes.of(record)) is not None:
             groups[size].append((record, rows))
     matches: dict[int, Match] = {}
     for size, group in groups.items():
@@ -166,7 +175,6 @@ def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _size(record: Record) -> int:
-    """How many real values a record holds; 0 where they cannot be had."""
     info = record.tensor.info
     if info.shape is not None and not is_device(info.layout) and not is_complex(info.dtype):
         return math.prod(info.shape)

@@ -43,6 +43,11 @@ def takes(side: Values) -> bool:
     return dtype.kind in "iu" and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
 
 
+def takes_both(sample: Values, benchmark: Values) -> bool:
+    """Whether the kernel takes the two sides of a pair."""
+    return takes(sample) and takes(benchmark)
+
+
 class Side(NamedTuple):
     """A side of a pair: its values, the file they are a mapped view of, and what is picked up on the way."""
 
@@ -75,7 +80,7 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
 
 
 def _parts(pair: ToSum, parts: list[list[Table]]) -> list[list[tuple]]:
-    sample, benchmark, picked = pair
+    sample, benchmark, _, picked = pair
     wanted = picked if picked and pair.is_flat else (None, None)
     a, b = (Side(side, opened(side.array), one) for side, one in zip((sample, benchmark), wanted))
     return [[_table(a, b, table) for table in part] for part in parts]

@@ -9,11 +9,12 @@ from sgsdump.tensors.real_view import Values
 
 
 class ToSum(NamedTuple):
-    """Two sides of equal shape, and values of either to be picked up where the kernel reads both in the order in which
-    they are stored."""
+    """Two sides of equal shape, whether the kernel takes them, and values of either to be picked up where it reads both
+    in the order in which they are stored."""
 
     sample: Values
     benchmark: Values
+    by_kernel: bool
     picked: tuple[Picked, Picked] | None = None
 
     @property

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -61,6 +62,7 @@ class Placed(Protocol):
     def origin(self) -> Origin | None: ...
 
 
+@lru_cache(maxsize=256)
 def is_device(layout: str | None) -> bool:
     """Whether values in this layout are blocks with padding, not an order of the logical dimensions."""
     return layout is not None and _BLOCKED.search(layout) is not None

@@ -22,8 +22,11 @@ from operator import ne
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import numpy as np
+
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
+from sgsdump.dumps.formats.sigmastar.between_payloads import LARGE, Between, read_between
 from sgsdump.dumps.formats.sigmastar.padding_signs import padding_notes
 from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, record_of, stored_dtype, values_of
 from sgsdump.dumps.formats.sigmastar.record_header import (
@@ -42,6 +45,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 from sgsdump.dumps.formats.sigmastar.record_losses import REFUSED, lost
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.mapped.reading import OpenFile, kept_open, opened
 from sgsdump.files.mapped.views import loader, map_file
 from sgsdump.files.mapped.writing import write_array
 from sgsdump.tensors.dtypes import is_integer
@@ -96,23 +100,27 @@ class Place(NamedTuple):
     ending: bytes
 
 
-def walk(data: Buffer, path: Path) -> Iterator[Place]:
-    """The places of all records of a mapped dump, in file order. Raises FormatError at the first that is damaged."""
+def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Place]:
+    """The places of all records of a mapped dump, in file order, read from ``file`` where it is open. Raises
+    FormatError at the first that is damaged."""
     head = HEAD.match(data)
     if head is None:
         raise FormatError(f"{path} does not begin with 'isFloat: 0' or 'isFloat: 1'; is it a SigmaStar dump?")
     offset, total, number = head.end(), len(data), 0
     place: Place | None = None
+    here: Between | None = None
     while offset < total:
         before = place
-        header, size, payload = parse_header(data, offset) or (None, None, 0)
+        header, size, payload = (here and here.header(offset)) or parse_header(data, offset) or (None, None, 0)
         if header is None or size is None:
             raise _trouble(path, number, "", offset, "has no whole header")
         end = payload + size
         if not payload <= end <= total:
             reason = f"says it holds {size} bytes, {total - payload} are left in the file"
             raise _trouble(path, number, header.name, offset, reason)
-        ending = binary_ending(data, end, size)
+        here = read_between(file, end) if file and size > LARGE else None
+        ending = here.ending(end, size) if here else None
+        ending = binary_ending(data, end, size) if ending is None else ending
         if ending is None or (not ending and header.io == "in"):
             raise _trouble(path, number, header.name, offset, f"does not end after its {size} bytes")
         place = Place(header, offset, payload, size, ending)
@@ -141,7 +149,8 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
     data = map_file(path)
-    places = list(walk(data, path))
+    with kept_open():
+        places = list(walk(data, path, opened(np.frombuffer(data, np.uint8))))
     is_float = data[9:10] == b"1"
     indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
     records: list[Record] = []
