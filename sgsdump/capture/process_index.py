@@ -15,7 +15,7 @@ from sgsdump.errors import FormatError
 from sgsdump.files.folder import in_order
 
 PROCESSES, INDEX = "processes", "index.jsonl"
-_MOST_TOLD = 100
+_MOST_TROUBLES = 100
 _MOST_IDS = 100_000
 # A step's lines are together but for what other threads do at the time.
 _OPEN_STEPS = 3
@@ -96,59 +96,74 @@ def lines_of(folder: Path) -> Iterator[Line]:
 
 def read_process(folder: Path) -> Process:
     """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
-    libraries: dict[str, None] = {}
-    kinds: defaultdict[str, int] = defaultdict(int)
-    steps: set[int] = set()
-    ids: set[str] = set()
-    tensors = files = open_steps = 0
-    begun = None
-    complete = False
-    troubles: list[str] = []
-    stopped = ""
-    names: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    matched: tuple[str, ...] = ()
+    sums = _Sums()
     for line in lines_of(folder):
-        complete = line.get("complete") is True
+        sums.add(line)
+    return sums.process(folder)
+
+
+class _Sums:
+    """What the lines of an index come to."""
+
+    def __init__(self) -> None:
+        self._libraries: dict[str, None] = {}
+        self._kinds: defaultdict[str, int] = defaultdict(int)
+        self._steps: set[int] = set()
+        self._ids: set[str] = set()
+        self._tensors = self._files = self._open_steps = 0
+        self._begun: int | None = None
+        self._complete = False
+        self._troubles: list[str] = []
+        self._stopped = ""
+        self._seen: Line = {}
+
+    def add(self, line: Line) -> None:
         kind = str(line.get("event", ""))
+        self._complete = line.get("complete") is True
         if "side" in line:
-            tensors += 1
-            files += line.get("file") is not None
-            steps.add(step_of(line))
+            self._tensors += 1
+            self._files += line.get("file") is not None
+            self._steps.add(step_of(line))
         elif kind:
-            kinds[kind] += 1
+            self._kinds[kind] += 1
+        self._event(kind, line)
+
+    def _event(self, kind: str, line: Line) -> None:
         if kind == "begin":
-            libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
-        elif kind == "trouble" and len(troubles) < _MOST_TOLD:
-            troubles.append(str(line.get("text", "")))
+            self._libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
+        elif kind == "trouble" and len(self._troubles) < _MOST_TROUBLES:
+            self._troubles.append(str(line.get("text", "")))
         elif kind == "stop":
-            stopped = stopped or str(line.get("text", "")) or "it stopped"
-        elif kind == "operator" and len(ids) < _MOST_IDS:
-            ids.add(str(line.get("id")))
+            self._stopped = self._stopped or str(line.get("text", "")) or "it stopped"
+        elif kind == "operator" and len(self._ids) < _MOST_IDS:
+            self._ids.add(str(line.get("id")))
         elif kind == "steps":
-            begun = step_of({"step": line.get("ran")})
+            self._begun = step_of({"step": line.get("ran")})
         elif kind in ("step", "ort_run", "ort_end"):
-            open_steps += 1 if "inputs" in line or "feeds" in line else -1
+            self._open_steps += 1 if "inputs" in line or "feeds" in line else -1
         elif kind == "seen":
-            names, types, matched = (tuple(map(str, line.get(key) or ())) for key in ("names", "types", "matched"))
-    return Process(
-        pid=int(folder.name),
-        folder=folder,
-        libraries=tuple(libraries),
-        tensors=tensors,
-        files=files,
-        steps=tuple(sorted(steps)),
-        kinds=dict(kinds),
-        troubles=tuple(troubles),
-        stopped=stopped,
-        names=names,
-        types=types,
-        matched=matched,
-        ids=frozenset(ids),
-        begun=begun,
-        broken_off=open_steps > 0,
-        complete=complete,
-    )
+            self._seen = line
+
+    def process(self, folder: Path) -> Process:
+        names, types, matched = (tuple(map(str, self._seen.get(key) or ())) for key in ("names", "types", "matched"))
+        return Process(
+            pid=int(folder.name),
+            folder=folder,
+            libraries=tuple(self._libraries),
+            tensors=self._tensors,
+            files=self._files,
+            steps=tuple(sorted(self._steps)),
+            kinds=dict(self._kinds),
+            troubles=tuple(self._troubles),
+            stopped=self._stopped,
+            names=names,
+            types=types,
+            matched=matched,
+            ids=frozenset(self._ids),
+            begun=self._begun,
+            broken_off=self._open_steps > 0,
+            complete=self._complete,
+        )
 
 
 def steps_of(process: Process) -> Iterator[Step]:

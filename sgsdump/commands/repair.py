@@ -34,9 +34,13 @@ from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_qu
 from sgsdump.registry import listed
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed
+    from sgsdump.tuning.repair.repair import Repair
+    from sgsdump.tuning.repair.round import Round
 
 DEBUG_PICTURES = 4
 
@@ -57,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.board_formats import board_notes
@@ -67,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
-    from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_repair import report_of_repair
-    from sgsdump.reports.tuning import repair_json, repair_log
+    from sgsdump.reports.tuning import repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
     from sgsdump.tuning.repair.repair import Repair
@@ -84,12 +85,12 @@ def run(args: argparse.Namespace) -> int:
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
     pictures = debug_pictures(args, specs, config)
+    labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
     with replacing_folder(args.output, asides.append) as folder:
         level = WITHOUT_BITS[args.quant_level]  # raising to INT16 is what the rounds do
         calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
-        labels = [label for label, _, _ in pictures]
         head = [
             f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
             f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant-level {args.quant_level})",
@@ -99,39 +100,63 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(head))
         side = side_ranges(calibration.statistics)
         repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL, side)
-        rounds, texts = [], []
-        for made in repair.rounds(args.rounds):
-            rounds.append(made)
-            texts.append(repair_log.render_round(made, limits, repair.logits))
-            print(f"\n{texts[-1]}", end="")
-        best = repair.best
+        rounds = _printed(repair, args.rounds, limits)
+        texts = [repair_log.render_round(made, limits, repair.logits) for made in rounds]
         tail = list(repair_log.end_lines(repair, limits))
         _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
-        facts = {
-            "model": str(args.model),
-            "quant_level": args.quant_level,
-            "calibration_pictures": len(feeds),
-            "debug_pictures": labels,
-        }
-        _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
+        _write_results(args, folder, model, repair, rounds, limits, pictures=len(feeds), labels=labels)
+        best = repair.best
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, best.tensor_arrays)
         (folder / "input_config.ini").write_bytes(ini)
-        labelled = [
-            ("float model", str(args.model)),
-            ("calibrated on", f"{len(feeds)} pictures"),
-            ("layers of", labels[0]),
-        ]
-        with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
-            title = f"{args.model.name}, repaired"
-            page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=labelled)
-        _write(folder / "report.html", render(page))
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
     print("\n" + "\n".join(tail))
     for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")
     print(f"{args.output}: {', '.join(sorted(path.name for path in args.output.iterdir()))}")
     return 1 if given and not best.holds else 0
+
+
+def _printed(repair: Repair, most: int, limits: Thresholds) -> list[Round]:
+    """The rounds, each printed when it is done."""
+    from sgsdump.reports.tuning import repair_log
+
+    rounds = []
+    for made in repair.rounds(most):
+        rounds.append(made)
+        print(f"\n{repair_log.render_round(made, limits, repair.logits)}", end="")
+    return rounds
+
+
+def _write_results(
+    args: argparse.Namespace,
+    folder: Path,
+    model: Model,
+    repair: Repair,
+    rounds: Sequence[Round],
+    limits: Thresholds,
+    *,
+    pictures: int,
+    labels: Sequence[str],
+) -> None:
+    """rounds.json and report.html; ``pictures``: how many were calibrated on, ``labels``: which were judged."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_repair import report_of_repair
+    from sgsdump.reports.tuning import repair_json
+
+    facts = {
+        "model": str(args.model),
+        "quant_level": args.quant_level,
+        "calibration_pictures": pictures,
+        "debug_pictures": labels,
+    }
+    _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
+    shown = [("float model", str(args.model)), ("calibrated on", f"{pictures} pictures"), ("layers of", labels[0])]
+    with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
+        title = f"{args.model.name}, repaired"
+        page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=shown)
+    _write(folder / "report.html", render(page))
 
 
 def debug_pictures(

@@ -126,22 +126,23 @@ def write(
         return
     sides = [("in", slot, one) for slot, one in enumerate(inputs)] + [("out", i, one) for i, one in enumerate(outputs)]
     for place, (side, slot, one) in enumerate(side for side in sides if side[2] is not None):
-        step.tensor(
-            {
-                "id": str(operator.number),
-                "name": name,
-                "op_type": operator.op_type,
-                "module": operator.module,
-                "source": operator.source,
-                "side": side,
-                "slot": slot,
-                "moment": "after" if side == "out" else "before",
-                "file": path.name,
-                "dtype": dtype_name(one),
-                "shape": [int(size) for size in one.shape],
-                "stats": _for_index(rows[place].statistics) if rows else None,
-            }
-        )
+        known = rows[place].statistics if rows else None
+        step.tensor({"name": name, **_line(operator, side, slot, one), "file": path.name, "stats": _for_index(known)})
+
+
+def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, Any]:
+    """What the index has of an input or output, besides its name, file and statistics."""
+    return {
+        "id": str(operator.number),
+        "op_type": operator.op_type,
+        "module": operator.module,
+        "source": operator.source,
+        "side": side,
+        "slot": slot,
+        "moment": "after" if side == "out" else "before",
+        "dtype": dtype_name(tensor),
+        "shape": [int(size) for size in tensor.shape],
+    }
 
 
 def _linked(path: Path, now: State, before: tuple[State, Path] | None) -> bool:
