@@ -113,7 +113,7 @@ def touch_words(sides: list[np.ndarray]) -> list[int]:
 
 def compare_files(sample: Path, benchmark: Path) -> None:
     import sgsdump
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
 
     assert compare(sgsdump.open_dump(sample), sgsdump.open_dump(benchmark)).rows
 

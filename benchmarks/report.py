@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from rows import Row, show
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Report, render
 from sgsdump.reports.html.of_comparison import report_of

@@ -13,7 +13,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     capture         dump a program that runs: control, hooks, result trees
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
-    comparison      pair, measure and judge two dumps: naming/, metrics/, vendor_metrics/
+    comparison      pair, measure and judge two dumps: pairing/, naming/, metrics/ …
     dumps           Dump, open_dump, save_dump, conversion; formats/ holds a file per format
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 from sgsdump import notebook
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison, compare
+    from sgsdump.comparison.compare import compare
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.runs.trees import list_runs
@@ -51,7 +52,7 @@ _PUBLIC = {
     "TensorInfo": "sgsdump.tensors.tensor",
     "Statistics": "sgsdump.tensors.statistics",
     "Quant": "sgsdump.tensors.tensor",
-    "compare": "sgsdump.comparison.comparison",
+    "compare": "sgsdump.comparison.compare",
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
     "LossWarning": "sgsdump.errors",

@@ -10,7 +10,7 @@ PUBLIC = (
     "sgsdump.dumps.dump",
     "sgsdump.dumps.io",
     "sgsdump.tensors.tensor",
-    "sgsdump.comparison.comparison",
+    "sgsdump.comparison.compare",
 )
 
 

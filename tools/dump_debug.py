@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.sdk.value_table import write_pair
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ValuesError
     from sgsdump.reports.comparison.dump_debug_lines import lines

@@ -117,7 +117,7 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
 
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
     from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 
     comparison = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
     from sgsdump.comparison.merge import merge_each
     from sgsdump.dumps.runs.dump_pairs import paired_dumps
     from sgsdump.progress import each

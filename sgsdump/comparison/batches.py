@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.misnaming.misnamed import is_suspicious
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pair_result import Measures, Started
 from sgsdump.comparison.pair_sums import sums_of_each
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.files.mapped.reading import KEPT, kept_open
 from sgsdump.files.mapped.views import MappedFile, file_of

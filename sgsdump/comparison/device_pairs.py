@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.tensors.device.layout import conversion, is_device
 from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.tensor import TensorInfo

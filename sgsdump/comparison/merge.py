@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import TypeVar
 
-from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import risen_again
 from sgsdump.comparison.details.details import Details
@@ -25,6 +24,7 @@ from sgsdump.comparison.metrics.base import Sums, mean
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.pairing.alignment import Unpaired
 from sgsdump.comparison.row import Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.details.layer_details import details_of
 from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
 from sgsdump.comparison.layout_match import Fit, Measured, fit, measured, without_overallocation
 from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, Sums
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
 from sgsdump.comparison.pair_sums import hold_equal, sums_of_each
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Failed, Row, row_of
 from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from sgsdump.comparison.alignment import compared
+from sgsdump.comparison.pairing.alignment import compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.real_view import Values, values_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.details.details import Details
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.mse import mse
 from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of

@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.row import Row, row_of
 from sgsdump.comparison.vendor_metrics.base import VendorStatistics

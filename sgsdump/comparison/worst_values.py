@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair, align
 from sgsdump.comparison.metrics.base import Accumulator, Settings
-from sgsdump.comparison.own_inputs import has_own_inputs
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pair_sums import pair_sums
+from sgsdump.comparison.pairing.alignment import Pair, align
+from sgsdump.comparison.pairing.own_inputs import has_own_inputs
 from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError

@@ -14,7 +14,7 @@ from small_nets import conv, model, node, residual_net, weights
 import sgsdump.tuning.repair.repair
 from sgsdump.cli import main
 from sgsdump.commands import demo
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_metadata import read_facts

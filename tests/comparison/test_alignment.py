@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.alignment import align
+from sgsdump.comparison.pairing.alignment import align
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.files.names.safe_names import normalised
 from sgsdump.tensors.tensor import Tensor

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sgsdump
-import sgsdump.comparison.comparison
+import sgsdump.comparison.compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, MissingExtra
 from sgsdump.tensors.tensor import Tensor
@@ -119,5 +119,5 @@ def test_to_pandas_without_pandas_says_what_to_install(comparison, monkeypatch):
 
 
 def test_the_documented_examples_run():
-    result = doctest.testmod(sgsdump.comparison.comparison)
+    result = doctest.testmod(sgsdump.comparison.compare)
     assert result.attempted and not result.failed

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import Undrawn, distributions
 from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.dumps.dump import Dump, Record

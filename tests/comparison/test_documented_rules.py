@@ -10,12 +10,12 @@ import pytest
 
 import sgsdump
 from sgsdump import Dump, Quant, Record, Tensor
-from sgsdump.comparison.alignment import align
 from sgsdump.comparison.distribution import describe
 from sgsdump.comparison.layout_match import measure, without_overallocation
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.naming import ge_graph, mindie_map, name_map
 from sgsdump.comparison.naming.layer_names import pairs_by_layer
+from sgsdump.comparison.pairing.alignment import align
 from sgsdump.comparison.vendor_metrics.msaccucmp import printed
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.tensors.real_view import Values

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.row import Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump, Record

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import OutputError, ValuesError

@@ -3,7 +3,7 @@ and values that are no numbers."""
 
 import numpy as np
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.tensor import Tensor
 

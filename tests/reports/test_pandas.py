@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison import distribution
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
 from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.comparison.merge import merge

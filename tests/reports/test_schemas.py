@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds

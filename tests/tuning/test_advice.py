@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.row import row_of
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
 
-from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.row import row_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError

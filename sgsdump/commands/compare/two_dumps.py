@@ -68,7 +68,7 @@ def _thresholds(args: argparse.Namespace, own: tuple[str, ...]) -> Thresholds:
 
 def _comparing(args: argparse.Namespace, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
     """``compare`` with what the options say."""
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
     from sgsdump.comparison.metrics.base import Settings
     from sgsdump.comparison.naming.sources import read_name_sources
 

@@ -54,7 +54,7 @@ def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
 
 def _page(job: Job) -> str:
     """The dump against that of -cd as HTML."""
-    from sgsdump.comparison.comparison import compare
+    from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render
     from sgsdump.reports.html.of_comparison import report_of

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair, align
 from sgsdump.comparison.device_pairs import compared_as_stored, layouts
 from sgsdump.comparison.golden.measure import row_of
 from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
 from sgsdump.comparison.golden.settings import check_settings, counts
 from sgsdump.comparison.layout_match import Layouts
+from sgsdump.comparison.pairing.alignment import Pair, align
 from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError

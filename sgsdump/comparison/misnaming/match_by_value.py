@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Given, Pair
 from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.misnaming.value_probes import PROBES, probe_all
+from sgsdump.comparison.pairing.alignment import Given, Pair
 from sgsdump.comparison.real_values import readable
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sgsdump.comparison.alignment import Pair, compared
 from sgsdump.comparison.misnaming.value_probes import Agreement, Probes, find_matches
+from sgsdump.comparison.pairing.alignment import Pair, compared
 from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.naming.call_stack import Stacks, framework_function, stacks_of
 from sgsdump.comparison.naming.layer_mapping import TOP, Layers
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.files.bounded_read import read_start

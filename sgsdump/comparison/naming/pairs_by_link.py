@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.naming.link import Key, Link, Output, operator_keys
 from sgsdump.comparison.naming.unsettled import Unsettled
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ConfigError
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sgsdump.comparison.alignment import Given, compared
 from sgsdump.comparison.naming.layer_names import pairs_by_layer
 from sgsdump.comparison.naming.pairs_by_link import pairs_by_links
 from sgsdump.comparison.naming.pairs_by_name_map import pairs_by_names
 from sgsdump.comparison.naming.pairs_by_rule import pairs_by_rules
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.naming.unsettled import Unsettled
+from sgsdump.comparison.pairing.alignment import Given, compared
 from sgsdump.dumps.dump import Dump
 
 

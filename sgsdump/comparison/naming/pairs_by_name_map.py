@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from sgsdump.comparison.alignment import Pair, compared
 from sgsdump.comparison.naming.unsettled import Unsettled
+from sgsdump.comparison.pairing.alignment import Pair, compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sgsdump.comparison.alignment import Given, Pair, compared
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.pairs_by_module import NodePair, pairs_by_module
 from sgsdump.comparison.naming.pairs_by_place import pairs_by_place, tail
+from sgsdump.comparison.pairing.alignment import Given, Pair, compared
 from sgsdump.dumps.dump import Dump, Record
 
 MODULE, PLACE = "module and operator", "place in the dataflow"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.dumps.dump import Record
 from sgsdump.registry import listed
 

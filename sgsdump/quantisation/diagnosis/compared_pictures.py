@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sgsdump.comparison.comparison import Comparison, compare
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.merge import merge_each
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.spooled import spooled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.models.model import Model

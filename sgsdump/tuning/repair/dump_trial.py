@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.comparison import Comparison, compare
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.comparison import Comparison
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import InputError, ValuesError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.details.binned import Binned, place
 from sgsdump.comparison.details.layer_details import BINS, ERROR_BINS, HEAT, details_of, merged
 from sgsdump.comparison.details.planes import BLOCK, planes_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Plan, Step, Tradeoff
 from sgsdump.reports.html.of_comparison import report_of

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Report, render
 from sgsdump.reports.html.of_comparison import report_of, verdict

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record

@@ -10,7 +10,7 @@ import pytest
 
 import sgsdump
 from sgsdump import notebook
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.dumps.dump import Dump, Record

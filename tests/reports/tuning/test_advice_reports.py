@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.metrics.base import Sums
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.io import open_dump, save_dump
