@@ -23,7 +23,7 @@ from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.tensors.real_view import Values
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TypeProto
 
 # Operators that pass a Softmax's values through unchanged.
 _PASSING_THROUGH = REARRANGING | {"Cast"}
@@ -36,9 +36,19 @@ def watched_tensors(proto: ModelProto) -> list[str]:
 
 
 def watched_by_output(proto: ModelProto) -> dict[str, str]:
-    """For each output of the network the tensor that the error is measured on in its place."""
+    """For each output of the network the tensor that the error is measured on in its place. What no operator makes has
+    no error, and of sequences, maps and text none is measured."""
     graph = Graph(proto)
-    return {name: _watched(graph, name) for name in graph.outputs}
+    outputs = [each.name for each in proto.graph.output if each.name in graph.producer and _is_of_numbers(each.type)]
+    return {name: _watched(graph, name) for name in outputs}
+
+
+def _is_of_numbers(kind: TypeProto) -> bool:
+    from onnx import TensorProto
+
+    if kind.WhichOneof("value") == "tensor_type":
+        return bool(kind.tensor_type.elem_type != TensorProto.STRING)
+    return kind.WhichOneof("value") is None
 
 
 def _watched(graph: Graph, output: str) -> str:

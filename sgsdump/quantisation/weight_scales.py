@@ -46,7 +46,8 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
     if groups > 1 and not per_channel:
         top = np.repeat(top.reshape(groups, -1).max(axis=1), channels // groups)
     scale = top.astype(np.float32).astype(np.float64) / limit
-    scale = np.where(scale >= TINIEST_SCALE, scale, 1.0)
+    largest = scale.max()
+    scale = np.where(scale >= TINIEST_SCALE, scale, largest if largest >= TINIEST_SCALE else 1.0)
     if scale.size > 1 and top.any() and scale.max() > WIDEST_RATIO * scale[top > 0].min():
         scale = scale.max().reshape(1)
     if scale.size == 1:

@@ -182,6 +182,19 @@ def test_weights_have_exact_scales(per_channel, dtype, limit):
     np.testing.assert_allclose(quant.scale, tops if per_channel else tops.max(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [INT8, INT16])
+def test_a_channel_of_zeros_leaves_the_others_their_scales(dtype):
+    net = small_net()
+    graph = Graph(net.proto)
+    filters = weights("c", (4, 3, 1, 1))["c.w"]
+    filters[1] = 0
+    graph.constants["c.w"].raw_data = filters.tobytes()
+    tops = np.abs(filters).max(axis=(1, 2, 3)) / np.iinfo(dtype).max
+    tops[1] = tops.max()
+    quant = weight_quant(graph, graph.nodes[0], dtype, None, per_channel=True)
+    np.testing.assert_allclose(quant.scale, tops, rtol=1e-6)
+
+
 @pytest.mark.parametrize("others", [[], ["org.example"], ["ai.example"], ["com.microsoft"], ["org.a", "com.microsoft"]])
 def test_the_operator_set_of_16_bits_is_imported_once(others):
     net = small_net()

@@ -349,15 +349,17 @@ def test_concat_inputs_have_their_union_when_its_output_has_no_range():
     assert tensors["x"] == tensors["y"] == tensors["cat"] == int16_quant(-2, 5)
 
 
-def test_what_is_zero_throughout_has_scale_1():
+def test_what_is_zero_throughout_has_scale_1_and_a_channel_of_zeros_that_of_the_largest():
     assert uint8_quant(0.0, 0.0) == uint8_quant(0.0, 1e-39) and uint8_quant(0.0, 0.0).scale == 1.0
     assert int16_quant(0.0, 0.0).scale == int16_quant(-1e-39, 1e-39).scale == 1.0
     constants = {"c.w": np.zeros((2, 3, 1, 1), np.float32), "c.b": np.zeros(2, np.float32)}
-    constants["c.w"][1] = 0.5
     net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
     bounds = ranged({"x": (-1, 1), "c": (-1, 1)})
+    assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == [1, 1]
+    constants["c.w"][1] = 0.5
+    net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
     assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == pytest.approx(
-        [1, 0.5 / 127]
+        [0.5 / 127, 0.5 / 127]
     )
 
 

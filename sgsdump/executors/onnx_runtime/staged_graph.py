@@ -48,7 +48,8 @@ class StagedGraph:
 
     def __init__(self, proto: ModelProto, cuts: Sequence[int], fed: Collection[str], outputs: Sequence[str]):
         nodes, bounds = list(proto.graph.node), [0, *cuts, len(proto.graph.node)]
-        stubs = {t.name: t for t in proto.graph.initializer if t.name not in fed}
+        stubs: dict[str, Any] = {t.name: t for t in proto.graph.initializer if t.name not in fed}
+        stubs |= {t.values.name: t for t in proto.graph.sparse_initializer}
         types = {i.name: i.type for i in proto.graph.input if i.name in fed}
         whole = [segment(nodes[start:stop], set(stubs)) for start, stop in pairwise(bounds)]
         self._outputs = list(outputs)

@@ -56,11 +56,11 @@ def ideal(
 
 def is_function(node: NodeProto, graph: Graph) -> bool:
     """Whether each of a node's outputs depends on one value of its first input, and on nothing else that varies."""
+    if node.op_type not in FUNCTIONS:
+        return False
     first, *others = node.input
-    return (
-        node.op_type in FUNCTIONS
-        and first not in graph.constants
-        and all(name in graph.constants and math.prod(graph.constants[name].dims) == 1 for name in others if name)
+    return first not in graph.constants and all(
+        name in graph.constants and math.prod(graph.constants[name].dims) == 1 for name in others if name
     )
 
 

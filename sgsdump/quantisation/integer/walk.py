@@ -73,7 +73,7 @@ class Walk:
 
     def operator(self, operator: Operator) -> None:
         self.emit.scope = operator.outputs[0] if operator.outputs else ""
-        if not set(operator.outputs) & set(self.plan.tensors):
+        if not operator.outputs or operator.outputs[0] not in self.plan.tensors:
             for node in operator.nodes:
                 self._plain(node)
         elif moves_values(operator) or operator.head.op_type == "Concat":

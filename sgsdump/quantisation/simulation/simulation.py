@@ -15,6 +15,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
+from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.fixed_metadata import read_facts
@@ -111,7 +112,7 @@ def _records(
     for index, op in enumerate(view.operators):
         _advance(layers, sources, live, {*op.inputs, *op.outputs}, view.graph.outputs, simulation)
         tensors = [(n, view.variable(n, op.in_type, live[n])) for n in op.inputs if n in live]
-        tensors += [(n, view.constant(n, op.in_type)) for n in op.constants]
+        tensors += [(n, view.constant(n, op.in_type)) for n in op.constants if not _is_text(view.graph, n)]
         constants = set(op.constants)
         for slot, (name, tensor) in enumerate(tensors):
             yield Record("in", slot, index, op.in_type, tensor, name in constants)
@@ -148,3 +149,9 @@ def _advance(
             live[name] = layer.array
             if missing is not None:
                 missing.discard(name)
+
+
+def _is_text(graph: Graph, constant: str) -> bool:
+    from onnx import TensorProto
+
+    return constant in graph.constants and graph.constants[constant].data_type == TensorProto.STRING

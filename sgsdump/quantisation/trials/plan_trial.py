@@ -20,6 +20,7 @@ from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide, decide_tensors, weight_types
 from sgsdump.quantisation.trials.qdq_writer import fake_weight, quantise
 from sgsdump.quantisation.trials.switchable_graph import (
@@ -83,7 +84,7 @@ class PlanTrial:
         assert facts is not None
         self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved())
         self._fed = {info.name for info in self.every_plan.graph.input}
-        self.outputs = [output.name for output in self.proto.graph.output]
+        self.outputs = list(watched_by_output(self.proto))
         self._threads = threads
         self._weights: dict[tuple[str, np.dtype], Any] = {}
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}

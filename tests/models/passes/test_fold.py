@@ -77,3 +77,11 @@ def test_an_unknown_shape_and_randomness_stay():
         [onnx.ValueInfoProto(name="y"), onnx.ValueInfoProto(name="s")],
     )
     assert len(fold_constants(helper.make_model(graph)).graph.node) == 3
+
+
+def test_what_the_evaluator_computes_otherwise_is_left():
+    """Of operator set 11 a Softmax is one of all axes behind ``axis``; onnx's evaluator takes one axis."""
+    constants = {"k": np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)}
+    nodes = [node("Softmax", ["k"], "s", axis=1), node("Add", ["x", "s"], "y")]
+    folded = fold_constants(model(nodes, constants, {"x": (1, 2, 2, 2)}, ["y"], 11).proto)
+    assert [each.op_type for each in folded.graph.node] == ["Softmax", "Add"]
