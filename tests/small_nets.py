@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.models.model import Model
+from sgsdump.models.passes.lift import OPSET
 
 
 def model(
@@ -16,9 +17,10 @@ def model(
     constants: dict[str, np.ndarray],
     inputs: dict[str, tuple[int, ...]],
     outputs: list[str],
-    opset: int = 13,
+    opset: int = OPSET,
 ) -> Model:
-    """A Model with float32 inputs of the given shapes; output types are inferred."""
+    """A Model with float32 inputs of the given shapes; output types are inferred. Of an opset that needs no converting:
+    what older ones become is held by tests/models/passes/test_lift.py."""
     graph = helper.make_graph(
         nodes,
         "net",
@@ -47,7 +49,7 @@ def node(op_type: str, inputs: list[str], output: str, **attributes: object) -> 
     return helper.make_node(op_type, inputs, [output], name=output, **attributes)
 
 
-def residual_net(opset: int = 13) -> Model:
+def residual_net(opset: int = OPSET) -> Model:
     """data [1,3,8,8] -> c1 -> r1; r1 -> c2; add = r1 + c2 -> r2 -> pool -> c3 -> sig -> gap -> flat -> fc -> prob."""
     constants = {
         **weights("c1", (8, 3, 3, 3), 1),
