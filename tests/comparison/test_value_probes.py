@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, compare
-from sgsdump.comparison.misnaming import value_probes
-from sgsdump.comparison.misnaming.value_probes import Agreement, find_matches
+from sgsdump.comparison.misnaming import nearest_rows, value_probes
+from sgsdump.comparison.misnaming.find_matches import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.tensor import Tensor
@@ -19,7 +19,7 @@ def pool_of(arrays: np.ndarray) -> list[Record]:
 
 @pytest.mark.parametrize("exact", [0, 1 << 40])
 def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, exact: int) -> None:
-    monkeypatch.setattr(value_probes, "EXACT", exact)
+    monkeypatch.setattr(nearest_rows, "EXACT", exact)
     rng = np.random.default_rng(1)
     arrays = rng.standard_normal((600, 4, 8)).astype(np.float32)
     noisy = arrays + (0.02 * rng.standard_normal(arrays.shape)).astype(np.float32)
@@ -30,19 +30,19 @@ def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, e
 
 
 def test_thousands_of_copies_are_no_more_work_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_probes, "EXACT", 0)
+    monkeypatch.setattr(nearest_rows, "EXACT", 0)
     looked_at: list[int] = []
-    nearest = value_probes._nearest
+    nearest = nearest_rows._nearest
 
     def counted(targets, pool, own):
         looked_at.append(len(pool[1]))
         return nearest(targets, pool, own)
 
-    monkeypatch.setattr(value_probes, "_nearest", counted)
+    monkeypatch.setattr(nearest_rows, "_nearest", counted)
     copies = np.ones((3000, 32), np.float32)
     (larger,) = pool_of(copies[:1] * 3)
     find_matches({0: (larger, 2.0)}, pool_of(copies), Agreement(0.99, 0.1))
-    assert looked_at and max(looked_at) <= value_probes.TABLES * value_probes.CANDIDATES
+    assert looked_at and max(looked_at) <= nearest_rows.TABLES * nearest_rows.CANDIDATES
 
 
 def test_probes_are_at_the_same_places_of_every_layout() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sgsdump.comparison.misnaming.value_probes import Agreement, Probes, find_matches
+from sgsdump.comparison.misnaming.find_matches import Agreement, find_matches
+from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pairing.alignment import Pair, compared
 from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED
