@@ -18,7 +18,8 @@ from sgsdump.comparison.row import Failed, Row
 from sgsdump.files.mapped.reading import KEPT, kept_open
 from sgsdump.files.mapped.views import MappedFile, file_of
 
-BYTES, PAIRS = 16 << 20, 64
+LEAST, MOST, PAIRS = 4 << 20, 64 << 20, 64
+SHARES = 4  # batches that a thread would have to go if all were as large as the next one
 Mapper = Callable[[Callable, Iterable], Iterable]
 
 
@@ -32,22 +33,29 @@ def in_batches(
         with kept_open():
             return list(batch_results(measures, batch, probes))
 
-    return chain.from_iterable(run(results, list(batches(pairs))))
+    return chain.from_iterable(run(results, list(batches(pairs, measures.threads))))
 
 
-def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Pairs that follow each other, until they have BYTES of the benchmark's values or are PAIRS."""
+def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
+    """Pairs that follow each other, a fair share of the benchmark's bytes that are left or PAIRS: large batches first,
+    so that little is done beside the values, small ones last, so that all threads end together."""
+    sizes = [math.prod(info.shape or ()) * info.dtype.itemsize for info in (p.benchmark.tensor.info for p in pairs)]
+    left = sum(sizes)
     batch: list[Pair] = []
-    size = 0
-    for pair in pairs:
+    enough, size = _share(left, threads), 0
+    for pair, its_size in zip(pairs, sizes):
         batch.append(pair)
-        info = pair.benchmark.tensor.info
-        size += math.prod(info.shape or ()) * info.dtype.itemsize
-        if size >= BYTES or len(batch) == PAIRS:
+        size += its_size
+        if size >= enough or len(batch) == PAIRS:
             yield batch
-            batch, size = [], 0
+            left -= size
+            batch, enough, size = [], _share(left, threads), 0
     if batch:
         yield batch
+
+
+def _share(left: int, threads: int) -> int:
+    return min(MOST, max(LEAST, left // (SHARES * threads)))
 
 
 def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
@@ -63,7 +71,7 @@ def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | No
         if not isinstance(started, Started):
             yield started
         elif its_files is None:
-            yield from _finished(measures, [started], probes)
+            yield from _finished(measures, [started], probes, are_mapped=False)
         else:
             waiting.append(started)
             files |= its_files
@@ -78,14 +86,16 @@ def _read_from(started: Started) -> set[MappedFile] | None:
     return files  # type: ignore[return-value]
 
 
-def _finished(measures: Measures, started: list[Started], probes: Probes | None) -> Iterator[Row | Failed]:
+def _finished(
+    measures: Measures, started: list[Started], probes: Probes | None, are_mapped: bool = True
+) -> Iterator[Row | Failed]:
     picks = [probes.to_pick(one.pair.sample, one.pair.benchmark) if probes else None for one in started]
     sums = sums_of_each([one.to_sum(picked) for one, picked in zip(started, picks)], measures.threads)
     for one, picked, its_sums in zip(started, picks, sums):
         result = measures.finished(one, its_sums)
         if probes:
             probes.keep(one.pair.sample, one.pair.benchmark, picked)
-            if is_suspicious(result):
+            if are_mapped and is_suspicious(result):
                 probes.of(one.pair.sample)
                 probes.of(one.pair.benchmark)
         yield result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from sgsdump import Quant, Record, Tensor, open_dump, save_dump
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant, read, walk, write
 from sgsdump.errors import FormatError, LossWarning, OutputError, ValuesError
+from sgsdump.files.mapped.reading import kept_open, opened
+from sgsdump.files.mapped.views import map_file
 from sgsdump.tensors.tensor import TensorInfo
 
 
@@ -419,3 +422,25 @@ def test_reading_twice_says_the_same(shared: Path, tmp_path: Path) -> None:
         copy = open_dump(tmp_path / "dump")
         assert facts(copy) == facts(source)
         assert all(np.array_equal(a.tensor.raw(), b.tensor.raw()) for a, b in zip(copy.records, source.records))
+
+
+@pytest.mark.parametrize("variant", [SIM, SIM_SHAPED, FRAMEWORK, TFLITE])
+def test_large_records_are_walked_the_same_whether_the_file_is_read_or_mapped(
+    tmp_path: Path, variant: BinVariant
+) -> None:
+    """Names longer than what is read at once, small records between large ones, one that ends the file."""
+    names = ["a", "b" * 3000, "c" * 990, "d" * 1020, *(f"e{number}" * number for number in range(1, 12))]
+    sizes = [5000, 70000, 6000, 20, 9000, *range(1, 9000, 900)]
+    records = [
+        Record("out", slot, index // 3, "CONV_2D", Tensor.of(name, np.arange(size, dtype=np.float32)))
+        for index, (name, size, slot) in enumerate(zip(names, sizes, [0, 1, 2] * 5))
+    ]
+    path = tmp_path / "dump.bin"
+    write(records, path, variant)
+    with kept_open():
+        file = opened(np.frombuffer(map_file(path), np.uint8))
+        read = list(walk(path.read_bytes(), path, file))
+    assert (file is not None) == hasattr(os, "pread")
+    assert read == list(walk(path.read_bytes(), path)) and len(read) == len(records)
+    for record, again in zip(records, open_dump(path).records):
+        np.testing.assert_array_equal(again.tensor.stored().reshape(-1), record.tensor.stored())
