@@ -15,12 +15,18 @@ from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.sums import compiled
+from sgsdump.dumps.formats.arrays import npy_file
 from sgsdump.files.mapped.reading import KEPT
 from sgsdump.files.mapped.views import file_of
 from sgsdump.tensors.quant import Quant
 from sgsdump.tensors.statistics import Statistics
 
 MEASURES = Measures.of((), None, None, crop=True)
+
+
+@pytest.fixture(autouse=True)
+def npy_files_are_mapped(monkeypatch):
+    monkeypatch.setattr(npy_file, "_READ_BYTES", 1)
 
 
 def layers(count, shape, error=0.01):
