@@ -9,10 +9,10 @@ import pytest
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump, save_dump
 from sgsdump.comparison import batches
-from sgsdump.comparison.alignment import align
 from sgsdump.comparison.batches import in_batches
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pair_result import Measures
+from sgsdump.comparison.pairing.alignment import align
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.sums import compiled
 from sgsdump.dumps.formats.arrays import npy_file
