@@ -19,6 +19,7 @@ from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
 from sgsdump.executors.onnx_runtime.providers import CPU
 from sgsdump.executors.onnx_runtime.session_options import fake_quantised
+from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
 from sgsdump.models.passes.segment import Segment, segment, sub_model
 
@@ -106,7 +107,7 @@ def _session(model: bytes) -> ort.InferenceSession:
     # Pictures run side by side in threads of their own, which shares processors better than the layers of one picture.
     options = fake_quantised(threads=1)
     # Each session would keep an arena of its own: a third of a search's memory, and no time saved.
-    options.enable_cpu_mem_arena = False
+    use_shared_arena(options)
     try:
         return ort.InferenceSession(model, options, providers=[CPU])
     except Exception as error:

@@ -17,6 +17,7 @@ from sgsdump.quantisation.ranges.row_ends import RowEnds, Rows
 from sgsdump.quantisation.ranges.statistics import Extremes, Moments, Statistics, Wanted
 from sgsdump.quantisation.ranges.value_histogram import ValueHistogram, count_values
 from sgsdump.tensors.one_pass.extremes import RowWatch, extremes
+from sgsdump.tensors.one_pass.moments import moments
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
 WAITING_BYTES = 4 << 20
@@ -185,5 +186,5 @@ def _by_channel(array: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _moments(array: np.ndarray, axis: int) -> Moments:
-    rows = np.ascontiguousarray(_by_channel(array, axis), np.float64)
-    return Moments(rows.sum(axis=1), np.einsum("ij,ij->i", rows, rows), rows.shape[1])
+    rows = np.ascontiguousarray(_by_channel(array, axis))
+    return Moments(*moments(rows), rows.shape[1])

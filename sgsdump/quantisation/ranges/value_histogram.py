@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgsdump.tensors.one_pass import compiled
-from sgsdump.tensors.one_pass.extremes import extremes
 
 # 8 to 16 bins to a UINT8 step of the range that the values fill; the SDK's histograms have 8160 bins in all.
 SIDE = 4096
@@ -55,13 +54,14 @@ def count_values(array: np.ndarray) -> ValueHistogram:
     """The histogram of finite values of a float array of any shape."""
     values = array.reshape(-1)
     values = values.astype(np.float32) if values.dtype == np.float16 else values
-    top = max(abs(float(end[0])) for end in extremes([values[None]])) if values.size else 0.0
+    if compiled.takes(values):
+        counts = np.zeros(2 * SIDE, np.int64)
+        exponent, zeros = compiled.count_in_bins(values, SMALLEST, counts)
+        return ValueHistogram(exponent, counts, zeros)
+    top = float(np.abs(values).max()) if values.size else 0.0
     exponent = max(math.frexp(top)[1], SMALLEST) if top else SMALLEST  # frexp(0) is 0: a span of 1
     # A power of two times a float is exact, and so is its floor.
     scale = math.ldexp(SIDE, -exponent)
-    if compiled.takes(values):
-        counts = np.zeros(2 * SIDE, np.int64)
-        return ValueHistogram(exponent, counts, compiled.count_in_bins(values, scale, counts))
     at = np.floor(values * values.dtype.type(scale)).astype(np.int32)
     at += SIDE
     counts = np.bincount(at, minlength=2 * SIDE)

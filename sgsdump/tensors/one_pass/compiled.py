@@ -1,4 +1,4 @@
-"""The compiled passes over floats, where they are installed: for the ends of rows, and for counts in bins.
+"""The compiled passes over floats, where they are installed: for the ends and sums of rows, and for counts in bins.
 
 What they give is what numpy gives without them, digit by digit.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 from sgsdump.tensors.kernels import kernel
 
-_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=2)
+_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=3)
 
 
 def takes(array: np.ndarray) -> bool:
@@ -24,12 +24,21 @@ def ends_of_rows(described: np.ndarray, low: np.ndarray, high: np.ndarray) -> No
     _KERNEL.ends_of_rows(address(described), len(described), address(low), address(high))
 
 
-def count_in_bins(values: np.ndarray, scale: float, counts: np.ndarray) -> int:
-    """Add how many values lie where to int64 ``counts``: bin ``floor(value * scale)``, 0 in the middle; the product is
-    float32. What lies beyond counts at the end. Returns how many values are 0, which are not counted."""
+def moments_of_rows(rows: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
+    """Fill float64 ``sums`` and ``squares``, of each row."""
     assert _KERNEL is not None, "asked of arrays only that takes() accepts"
-    zeros: int = _KERNEL.count_in_bins(address(values), values.size, scale, counts.size // 2, address(counts))
-    return zeros
+    _KERNEL.moments_of_rows(address(rows), *rows.shape, address(sums), address(squares))
+
+
+def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tuple[int, int]:
+    """Add to int64 ``counts`` how many of finite values lie where between -2^exponent and 2^exponent, 0 in the middle.
+    Returns the exponent, the least that holds all, but not below ``smallest``; and how many values are 0, which are not
+    counted."""
+    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
+    found: tuple[int, int] = _KERNEL.count_in_bins(
+        address(values), values.size, counts.size // 2, smallest, address(counts)
+    )
+    return found
 
 
 def address(array: np.ndarray) -> int:

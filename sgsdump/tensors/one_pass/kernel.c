@@ -1,15 +1,16 @@
-/* Single passes over floats: the ends of rows, as numpy finds them in extremes.py, and counts in bins, as numpy counts them
- * in value_histogram.py. Vectors of any width give the same. It takes addresses, for which compiled.py, the one caller,
- * and its callers answer. The GIL is released.
+/* Single passes over floats: the ends of rows, as numpy finds them in extremes.py, their sums, as in moments.py, and counts
+ * in bins, as in value_histogram.py. Vectors of any width give the same. It takes addresses, for which compiled.py, the
+ * one caller, and its callers answer. The GIL is released.
  */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 2 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 3 /* compiled.py has the same number, or does not use a kernel left from another version */
 
 /* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that; GCC knows
  * these levels from 12 on. */
@@ -62,8 +63,47 @@ static void ends_of_rows(const table_t *tables, int64_t count, float *low, float
         }
 }
 
+#define LANES 16 /* as moments.py says */
+#define DEEP 8   /* values of a lane that are added while its sums stay in registers */
+
+static inline void add_to_lanes(const char *values, int deep, int lanes, double *sum, double *square)
+{
+    for (int lane = 0; lane < lanes; lane++) {
+        double s = sum[lane], q = square[lane];
+        for (int i = 0; i < deep; i++) {
+            float value;
+            memcpy(&value, values + (i * LANES + lane) * sizeof value, sizeof value);
+            s += value;
+            q += (double)value * value;
+        }
+        sum[lane] = s;
+        square[lane] = q;
+    }
+}
+
+/* The sum of each row's values, and of their squares. */
+FOR_EVERY_WIDTH static void moments_of_rows(const char *values, int64_t rows, int64_t columns, double *sums, double *squares)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        double sum[LANES] = {0}, square[LANES] = {0};
+        int64_t left = columns;
+        for (; left >= DEEP * LANES; left -= DEEP * LANES, values += DEEP * LANES * sizeof(float))
+            add_to_lanes(values, DEEP, LANES, sum, square);
+        for (; left >= LANES; left -= LANES, values += LANES * sizeof(float))
+            add_to_lanes(values, 1, LANES, sum, square);
+        add_to_lanes(values, 1, (int)left, sum, square);
+        values += left * sizeof(float);
+        for (int lane = 1; lane < LANES; lane++) {
+            sum[0] += sum[lane];
+            square[0] += square[lane];
+        }
+        sums[row] = sum[0];
+        squares[row] = square[0];
+    }
+}
+
 #define BLOCK 1024
-#define TABLES 4 /* of counts, in turn: a value need not wait for the count of its like before it */
+#define SPARE 16 /* bins behind the others, where zeros count in turn: one need not wait for the count of the one before */
 
 /* The bins of at most BLOCK values; returns how many are 0. */
 FOR_EVERY_WIDTH static int32_t find_bins(const char *values, int32_t count, float scale, float side, int32_t *bins)
@@ -71,21 +111,23 @@ FOR_EVERY_WIDTH static int32_t find_bins(const char *values, int32_t count, floa
     int32_t zeros = 0;
     for (int32_t i = 0; i < count; i++) {
         float value, place;
-        int32_t floor;
+        int32_t bits, zero, bin;
         memcpy(&value, values + i * sizeof value, sizeof value);
-        zeros += value == 0;
+        memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        zero = (bits & 0x7fffffff) == 0;
+        zeros += zero;
         place = value * scale;
         place = place >= -side ? place : -side;
         place = place < side ? place : side - 1;
-        floor = (int32_t)place;
-        bins[i] = floor - ((float)floor > place) + (int32_t)side;
+        bin = (int32_t)place;
+        bin += (int32_t)side - ((float)bin > place);
+        bins[i] = (bin & (zero - 1)) | ((2 * (int32_t)side + (i & (SPARE - 1))) & -zero); /* a choice by branches is slower */
     }
     return zeros;
 }
 
-/* Add to the counts, all but zeros, whose number it returns. */
-static int64_t count_in_bins(const char *values, int64_t size, float scale, int32_t side, uint32_t *tables,
-                             int64_t *counts)
+/* Add to the counts, all but zeros, whose number it returns. `table` has room for 2 * side + SPARE counts, all 0. */
+static int64_t count_in_bins(const char *values, int64_t size, float scale, int32_t side, uint32_t *table, int64_t *counts)
 {
     int64_t zeros = 0;
     int32_t bins[BLOCK];
@@ -93,13 +135,29 @@ static int64_t count_in_bins(const char *values, int64_t size, float scale, int3
         int32_t count = (int32_t)(size - start < BLOCK ? size - start : BLOCK);
         zeros += find_bins(values + start * sizeof(float), count, scale, (float)side, bins);
         for (int32_t i = 0; i < count; i++)
-            tables[bins[i] * TABLES + i % TABLES]++;
+            table[bins[i]]++;
     }
     for (int32_t bin = 0; bin < 2 * side; bin++)
-        for (int32_t i = 0; i < TABLES; i++)
-            counts[bin] += tables[bin * TABLES + i];
-    counts[side] -= zeros;
+        counts[bin] += table[bin];
     return zeros;
+}
+
+/* The least power of two, as its exponent, that is above the size of every value. */
+static int exponent_above(const char *values, int64_t size, int smallest)
+{
+    int32_t ends[2];
+    float low, high;
+    int exponent = smallest;
+    if (!size)
+        return smallest;
+    find_ends(values, size, &ends[0], &ends[1]);
+    ends[0] = ordered(ends[0]);
+    ends[1] = ordered(ends[1]);
+    memcpy(&low, &ends[0], sizeof low);
+    memcpy(&high, &ends[1], sizeof high);
+    if (low != 0 || high != 0)
+        frexpf(fabsf(low) > fabsf(high) ? low : high, &exponent);
+    return exponent > smallest ? exponent : smallest;
 }
 
 static PyObject *py_ends_of_rows(PyObject *module, PyObject *args)
@@ -115,34 +173,49 @@ static PyObject *py_ends_of_rows(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_moments_of_rows(PyObject *module, PyObject *args)
+{
+    unsigned long long values, sums, squares;
+    Py_ssize_t rows, columns;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KnnKK:moments_of_rows", &values, &rows, &columns, &sums, &squares))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    moments_of_rows((const char *)(uintptr_t)values, rows, columns, (double *)(uintptr_t)sums, (double *)(uintptr_t)squares);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_count_in_bins(PyObject *module, PyObject *args)
 {
     unsigned long long values, counts;
     long long zeros;
     Py_ssize_t size;
-    float scale;
-    int side;
-    uint32_t *tables;
+    int side, exponent;
+    uint32_t *table;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KnfiK:count_in_bins", &values, &size, &scale, &side, &counts))
+    if (!PyArg_ParseTuple(args, "KniiK:count_in_bins", &values, &size, &side, &exponent, &counts))
         return NULL;
-    if (side < 1 || side > 1 << 20 || size >> 33) {
+    if (side < 1 || side > 1 << 20 || size >> 32) {
         PyErr_SetString(PyExc_ValueError, "too many bins, or more values than are counted at once");
         return NULL;
     }
-    tables = PyMem_Calloc(2 * (size_t)side * TABLES, sizeof *tables);
-    if (!tables)
+    table = PyMem_Calloc(2 * (size_t)side + SPARE, sizeof *table);
+    if (!table)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS;
-    zeros = count_in_bins((const char *)(uintptr_t)values, size, scale, side, tables, (int64_t *)(uintptr_t)counts);
+    exponent = exponent_above((const char *)(uintptr_t)values, size, exponent);
+    zeros = count_in_bins((const char *)(uintptr_t)values, size, ldexpf((float)side, -exponent), side, table,
+                          (int64_t *)(uintptr_t)counts);
     Py_END_ALLOW_THREADS;
-    PyMem_Free(tables);
-    return PyLong_FromLongLong(zeros);
+    PyMem_Free(table);
+    return Py_BuildValue("iL", exponent, zeros);
 }
 
 static PyMethodDef methods[] = {
     {"ends_of_rows", py_ends_of_rows, METH_VARARGS, "Find the ends of every row; see table_t."},
-    {"count_in_bins", py_count_in_bins, METH_VARARGS, "Add to the counts; returns how many values are 0."},
+    {"moments_of_rows", py_moments_of_rows, METH_VARARGS, "Sum every row's values, and their squares."},
+    {"count_in_bins", py_count_in_bins, METH_VARARGS, "Add to the counts; returns their exponent, and the number of zeros."},
     {NULL, NULL, 0, NULL},
 };
 
