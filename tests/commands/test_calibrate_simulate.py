@@ -176,7 +176,9 @@ def test_dequant_fixed_alone_is_refused_for_the_fixed_model_only(folder, capsys)
         ("RGB", "RGB", None),
     ],
 )
-def test_what_the_board_does_otherwise_is_told(folder, capsys, trained, given, said):
+def test_what_the_board_does_otherwise_is_told(folder, capsys, monkeypatch, trained, given, said):
+    # half of a small search's time; tests/reports and test_tune look at it
+    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
     ini = INI.replace("\ninput_formats = RGB", f"\ninput_formats = {given}")
     (folder / "input_config.ini").write_text(
         ini.replace("training_input_formats = RGB", f"training_input_formats = {trained}")

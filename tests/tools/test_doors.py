@@ -36,6 +36,8 @@ MANUAL = {
     *("DumpDebug/code/caffe_dump_data.py", "DumpDebug/code/onnx_dump_data.py"),
     *("Scripts/examples/sim_calibrator.py", "Scripts/examples/sim_optimizer.py"),
 }
+# Of several names of one shell, sh for instance, the last.
+SHELLS = {Path(path).resolve(): name for name in ("sh", "bash", "dash") if (path := shutil.which(name))}.values()
 SHAPE = "dim: 1 dim: 3 dim: 2 dim: 4"
 PREPROCESS = """
 import numpy as np
@@ -453,7 +455,7 @@ def elf(kind: int, *, big: bool = False) -> bytes:
     return b"\x7fELF\x02" + (b"\x02" if big else b"\x01") + bytes(10) + kind.to_bytes(2, "big" if big else "little")
 
 
-@pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "dash") if shutil.which(name)])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_show_address(shell: str, work: Path) -> None:
     tools = work / "bin"
     tools.mkdir()
@@ -507,7 +509,7 @@ def test_the_readme_names_every_door(name: str) -> None:
     assert f"`{name}`" in (TOOLS / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("shell", [name for name in ("sh", "bash", "dash") if shutil.which(name)])
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("place", ["auto_dump_debug.sh", "DumpDebug/auto_dump_debug.sh"])
 def test_auto_dump_debug_runs_in_any_shell(shell: str, place: str, work: Path) -> None:
     save_dump([Tensor.of("a", np.ones(4, np.float32))], work / "a.bin")

@@ -23,6 +23,13 @@ def test_small_networks_go_through_every_command(capsys):
     assert all("RMSE 0.0" in line and "clipped: none" in line for line in lines)
 
 
+@pytest.fixture
+def no_picture(monkeypatch):
+    """pareto.png is half of a small search's time; the first test draws it of every network."""
+    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+
+
+@pytest.mark.usefixtures("no_picture")
 def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
     monkeypatch.setattr(output_trials, "WORTH_TRYING", 100.0)
     monkeypatch.setattr(output_trials, "WORTH_TAKING", 0.0)
@@ -31,6 +38,7 @@ def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
     assert "; clipped: " in line and "none" not in line, "no range was narrowed; the test needs one"
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_tensor_that_is_clipped_and_not_named_is_a_finding(monkeypatch, capsys):
     monkeypatch.setattr(light_architectures, "clipped_tensors", lambda fixed: ["silent"])
     assert main(["--short", "--only", "unet"]) == 1

@@ -37,6 +37,16 @@ def test_a_lifted_model_computes_the_same_under_the_same_names(opset):
         np.testing.assert_array_equal(before[name], after[name])
 
 
+@pytest.mark.parametrize("opset", range(7, OPSET))
+def test_a_batch_normalisation_stays_one_that_is_not_trained(opset):
+    norm = {f"b.{name}": np.linspace(0.5, 2, 4, dtype=np.float32) for name in "sbmv"}
+    nodes = [conv("c", "data"), node("BatchNormalization", ["c", *norm], "y")]
+    proto = model(nodes, {**weights("c", (4, 3, 1, 1)), **norm}, {"data": (1, 3, 8, 8)}, ["y"], opset).proto
+    lifted = lift(proto)
+    assert [(n.op_type, len(n.output)) for n in lifted.graph.node] == [("Conv", 1), ("BatchNormalization", 1)]
+    np.testing.assert_array_equal(run_all(lifted, feed())["y"], run_all(proto, feed())["y"])
+
+
 def test_what_needs_no_lifting_is_handed_on():
     proto = residual_net(OPSET).proto
     assert lift(proto) is proto
