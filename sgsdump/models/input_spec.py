@@ -44,9 +44,12 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
     ways = [transposed[0], batched, transposed[1]] if layout == NHWC else [batched, *transposed]
     fitting = next((way for way in ways if _matches(way.shape, spec.shape)), None)
     if fitting is None:
+        batch = spec.shape[0] if spec.shape else None
+        is_one = any(way.shape[:1] == (1,) and _matches(way.shape[1:], spec.shape[1:]) for way in ways)
         raise InputError(
             f"{what} has the shape {shape_text(array.shape)}, "
             f"the model's input {spec.name!r} takes {shape_text(spec.shape)}"
+            + (f": give .npy files of {batch} at once, or export it for a batch of 1" if batch and is_one else "")
         )
     if fitting.dtype.kind == "f" and not np.isfinite(fitting).all():
         raise InputError(f"{what} holds {np.count_nonzero(~np.isfinite(fitting))} NaN or infinite values")

@@ -182,6 +182,8 @@ def error_of(sums: Sums) -> float:
 
 def output_error(totals: Totals) -> float:
     """The mean error of the tensors that are not zero throughout. Raises ValuesError when there is none, or NaN."""
+    if not totals:
+        raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
     errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
     if not errors:
         raise ValuesError("the model's outputs are zero on every picture, so no error can be measured on them")

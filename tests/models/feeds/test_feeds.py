@@ -398,3 +398,13 @@ def test_inputs_of_types_beyond_numpy(name: str) -> None:
     np.testing.assert_array_equal(fitted.astype(np.float32), values)
     with pytest.raises(InputError, match=r"a\.npy holds values"):
         fit(values * 1e6, spec, "NCHW", "a.npy")
+
+
+@pytest.mark.parametrize(("batch", "says"), [(4, ": give .npy files of 4 at once"), (0, ""), (None, "")])
+def test_one_picture_for_a_batch_says_what_to_give(batch, says) -> None:
+    spec = InputSpec("data", (batch, 3, 8, 10), np.dtype(np.float32))
+    wrong = np.zeros((1, 8, 10, 3 if batch is not None else 2), np.float32)
+    with pytest.raises(InputError) as raised:
+        fit(wrong, spec, "NHWC", "the picture")
+    assert str(raised.value).partition(", 3, 8, 10]")[2].startswith(says)
+    assert ("at once" in str(raised.value)) == bool(says)
