@@ -41,9 +41,9 @@ def make(path: Path, megabytes: float, factor: float = 1.0, swapped: bool = Fals
 
 def measured(sample: Path, benchmark: Path) -> tuple[float, float]:
     """Processor time of a comparison, and of its look for misnamed tensors."""
-    from sgsdump.comparison import comparison
+    from sgsdump.comparison import compare
 
-    search, spent = comparison.find_misnamed, 0.0
+    search, spent = compare.find_misnamed, 0.0
 
     def timed(*args):  # type: ignore[no-untyped-def]
         nonlocal spent
@@ -52,13 +52,13 @@ def measured(sample: Path, benchmark: Path) -> tuple[float, float]:
         spent += time.process_time() - start
         return found
 
-    comparison.find_misnamed = timed
+    compare.find_misnamed = timed
     try:
         start = time.process_time()
-        comparison.compare(sample, benchmark)
+        compare.compare(sample, benchmark)
         return time.process_time() - start, spent
     finally:
-        comparison.find_misnamed = search
+        compare.find_misnamed = search
 
 
 def main() -> None:

@@ -6,9 +6,10 @@ values of another one went through the processor's cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+from sgsdump.comparison.misnaming.match_by_value import Mapper
 from sgsdump.comparison.misnaming.misnamed import is_suspicious
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pair_result import Measures, Started
@@ -20,7 +21,6 @@ from sgsdump.files.mapped.views import MappedFile, file_of
 
 LEAST, MOST, PAIRS = 4 << 20, 64 << 20, 64
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one
-Mapper = Callable[[Callable, Iterable], Iterable]
 
 
 def in_batches(

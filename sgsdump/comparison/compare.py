@@ -107,7 +107,9 @@ def compare(
             else in_batches(pool.map, replace(measures, threads=threads), alignment.pairs, probes)
         )
         results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
-        misnamed = {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes)
+        misnamed = (
+            {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes, pool.map)
+        )
     rows = [
         replace(result, misnamed=misnamed.get(i), module=module) if i in misnamed or module else result
         for i, (result, pair) in enumerate(zip(results, alignment.pairs))

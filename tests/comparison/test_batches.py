@@ -128,3 +128,14 @@ def test_a_file_that_is_cut_off_fails_its_pairs_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "opened", opened_and_cut)
     (failed,) = compare(sample, benchmark, threads=1).failed
     assert failed.pair.benchmark.name == "layer4" and "shorter than when it was opened" in failed.reason
+
+
+def test_large_tensors_with_each_others_names_are_found_by_any_number_of_threads(tmp_path):
+    made = list(layers(6, (1, 64, 64, 20), error=1e-4))
+    swapped = [(made[i][0], made[i][1], made[j][2]) for i, j in enumerate([1, 0, 2, 4, 3, 5])]
+    dumps = dumps_of(tmp_path, swapped)
+    one, many = (compare(*dumps, threads=threads) for threads in (1, 3))
+    assert [(row.name, row.misnamed.name) for row in one.suspects] == [
+        (f"layer{i}", f"layer{j}") for i, j in ((0, 1), (1, 0), (3, 4), (4, 3))
+    ]
+    assert one == many

@@ -17,8 +17,9 @@ import numpy as np
 from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.misnaming.match_by_value import Mapper
 from sgsdump.comparison.misnaming.nearest_rows import nearest_rows
-from sgsdump.comparison.misnaming.value_probes import Probes, stacked
+from sgsdump.comparison.misnaming.value_probes import WORTH, Probes, stacked
 from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
@@ -49,8 +50,10 @@ def find_matches(
     pool: Iterable[Record],
     agreement: Agreement,
     probes: Probes | None = None,
+    run: Mapper = map,
 ) -> dict[int, Match]:
-    """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one."""
+    """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one;
+    ``run`` may spread those of large tensors over threads."""
     probes = probes or Probes()
     wanted: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
     for key, (record, _) in targets.items():
@@ -69,10 +72,10 @@ def find_matches(
         turned = any(len(rows) == 1 for _, rows in group)
         target_probes = stacked(own_rows if turned else [rows[:1] for rows in own_rows])
         own = [targets[key][1] for key in keys]
-        for key, numbers in zip(keys, nearest_rows(target_probes, pool_probes, own)):
-            best = _best(*targets[key], [group[number][0] for number in numbers], agreement) if numbers else None
-            if best is not None:
-                matches[key] = best
+        near = zip(keys, nearest_rows(target_probes, pool_probes, own))
+        tried = [(key, [group[number][0] for number in numbers]) for key, numbers in near if numbers]
+        bests = (run if size >= WORTH else map)(lambda one: _best(*targets[one[0]], one[1], agreement), tried)
+        matches |= {key: best for (key, _), best in zip(tried, bests) if best is not None}
     return matches
 
 

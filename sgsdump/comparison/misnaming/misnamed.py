@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sgsdump.comparison.misnaming.find_matches import Agreement, find_matches
+from sgsdump.comparison.misnaming.match_by_value import Mapper
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.pairing.alignment import Pair, compared
 from sgsdump.comparison.row import Failed, Misnamed, Row
@@ -24,13 +25,15 @@ def find_misnamed(
     benchmark: Dump,
     inputs: bool,
     probes: Probes | None = None,
+    run: Mapper = map,
 ) -> dict[int, Misnamed]:
     """By number of the pair, the tensor that agrees with one side of a pair that does not.
 
     A pair is misnamed when one side agrees with another tensor within the documented thresholds and ten times better
     than with its namesake: a layer that quantisation spoilt does not, one with a Relu folded in does, though
     its COS may well pass. Pairs with an error of at most ``SURE`` are not looked at, nor those with NaN or Inf.
-    ``probes``: what was kept while the pairs were compared.
+    ``probes``: what was kept while the pairs were compared; ``run`` may spread work over
+    threads.
     """
     suspicious = {
         i: result.error if isinstance(result, Row) else float("inf")
@@ -51,7 +54,7 @@ def find_misnamed(
             record = pairs[i].sample if own == "sample" else pairs[i].benchmark
             if id(record) in known:
                 targets[i] = record, suspicious[i]
-        for i, match in find_matches(targets, held[side], agreement, probes).items():
+        for i, match in find_matches(targets, held[side], agreement, probes, run).items():
             r = match.record
             misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
     return misnamed
