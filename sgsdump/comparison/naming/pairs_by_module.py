@@ -18,17 +18,17 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[NodePair]:
     calls = [_by_module(node for node in side if node.is_outer) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
-    mine, theirs = (_by_module(side.inner) for side in (sample, benchmark))
-    for path, nodes in mine.items():
-        pairs += in_order(nodes, theirs.get(path, ()))
+    left, right = (_by_module(side.inner) for side in (sample, benchmark))
+    for path, nodes in left.items():
+        pairs += in_order(nodes, right.get(path, ()))
     return pairs
 
 
 def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[NodePair]:
     """What has the same kinds in the same order; the longest such stretches first."""
     left, right = ([node.kind for node in side] for side in (sample, benchmark))
-    for mine, theirs, count in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
-        yield from zip(sample[mine : mine + count], benchmark[theirs : theirs + count])
+    for first, second, count in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(sample[first : first + count], benchmark[second : second + count])
 
 
 def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:

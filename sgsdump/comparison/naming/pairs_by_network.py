@@ -79,17 +79,17 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
     taken = {node for pair in [*by_module, *by_place] for node in pair}
-    found = []
+    paired = []
     for how, pairs in ((MODULE, by_module), (PLACE, by_place)):
-        for mine, theirs in pairs:
-            ends = mine, theirs
-            if not (mine.is_outer or theirs.is_outer):
+        for sample, benchmark in pairs:
+            ends = sample, benchmark
+            if not (sample.is_outer or benchmark.is_outer):
                 ends = (
-                    tail(networks[0], mine, networks[1], theirs, taken),
-                    tail(networks[1], theirs, networks[0], mine, taken),
+                    tail(networks[0], sample, networks[1], benchmark, taken),
+                    tail(networks[1], benchmark, networks[0], sample, taken),
                 )
-            found.append(Both(mine, theirs, how, ends))
-    return found
+            paired.append(Both(sample, benchmark, how, ends))
+    return paired
 
 
 def _records(node: Node) -> Iterator[Record]:
@@ -103,38 +103,38 @@ def _has_inputs(nodes: Nodes) -> bool:
 
 def _pairs(both: Both) -> Iterator[Pair]:
     """The tensors of two paired operators."""
-    mine, theirs, how, ends = both
+    sample, benchmark, how, ends = both
     folded = [
         f"{end.word} of the {side}" for end, node, side in zip(ends, both, ("sample", "benchmark")) if end is not node
     ]
-    yield from _inputs(mine, theirs, how, bool(folded))
-    note = f"compared behind {' and '.join(folded)}, which the other side has in its {mine.kind}" if folded else ""
+    yield from _inputs(sample, benchmark, how, bool(folded))
+    note = f"compared behind {' and '.join(folded)}, which the other side has in its {sample.kind}" if folded else ""
     yield from _by_slot(ends[0].outputs, ends[1].outputs, how, note)
 
 
-def _by_slot(mine: Mapping[int, Record], theirs: Mapping[int, Record], how: str, note: str = "") -> Iterator[Pair]:
-    yield from (Pair(mine[slot], theirs[slot], how, note) for slot in mine if slot in theirs)
+def _by_slot(sample: Mapping[int, Record], benchmark: Mapping[int, Record], how: str, note: str = "") -> Iterator[Pair]:
+    yield from (Pair(sample[slot], benchmark[slot], how, note) for slot in sample if slot in benchmark)
 
 
-def _inputs(mine: Node, theirs: Node, how: str, folded: bool) -> Iterator[Pair]:
+def _inputs(sample: Node, benchmark: Node, how: str, folded: bool) -> Iterator[Pair]:
     """By slot where both call the operator alike, else those whose shape no other input has. One that took others in
     has weights of its own."""
-    if plain(mine.word) == plain(theirs.word) or mine.is_outer:
-        slots = [slot for slot in mine.inputs if slot == 0 or not folded]
-        yield from _by_slot({slot: mine.inputs[slot] for slot in slots}, theirs.inputs, how)
+    if plain(sample.word) == plain(benchmark.word) or sample.is_outer:
+        slots = [slot for slot in sample.inputs if slot == 0 or not folded]
+        yield from _by_slot({slot: sample.inputs[slot] for slot in slots}, benchmark.inputs, how)
         return
-    shapes = [[record.tensor.shape for record in node.inputs.values()] for node in (mine, theirs)]
-    for record in mine.inputs.values():
+    shapes = [[record.tensor.shape for record in node.inputs.values()] for node in (sample, benchmark)]
+    for record in sample.inputs.values():
         shape = record.tensor.shape
         if [side.count(shape) for side in shapes] == [1, 1]:
-            (other,) = (one for one in theirs.inputs.values() if one.tensor.shape == shape)
+            (other,) = (one for one in benchmark.inputs.values() if one.tensor.shape == shape)
             yield Pair(record, other, how)
 
 
 def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, str]:
     """Why a tensor has no partner, by the record's ``id``."""
     partners = {node: other for both in nodes for node, other in ((both[0], both[1]), (both[1], both[0]))}
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for side, opposite, other in ((*networks, "benchmark"), (*networks[::-1], "sample")):
         has_inputs, has_modules = _has_inputs(opposite), any(node.is_outer for node in opposite)
         for node in side:
@@ -144,10 +144,10 @@ def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, 
                 reason = f"{node.word} has other inputs or outputs than the {other}'s {partners[node].word} {where}"
             if node.is_outer and not has_modules:
                 reason = f"a module's; the {other} has operators alone"
-            found |= {id(record): reason for record in _records(node)}
+            reasons |= {id(record): reason for record in _records(node)}
             if not has_inputs:
-                found |= {id(record): f"an input; the {other} has outputs alone" for record in node.inputs.values()}
-    return found
+                reasons |= {id(record): f"an input; the {other} has outputs alone" for record in node.inputs.values()}
+    return reasons
 
 
 def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:

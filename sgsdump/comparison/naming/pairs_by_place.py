@@ -57,9 +57,9 @@ class _State:
         for mine, theirs in pairs:
             self.take(mine, theirs)
 
-    def take(self, mine: Node, theirs: Node) -> None:
-        self.number[mine] = self.number[theirs] = len(self.number)
-        self.partner[theirs] = mine
+    def take(self, sample: Node, benchmark: Node) -> None:
+        self.number[sample] = self.number[benchmark] = len(self.number)
+        self.partner[benchmark] = sample
 
     def reads(self, nodes: Nodes, node: Node) -> tuple[int, ...]:
         return tuple(self.number[one] for one in nodes.nearest(node, self.number.__contains__))
@@ -69,17 +69,17 @@ def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterat
     candidates: defaultdict[str, list[Node]] = defaultdict(list)
     for node in sample:
         candidates[node.kind].append(node)
-    for theirs in benchmark:
-        if not state.benchmark.feeding.get(theirs.place):
+    for wanted in benchmark:
+        if not state.benchmark.feeding.get(wanted.place):
             continue
-        reads = state.reads(state.benchmark, theirs)
-        nearest = candidates[theirs.kind][:TRIED]
+        reads = state.reads(state.benchmark, wanted)
+        nearest = candidates[wanted.kind][:TRIED]
         alike = (one for one in nearest if state.reads(state.sample, one) == reads)
-        mine = next(alike, None)
-        if mine is not None:
-            candidates[theirs.kind].remove(mine)
-            state.take(mine, theirs)
-            yield mine, theirs
+        partner = next(alike, None)
+        if partner is not None:
+            candidates[wanted.kind].remove(partner)
+            state.take(partner, wanted)
+            yield partner, wanted
 
 
 def _in_gaps(state: _State) -> Iterator[NodePair]:
@@ -87,14 +87,14 @@ def _in_gaps(state: _State) -> Iterator[NodePair]:
     sample, inner = state.sample.inner, state.benchmark.inner
     places = {node: place for place, node in enumerate(sample)}
     begin, gap = 0, list[Node]()
-    for theirs in [*inner, None]:
-        if theirs is not None and theirs not in state.partner:
-            gap.append(theirs)
+    for node_there in [*inner, None]:
+        if node_there is not None and node_there not in state.partner:
+            gap.append(node_there)
             continue
-        end = len(sample) if theirs is None else places[state.partner[theirs]]
+        end = len(sample) if node_there is None else places[state.partner[node_there]]
         if gap:
-            mine = [node for node in sample[begin:end] if node not in state.number]
-            for pair in [*in_order(mine, gap)]:
+            waiting = [node for node in sample[begin:end] if node not in state.number]
+            for pair in [*in_order(waiting, gap)]:
                 state.take(*pair)
                 yield pair
         begin, gap = max(begin, end + 1), []

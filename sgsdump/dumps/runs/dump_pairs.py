@@ -29,17 +29,17 @@ def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
     sides = [_entries(folder) for folder in (sample, benchmark)]
     unique = all(max(Counter(path.stem for path in side).values(), default=0) == 1 for side in sides)
     name_of: Callable[[Path], str] = (lambda path: path.stem) if unique else (lambda path: path.name)
-    ours, others = ({name_of(path): path for path in side} for side in sides)
-    pairs = {name: (path, others[name]) for name, path in ours.items() if name in others}
+    left, right = ({name_of(path): path for path in side} for side in sides)
+    pairs = {name: (path, right[name]) for name, path in left.items() if name in right}
     if not pairs:
         raise ConfigError(
-            f"no dump of one name in both folders: {sample} has {len(ours)}, {benchmark} has {len(others)}; dumps of "
+            f"no dump of one name in both folders: {sample} has {len(left)}, {benchmark} has {len(right)}; dumps of "
             f"one run need one name"
         )
     return PairedDumps(
         pairs,
-        tuple(name for name in ours if name not in others),
-        tuple(name for name in others if name not in ours),
+        tuple(name for name in left if name not in right),
+        tuple(name for name in right if name not in left),
     )
 
 
