@@ -18,7 +18,7 @@ from sgsdump.capture.process_index import lines_of, read_process, steps_of
 from sgsdump.capture.program import HOOK
 from sgsdump.capture.steps import Steps
 from sgsdump.capture.tensor_tree import TensorTree
-from sgsdump.dumps.formats.ascend.acl_types import number_of
+from sgsdump.dumps.formats.ascend.types.acl_types import number_of
 from sgsdump.tensors.dtypes import KNOWN
 
 DATA = struct.pack("<4f", 1, 2, 3, 4)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend.acl_types import named
+from sgsdump.dumps.formats.ascend.types.acl_types import named
 from sgsdump.errors import FormatError
 from sgsdump.files.text_file import decode, read_bytes
 from sgsdump.tensors.dtypes import KNOWN

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES
-from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
 from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
+from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES
+from sgsdump.dumps.formats.ascend.types.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
 from sgsdump.tensors.device.layout import Origin
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from sgsdump.dumps.formats.ascend import dump_proto
 from sgsdump.dumps.formats.ascend.file_names import MAPPING
-from sgsdump.dumps.formats.ascend.ge_types import numbers
 from sgsdump.dumps.formats.ascend.operator_dump import LENGTH
+from sgsdump.dumps.formats.ascend.types.ge_types import numbers
 
 VERSION = b"2.0"
 ND = 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from sgsdump.dumps.formats.ascend import dump_proto
-from sgsdump.dumps.formats.ascend.ge_types import data_type, is_device_layout, layout_of
 from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
+from sgsdump.dumps.formats.ascend.types.ge_types import data_type, is_device_layout, layout_of
 from sgsdump.errors import FormatError
 from sgsdump.tensors.device.layout import Origin
 

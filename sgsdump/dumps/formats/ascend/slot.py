@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend.coding import RAW, Coding, loader
+from sgsdump.dumps.formats.ascend.types.coding import RAW, Coding, loader
 from sgsdump.errors import FormatError
 from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.tensor import Tensor, TensorInfo

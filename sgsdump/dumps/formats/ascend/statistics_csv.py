@@ -11,8 +11,8 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.ascend.file_names import FileName
-from sgsdump.dumps.formats.ascend.ge_types import DATA_TYPES, fits
 from sgsdump.dumps.formats.ascend.slot import checked_shape
+from sgsdump.dumps.formats.ascend.types.ge_types import DATA_TYPES, fits
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import read_all
 from sgsdump.tensors.statistics import Statistics

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sgsdump.dumps.formats.ascend.ge_types import DATA_TYPES, numbers
+from sgsdump.dumps.formats.ascend.types.ge_types import DATA_TYPES, numbers
 from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.statistics import Statistics
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import HEAD_BYTES, Format, Lost
-from sgsdump.dumps.formats.ascend.acl_types import format_number
-from sgsdump.dumps.formats.ascend.ge_types import layout_of
+from sgsdump.dumps.formats.ascend.types.acl_types import format_number
+from sgsdump.dumps.formats.ascend.types.ge_types import layout_of
 from sgsdump.dumps.formats.atb import header, tensor
 from sgsdump.dumps.formats.atb.alias_alone import followed_alone
 from sgsdump.errors import OutputError

@@ -17,8 +17,8 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from sgsdump.dumps.formats.ascend.acl_types import format_number, named
-from sgsdump.dumps.formats.ascend.ge_types import DataType, layout_of
+from sgsdump.dumps.formats.ascend.types.acl_types import format_number, named
+from sgsdump.dumps.formats.ascend.types.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.tensors.statistics import Statistics

@@ -12,9 +12,9 @@ from typing import IO
 import numpy as np
 
 from sgsdump.dumps.formats.arrays.npy_file import in_shape
-from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES, format_number, number_of
-from sgsdump.dumps.formats.ascend.coding import CODINGS, RAW, Coding, loader
-from sgsdump.dumps.formats.ascend.ge_types import layout_of
+from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES, format_number, number_of
+from sgsdump.dumps.formats.ascend.types.coding import CODINGS, RAW, Coding, loader
+from sgsdump.dumps.formats.ascend.types.ge_types import layout_of
 from sgsdump.dumps.formats.atb.header import (
     DATA,
     MOST_BYTES,
@@ -246,7 +246,7 @@ def _told(statistics: Statistics) -> dict[str, float]:
 
 
 def _payload(array: np.ndarray) -> bytes | memoryview:
-    """The elements as ``sgsdump.dumps.formats.ascend.coding`` reads them, not copied where they lie so already."""
+    """The elements as ``ascend.types.coding`` reads them, not copied where they are in that form already."""
     bits = CODINGS[name_of(array.dtype)].bits
     if bits == 1:
         return np.packbits(array.reshape(-1).astype(bool)).tobytes()

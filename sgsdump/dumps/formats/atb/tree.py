@@ -26,7 +26,7 @@ from typing import Any
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format, Lost
 from sgsdump.dumps.formats.arrays import manifest, npy_file
-from sgsdump.dumps.formats.ascend.coding import RAW
+from sgsdump.dumps.formats.ascend.types.coding import RAW
 from sgsdump.dumps.formats.atb import alias, hooked, statistic, survey
 from sgsdump.dumps.formats.atb import place as atb_place
 from sgsdump.dumps.formats.atb import tensor as atb_tensor

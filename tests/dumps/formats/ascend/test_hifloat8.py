@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend.hifloat8 import VALUES
+from sgsdump.dumps.formats.ascend.types.hifloat8 import VALUES
 
 
 def test_special_codes() -> None:

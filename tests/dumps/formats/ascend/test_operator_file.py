@@ -12,10 +12,10 @@ from dumps.formats.ascend.wire import FLOAT, Item, operator_file
 from sgsdump import open_dump
 from sgsdump.dumps.formats.ascend import dump_proto
 from sgsdump.dumps.formats.ascend.file_names import MAPPING, file_name, parse
-from sgsdump.dumps.formats.ascend.ge_types import numbers
 from sgsdump.dumps.formats.ascend.operator_file import Payload, write_operator
 from sgsdump.dumps.formats.ascend.run_index import CUT_OFF, INDEX
 from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT, Row, table
+from sgsdump.dumps.formats.ascend.types.ge_types import numbers
 from sgsdump.tensors.dtypes import KNOWN, name_of
 from sgsdump.tensors.statistics import Statistics, summarise
 

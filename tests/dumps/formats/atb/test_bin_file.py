@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, open_dump, save_dump
 from sgsdump.dumps.conversion.losses import losses
-from sgsdump.dumps.formats.ascend.acl_types import DATA_TYPES, number_of
+from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES, number_of
 from sgsdump.errors import FormatError, OutputError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN, carried
 from sgsdump.tensors.statistics import Statistics

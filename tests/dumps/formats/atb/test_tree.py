@@ -13,7 +13,7 @@ from dumps.formats.conformance import Conformance
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
 from sgsdump.dumps.conversion.losses import losses
-from sgsdump.dumps.formats.ascend.acl_types import number_of
+from sgsdump.dumps.formats.ascend.types.acl_types import number_of
 from sgsdump.dumps.formats.atb.header import header_bytes
 from sgsdump.dumps.runs.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend import hifloat8
+from sgsdump.dumps.formats.ascend.types import hifloat8
 from sgsdump.errors import FormatError
 from sgsdump.files.mapped.views import map_file, view
 from sgsdump.tensors.dtypes import KNOWN, unpacked

@@ -1,6 +1,6 @@
 """The numbers of element types in ACL's own files (ATB tensors, nano dumps), which are not those of operator dumps.
 
-Formats bear the numbers of ``sgsdump.dumps.formats.ascend.ge_types``. Number 5 is not in use.
+Formats bear the numbers of ``sgsdump.dumps.formats.ascend.types.ge_types``. Number 5 is not in use.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend.coding import CODINGS
-from sgsdump.dumps.formats.ascend.ge_types import FORMATS, DataType
+from sgsdump.dumps.formats.ascend.types.coding import CODINGS
+from sgsdump.dumps.formats.ascend.types.ge_types import FORMATS, DataType
 from sgsdump.tensors.dtypes import name_of
 
 # NUMBER NAME CODING: the name as the vendor's statistic.csv prints it; "-" where the encoding is not documented.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sgsdump.dumps.formats.ascend.coding import CODINGS, Coding
+from sgsdump.dumps.formats.ascend.types.coding import CODINGS, Coding
 
 # NUMBER NAME CODING; "-" where the encoding is not documented.
 _TYPES = """

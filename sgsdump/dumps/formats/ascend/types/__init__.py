@@ -1,0 +1,1 @@
+"""How Ascend numbers its element types, and how their elements are encoded."""
