@@ -68,8 +68,8 @@ def read(path: Path) -> list[Graph]:
         document = _message(_tokens(text), "", 0)
     except _Damage as damage:
         raise FormatError(f"{path} is damaged at line {text.count(chr(10), 0, damage.at) + 1}: {damage}") from None
-    found = [one for one in document.get("graph", []) if isinstance(one, dict)] or [document]
-    graphs = [_graph(one) for one in found if any(isinstance(op, dict) for op in one.get("op", []))]
+    messages = [one for one in document.get("graph", []) if isinstance(one, dict)] or [document]
+    graphs = [_graph(one) for one in messages if any(isinstance(op, dict) for op in one.get("op", []))]
     if not graphs:
         raise FormatError(f"{path} holds no graph: no 'op {{' with a name in it")
     return graphs
@@ -114,19 +114,19 @@ def _attribute(message: Message) -> Attribute:
     value = next((one for one in message.get("value", []) if isinstance(one, dict)), {})
     inner = next((one for one in value.get("list", []) if isinstance(one, dict)), None)
     if inner is not None:
-        return [_plain(one) for field, found in inner.items() if field != "val_type" for one in found]
-    return next((_plain(one) for found in value.values() for one in found), "")
+        return [_plain(one) for field, values in inner.items() if field != "val_type" for one in values]
+    return next((_plain(one) for values in value.values() for one in values), "")
 
 
 def _plain(value: Any) -> Any:
     """What a message within an attribute (a tensor, a graph) stands for: its fields, without their values' values."""
     if not isinstance(value, dict):
         return value
-    return "{" + " ".join(f"{field}: {found[0]}" for field, found in value.items() if found and _is_plain(found)) + "}"
+    return "{" + " ".join(f"{field}: {each[0]}" for field, each in value.items() if each and _is_plain(each)) + "}"
 
 
-def _is_plain(found: Sequence[Any]) -> bool:
-    return not isinstance(found[0], dict)
+def _is_plain(values: Sequence[Any]) -> bool:
+    return not isinstance(values[0], dict)
 
 
 def _message(tokens: Iterator[tuple[str, str, int]], end: str, depth: int) -> Message:

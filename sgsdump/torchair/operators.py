@@ -117,7 +117,7 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
 
 
 def _data(node: Any, text: str, number: int, taken: set[str]) -> Operator:
-    parts = [next(filter(None, found)) for found in _SOURCE.findall(text)]
+    parts = [next(filter(None, groups)) for groups in _SOURCE.findall(text)]
     weight = any(part in _STORES for part in parts)
     words = [part for part in parts if part not in _STORES]
     if weight and len(words) > 1:
@@ -164,14 +164,14 @@ def _module_of(meta: Any) -> str:
     stack = list((meta.get("nn_module_stack") or {}).values())
     if not stack:
         return ""
-    parts = [next(filter(None, found)) for found in _SOURCE.findall(str(stack[-1][0]))]
+    parts = [next(filter(None, groups)) for groups in _SOURCE.findall(str(stack[-1][0]))]
     return ".".join(part for part in parts[1:] if part not in _STORES)
 
 
 def _place_of(meta: Any) -> str:
     """``net.py:28``, the innermost line of the program."""
-    found: Sequence[tuple[str, str]] = _PLACE.findall(meta.get("stack_trace") or "")
-    if not found:
+    places: Sequence[tuple[str, str]] = _PLACE.findall(meta.get("stack_trace") or "")
+    if not places:
         return ""
-    file, line = found[-1]
+    file, line = places[-1]
     return f"{PurePath(file).name}:{line}"

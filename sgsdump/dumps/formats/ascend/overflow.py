@@ -85,12 +85,12 @@ class Culprit(NamedTuple):
 
 def culprits(status: dict[str, Any]) -> list[Culprit]:
     """The tasks in which an overflow happened; none where no status word is set, or the status names no task."""
-    found = []
+    tasks = []
     for data in _units(status).values():
         ids = [data["task_id"], data["stream_id"], data.get("context_id", NO_ID), data.get("thread_id", NO_ID)]
         if _is_set(data) and NO_ID not in ids[:2]:
-            found.append(Culprit(ids[0], ids[1], "" if NO_ID in ids[2:] else f"{ids[2]}.{ids[3]}"))
-    return found
+            tasks.append(Culprit(ids[0], ids[1], "" if NO_ID in ids[2:] else f"{ids[2]}.{ids[3]}"))
+    return tasks
 
 
 def _units(status: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -83,10 +83,10 @@ class Values:
         tensors = read_tensors(path, info.name, [], keep_open=False)
         if len(tensors) > 1:
             raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
-        found = tensors[0]
-        self._check_type(found.dtype, info)
-        self._check_shape(found.shape, info)
-        return Tensor(replace(found.info, name=info.name, op_type=info.op_type), found.raw)
+        stored = tensors[0]
+        self._check_type(stored.dtype, info)
+        self._check_shape(stored.shape, info)
+        return Tensor(replace(stored.info, name=info.name, op_type=info.op_type), stored.raw)
 
     def _check_type(self, dtype: np.dtype, info: TensorInfo) -> None:
         if info.dtype not in (dtype.newbyteorder("="), UNKNOWN):

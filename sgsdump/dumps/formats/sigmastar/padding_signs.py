@@ -22,19 +22,19 @@ _BEGINNING = "may be padded"
 def padding_notes(records: Sequence[Record], sizes: Sequence[int]) -> list[str]:
     """A note where every integer tensor without a shape is a multiple of 64 bytes, and one of the smallest ends in zero
     bytes; ``sizes`` are those of the records' payloads, in bytes."""
-    found = [
+    integers = [
         (size, record)
         for record, size in zip(records, sizes)
         if size and not record.constant and record.tensor.info.shape is None and is_integer(record.tensor.info.dtype)
     ]
-    if not found or any(size % BUFFER_BYTES for size, _ in found):
+    if not integers or any(size % BUFFER_BYTES for size, _ in integers):
         return []
-    smallest = sorted(found, key=lambda pair: pair[0])[:_ASKED]
+    smallest = sorted(integers, key=lambda pair: pair[0])[:_ASKED]
     if not any(_ends_in_zero(record) for _, record in smallest):
         return []
     return [
-        f"{_BEGINNING}: all of {len(found)} integer tensors without a shape are multiples of {BUFFER_BYTES} bytes, as "
-        f"with eliminateGarbage off; --parse-net tells their shapes and takes the padding away"
+        f"{_BEGINNING}: all of {len(integers)} integer tensors without a shape are multiples of {BUFFER_BYTES} bytes, "
+        f"as with eliminateGarbage off; --parse-net tells their shapes and takes the padding away"
     ]
 
 

@@ -30,15 +30,15 @@ def divisors(numbers: Requantisation) -> np.ndarray | None:
         return None
     at, below = rise.astype(np.float32), (rise - 1).astype(np.float32)
     exact = 2.0**shift / mul
-    found, open_ = exact.astype(np.float32), np.ones(mul.size, bool)
+    quotients, open_ = exact.astype(np.float32), np.ones(mul.size, bool)
     for away in sorted(range(-NEIGHBOURS, NEIGHBOURS + 1), key=abs):
         tried = _neighbour(exact.astype(np.float32)[open_], away)[:, None]
         good = (np.rint(at[open_] / tried) >= steps).all(axis=1) & (np.rint(below[open_] / tried) < steps).all(axis=1)
         places = np.flatnonzero(open_)[good]
-        found[places] = tried[good, 0]
+        quotients[places] = tried[good, 0]
         open_[places] = False
         if not open_.any():
-            return found
+            return quotients
     return None
 
 
