@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import onnxruntime as ort
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
 from sgsdump.executors.onnx_runtime.providers import CPU
+from sgsdump.executors.onnx_runtime.refusals import REFUSALS
 from sgsdump.executors.onnx_runtime.session_options import fake_quantised
 from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Entry:
-    """What a stage read when it ran last, which onnxruntime need not be handed again."""
+    """What a stage read when it ran last, which onnxruntime need not be handed again, and what it made, which it writes
+    over when it runs again."""
 
     binding: ort.IOBinding
     bound: dict[str, Any] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
 
 
 class StagedGraph:
@@ -75,7 +79,8 @@ class StagedGraph:
         return [Entry(session.io_binding()) for session in self._sessions]
 
     def run(self, stage: int, live: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-        """What the stage makes; ``live`` holds, as ``hold`` gives them, all values it reads."""
+        """What the stage makes, until it is entered there again; ``live`` holds, as ``hold`` gives them, all values it
+        reads."""
         part = self._parts[stage]
         if not part.makes:
             return {}
@@ -83,14 +88,23 @@ class StagedGraph:
             if entry.bound.get(name) is not live[name]:
                 entry.binding.bind_ortvalue_input(name, live[name])
                 entry.bound[name] = live[name]
-        for name in part.makes:  # anew, or it would write over what it made before
+        session = self._sessions[stage]
+        if entry.made:
+            with suppress(*REFUSALS):  # as where a size depends on values: then it makes them anew
+                session.run_with_iobinding(entry.binding)
+                return entry.made
+        entry.made = {}
+        for name in part.makes:
             entry.binding.bind_output(name)
-        self._sessions[stage].run_with_iobinding(entry.binding)
-        return dict(zip(part.makes, entry.binding.get_outputs()))
+        session.run_with_iobinding(entry.binding)
+        entry.made = dict(zip(part.makes, entry.binding.get_outputs()))
+        for name, value in entry.made.items():
+            entry.binding.bind_ortvalue_output(name, value)
+        return entry.made
 
     def arrays(self, live: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The wanted outputs, when the last stage has run."""
-        return {name: live[name].numpy() for name in self._outputs}
+        """Copies of the wanted outputs, when the last stage has run."""
+        return {name: np.array(live[name].numpy()) for name in self._outputs}
 
     @staticmethod
     def bytes_of(values: Iterable[Any]) -> int:
@@ -106,7 +120,7 @@ class StagedGraph:
 def _session(model: bytes) -> ort.InferenceSession:
     # Pictures run side by side in threads of their own, which shares processors better than the layers of one picture.
     options = fake_quantised(threads=1)
-    # Each session would keep an arena of its own: a third of a search's memory, and no time saved.
+    # With an arena for each session a search would take half as much memory again.
     use_shared_arena(options)
     try:
         return ort.InferenceSession(model, options, providers=[CPU])
