@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(eq=False)
 class Entry:
     """What a stage read when it ran last, which onnxruntime need not be handed again, and what it made, which it writes
     over when it runs again."""
 
-    binding: ort.IOBinding
-    bound: dict[str, Any] = field(default_factory=dict)
-    made: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, binding: ort.IOBinding):
+        self.binding = binding
+        self.bound: dict[str, Any] = {}
+        self.made: dict[str, Any] = {}
 
 
 class StagedGraph:
