@@ -22,8 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.sdk.tflite_run import TfliteRun
-    from sgsdump.dumps.formats.sigmastar import binary, text
-    from sgsdump.dumps.formats.sigmastar.text_variant import TFLITE
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar.text import text
+    from sgsdump.dumps.formats.sigmastar.text.variant import TFLITE
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.names.output_names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds

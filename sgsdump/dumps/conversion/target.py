@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sgsdump.dumps.dump import Dump, Record, Variant
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary
-from sgsdump.dumps.formats.sigmastar.text_variant import TextVariant
+from sgsdump.dumps.formats.sigmastar.text.variant import TextVariant
 from sgsdump.errors import ConfigError
 from sgsdump.registry import hint
 from sgsdump.tensors.dtypes import is_integer

@@ -6,7 +6,7 @@ FORMATS = Registry(
     "format",
     {
         "sigmastar_bin": "sgsdump.dumps.formats.sigmastar.binary:FORMAT",
-        "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text:FORMAT",
+        "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text.text:FORMAT",
         "npy": "sgsdump.dumps.formats.arrays.npy:FORMAT",
         "npz": "sgsdump.dumps.formats.arrays.npz:FORMAT",
         "safetensors": "sgsdump.dumps.formats.arrays.safetensors:FORMAT",

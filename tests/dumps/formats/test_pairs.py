@@ -17,7 +17,8 @@ from one_run import run_pipeline
 
 from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.formats.sigmastar import binary, text_variant
+from sgsdump.dumps.formats.sigmastar import binary
+from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried

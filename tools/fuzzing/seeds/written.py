@@ -49,7 +49,8 @@ def _records() -> list[list[Record]]:
 
 def written(folder: Path) -> Iterator[Seed]:
     """Of every format and variant that is written; ``folder`` takes the files."""
-    from sgsdump.dumps.formats.sigmastar import binary, text_variant
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
 
     variants: dict[str, tuple[Any, ...]] = {
         "sigmastar_bin": (binary.SIM, binary.FRAMEWORK, binary.TFLITE),

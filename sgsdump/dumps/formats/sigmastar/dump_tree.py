@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar import text as sigmastar_text
 from sgsdump.dumps.formats.sigmastar.binary import BinVariant
 from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import HEAD, format_header, format_size, holds_text, parse_header
-from sgsdump.dumps.formats.sigmastar.text_variant import TextVariant
+from sgsdump.dumps.formats.sigmastar.text import text as sigmastar_text
+from sgsdump.dumps.formats.sigmastar.text.variant import TextVariant
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import make_folder, replacing, replacing_folder

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from sgsdump.dumps.dump import Record
-from sgsdump.dumps.formats.sigmastar import text
 from sgsdump.dumps.formats.sigmastar.record import header_of
 from sgsdump.dumps.formats.sigmastar.record_header import Header, format_header
-from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, LAYER, OddHeader
+from sgsdump.dumps.formats.sigmastar.text import text
+from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, OddHeader
 from sgsdump.files.atomic_write import replacing, replacing_folder
 from sgsdump.files.names.safe_names import Taken, safe
 from sgsdump.tensors.layout import NCHW, NHWC

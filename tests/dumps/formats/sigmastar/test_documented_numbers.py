@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump
-from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files, text, text_rows, text_variant
+from sgsdump.dumps.formats.sigmastar import binary, dump_tree, layer_files
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant
 from sgsdump.dumps.formats.sigmastar.net_scales import scales_of, with_net_scales
 from sgsdump.dumps.formats.sigmastar.record import (
@@ -32,6 +32,9 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
     starts_rows,
 )
 from sgsdump.dumps.formats.sigmastar.record_losses import lost
+from sgsdump.dumps.formats.sigmastar.text import rows as text_rows
+from sgsdump.dumps.formats.sigmastar.text import text
+from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
 from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import FormatError, OutputError, ValuesError

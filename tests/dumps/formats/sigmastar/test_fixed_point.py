@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump import Record, Tensor, open_dump
-from sgsdump.dumps.formats.sigmastar import fixed_point, text, text_values
-from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, SIM, TFLITE, TextVariant
+from sgsdump.dumps.formats.sigmastar.text import fixed_point, text
+from sgsdump.dumps.formats.sigmastar.text import values as text_values
+from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, SIM, TFLITE, TextVariant
 from sgsdump.errors import FormatError
 
 # Every length of the number before the point, halves and ties of float32 among them.

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Quant, Record, Tensor, open_dump, save_dump
-from sgsdump.dumps.formats.sigmastar.text import write
-from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, LAYER, SIM, TFLITE, TextVariant
+from sgsdump.dumps.formats.sigmastar.text.text import write
+from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, SIM, TFLITE, TextVariant
 from sgsdump.errors import FormatError, ValuesError
 
 

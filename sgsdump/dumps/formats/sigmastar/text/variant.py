@@ -1,4 +1,4 @@
-"""How a string dump is written: the kinds of record, the head, the lines (the grammar: ``text``)."""
+"""How a string dump is written: the kinds of record, the head, the lines (the grammar: ``text.py``)."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import HEAD, Buffer, format_header, holds_text
 from sgsdump.dumps.formats.sigmastar.record_losses import lost
-from sgsdump.dumps.formats.sigmastar.text_records import Place, walk
-from sgsdump.dumps.formats.sigmastar.text_rows import write_record
-from sgsdump.dumps.formats.sigmastar.text_values import floats, integers
-from sgsdump.dumps.formats.sigmastar.text_variant import FRAMEWORK, OddHeader, TextVariant
+from sgsdump.dumps.formats.sigmastar.text.records import Place, walk
+from sgsdump.dumps.formats.sigmastar.text.rows import write_record
+from sgsdump.dumps.formats.sigmastar.text.values import floats, integers
+from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, OddHeader, TextVariant
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped.views import let_bytes_go, map_file

@@ -1,4 +1,4 @@
-"""The records of a string dump: where they lie in the file (the grammar: ``text``)."""
+"""The records of a string dump: where they lie in the file (the grammar: ``text.py``)."""
 
 from __future__ import annotations
 

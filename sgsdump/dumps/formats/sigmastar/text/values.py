@@ -1,4 +1,4 @@
-"""The values of a record of a string dump, read a piece of text at a time (the grammar: ``text``)."""
+"""The values of a record of a string dump, read a piece of text at a time (the grammar: ``text.py``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dumps.formats.sigmastar import fixed_point
 from sgsdump.dumps.formats.sigmastar.record import FLOAT32, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import Buffer
-from sgsdump.dumps.formats.sigmastar.text_records import Place
+from sgsdump.dumps.formats.sigmastar.text import fixed_point
+from sgsdump.dumps.formats.sigmastar.text.records import Place
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped.views import let_bytes_go
 from sgsdump.tensors.dtypes import is_integer

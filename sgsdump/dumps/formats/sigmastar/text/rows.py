@@ -1,4 +1,4 @@
-"""Printing one record of a string dump (the grammar: ``text``)."""
+"""Printing one record of a string dump (the grammar: ``text.py``)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of
 from sgsdump.dumps.formats.sigmastar.record_header import format_header, format_size
-from sgsdump.dumps.formats.sigmastar.text_values import LeftOut
-from sgsdump.dumps.formats.sigmastar.text_variant import TextVariant
+from sgsdump.dumps.formats.sigmastar.text.values import LeftOut
+from sgsdump.dumps.formats.sigmastar.text.variant import TextVariant
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW

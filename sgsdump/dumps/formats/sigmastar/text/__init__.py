@@ -1,0 +1,1 @@
+"""String dumps: a binary dump's headers with printed values; ``text.py`` has the grammar and the format."""
