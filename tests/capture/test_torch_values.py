@@ -176,6 +176,42 @@ with torch.no_grad():
         assert stats.lines(step=step, op="add", slot=1)[0]["stats"]["max"] == step
 
 
+def test_weights_that_change_between_steps_have_statistics_of_their_own_each_time(run):
+    source = """
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(4.0).view(2, 2))
+
+    def forward(self, x):
+        return x + self.weight
+
+net = Weighted()
+alias = net.weight.detach().numpy()
+changes = [
+    lambda: None,
+    lambda: alias.__setitem__((0, 0), 5),
+    lambda: setattr(net.weight, "data", net.weight.data.t()),
+    lambda: setattr(net.weight, "data", torch.full((2, 2), 8.0)),
+    lambda: net.weight.mul_(2),
+    lambda: setattr(net, "weight", nn.Parameter(torch.full((2, 2), -1.0))),
+]
+with torch.no_grad():
+    for change in changes:
+        change()
+        net(torch.zeros(2, 2))
+"""
+    result = run(source, content="stats")
+    lines = [result.lines(step=step, op="add", slot=1)[0] for step in range(6)]
+    assert [line["stats"]["max"] for line in lines] == [3, 5, 5, 8, 16, -1]
+    assert [line["stats"]["min"] for line in lines] == [0, 1, 1, 8, 16, -1]
+    assert {line["weight"] for line in lines} == {"root.weight"}
+    full = run(source)
+    expected = [[0, 1, 2, 3], [5, 1, 2, 3], [5, 2, 1, 3], [8] * 4, [16] * 4, [-1] * 4]
+    found = [full.values(step=step, op="add", slot=1).ravel().tolist() for step in range(6)]
+    assert found == expected
+
+
 def test_in_place_writes_through_an_alias_change_what_is_read_later(run):
     result = run("""
 class Alias(nn.Module):

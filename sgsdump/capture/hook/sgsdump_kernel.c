@@ -4,8 +4,12 @@
  * without this, where it was not built or does not load, torch does the same in more passes. It lies beside the hook and
  * is of the stable ABI, so that the program's own Python loads it. The GIL is released.
  *
- * A chunk is summed in LANES sums of double, which are added to the total in their order. Nothing is contracted or
- * reassociated (setup.py says -ffp-contract=off): vectors of any width give the same digits.
+ * A chunk is summed in LANES sums of double, which are added to the total of their block in their order, and the blocks
+ * in theirs. Nothing is contracted or reassociated (setup.py says -ffp-contract=off): vectors of any width and any number
+ * of threads give the same digits.
+ *
+ * The threads are those that the program's library computes with, by the function of OpenMP that hands them work: while
+ * the hook's Python runs they wait for it anyway, and a pool of our own would only stand in their way.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -13,10 +17,14 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LANES 32
 #define CHUNK (1 << 13)
+#define BLOCK (1 << 15) /* elements */
+#define MOST_THREADS 1024
+#define INTERFACE 2 /* raised when a function's arguments change, as in sgsdump_torch_kernel.py */
 #define AHEAD 1024 /* elements, to be on their way from memory before their turn */
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -177,22 +185,79 @@ static void use_the_widest(void)
 #endif
 }
 
+typedef struct {
+    const char *data;
+    size_t count, blocks, next;
+    int kind;
+    figures_t *parts;
+} job_t;
+
+static void take_block(job_t *job, size_t block)
+{
+    size_t start = block * BLOCK, size = job->count - start < BLOCK ? job->count - start : BLOCK;
+    job->parts[block] = used(job->data + start * (job->kind == FLOAT32 ? 4 : 2), size, job->kind);
+}
+
+static void take_blocks(void *given)
+{
+    job_t *job = given;
+#if defined(__GNUC__) || defined(__clang__)
+    for (size_t block; (block = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->blocks;)
+        take_block(job, block);
+#else
+    for (; job->next < job->blocks; job->next++)
+        take_block(job, job->next);
+#endif
+}
+
+typedef void (*parallel_t)(void (*)(void *), void *, unsigned, unsigned); /* GOMP_parallel */
+
+/* Of all elements; 0 where there is no memory for what is known of the blocks. */
+static int figures_of_all(const char *data, size_t count, int kind, parallel_t parallel, unsigned threads,
+                          figures_t *figures)
+{
+    figures_t few[16];
+    job_t job = {data, count, (count + BLOCK - 1) / BLOCK, 0, kind, few};
+    if (job.blocks > sizeof few / sizeof *few && !(job.parts = malloc(job.blocks * sizeof *job.parts)))
+        return 0;
+    if (parallel && threads > 1 && job.blocks > 1)
+        parallel(take_blocks, &job, threads < job.blocks ? threads : (unsigned)job.blocks, 0);
+    else
+        take_blocks(&job);
+    *figures = job.parts[0];
+    for (size_t i = 1; i < job.blocks; i++) {
+        const figures_t *part = job.parts + i;
+        figures->sum += part->sum;
+        figures->squares += part->squares;
+        figures->least = part->least < figures->least ? part->least : figures->least;
+        figures->most = part->most > figures->most ? part->most : figures->most;
+    }
+    if (isnan(figures->squares))
+        figures->least = figures->most = NAN;
+    if (job.parts != few)
+        free(job.parts);
+    return 1;
+}
+
 static PyObject *py_statistics(PyObject *module, PyObject *args)
 {
-    unsigned long long address;
+    unsigned long long address, parallel = 0;
     Py_ssize_t count;
-    int kind;
+    int kind, threads = 1, done;
     figures_t figures;
     (void)module;
-    if (!PyArg_ParseTuple(args, "Kni:statistics", &address, &count, &kind))
+    if (!PyArg_ParseTuple(args, "Kni|Ki:statistics", &address, &count, &kind, &parallel, &threads))
         return NULL;
-    if (count < 1 || kind < 0 || kind >= KINDS) {
-        PyErr_SetString(PyExc_ValueError, "no elements, or of no type known here");
+    if (count < 1 || kind < 0 || kind >= KINDS || threads < 1 || threads > MOST_THREADS) {
+        PyErr_SetString(PyExc_ValueError, "no elements, of no type known here, or by no such number of threads");
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    figures = used((const char *)(uintptr_t)address, (size_t)count, kind);
+    done = figures_of_all((const char *)(uintptr_t)address, (size_t)count, kind, (parallel_t)(uintptr_t)parallel,
+                          (unsigned)threads, &figures);
     Py_END_ALLOW_THREADS;
+    if (!done)
+        return PyErr_NoMemory();
     return Py_BuildValue("dddd", (double)figures.least, (double)figures.most, figures.sum, figures.squares);
 }
 
@@ -216,7 +281,7 @@ static PyObject *py_checksum(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"checksum", py_checksum, METH_VARARGS, "256 bytes that tell other bytes from these (address, size)."},
-    {"statistics", py_statistics, METH_VARARGS, "(least, most, sum, sum of squares) of (address, count, kind)."},
+    {"statistics", py_statistics, METH_VARARGS, "(least, most, sum, sum of squares) of (address, count, kind[, GOMP_parallel, threads])."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -226,6 +291,11 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_sgsdump_kernel(void)
 {
+    PyObject *module = PyModule_Create(&definition);
     use_the_widest();
-    return PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
 }

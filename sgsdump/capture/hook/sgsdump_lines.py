@@ -64,7 +64,8 @@ class Lines:
 
     def tensors(self, step, operator, side, moment, told):
         """The line of an operator's inputs or outputs, of each what ``tensor`` gave."""
-        start = f'{{"step": {step}, "at": {self._place(operator)}, "side": "{side}", "moment": "{moment}", '
+        place = operator.number if operator.index is self._index else self._place(operator)
+        start = f'{{"step": {step}, "at": {place}, "side": "{side}", "moment": "{moment}", '
         if len(told) <= MOST_IN_LINE:
             return f'{start}"values": [{", ".join(told)}]}}\n'
         parts = range(0, len(told), MOST_IN_LINE)
@@ -77,7 +78,7 @@ class Lines:
         """The line of an operator that ran."""
         text = "null" if param is None else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
-        place = self._place(operator)
+        place = operator.number if operator.index is self._index else self._place(operator)
         return f'{{"step": {step}, "at": {place}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
 
     def _place(self, operator):

@@ -75,8 +75,10 @@ class Values:
         self.word = "null" if number is None else str(number)
         self.device = device
         self.weight = weight
-        self.stored = self.first = self.era = None
-        self.tell(stats)
+        self.stored = self.first = self.era = self.text = self.told = None
+        self.stats, self.beyond = "", False
+        if stats:
+            self.tell(stats)
 
     def tell(self, stats):
         """Statistics, {"max":, "min":, "mean":, "l2norm":, …}; None for what has none."""

@@ -13,8 +13,8 @@ LEAST = 1000
 
 class Seen(Values):
     """checksum  of the values; None until one was taken, and of what has none.
-    figures   their statistics, as they were taken last; round, version: in which round and at which of torch's
-              versions of the tensor that was.
+    figures   their statistics, as they were taken last; round, version: in which round (its ``mark``) and at which of
+              torch's versions of the tensor that was.
     storage   the number of the memory they are in; current: as far as is known they are there.
     """
 

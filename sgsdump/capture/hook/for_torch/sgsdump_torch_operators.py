@@ -9,6 +9,7 @@ SKIPPED = {
     *("aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.is_same_size", "aten.sym_size"),
     *("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided"),
 }
+SIMPLE = frozenset((bool, int, float, str, type(None)))
 MOST_IN_LIST = 100
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -83,8 +84,9 @@ class Facts:
 
     def param(self, args, kwargs):
         """The arguments that are no tensors."""
-        given = {name: value for name, value in zip(self.arguments, args) if is_simple(value)}
-        given.update((name, value) for name, value in kwargs.items() if is_simple(value))
+        given = {name: value for name, value in zip(self.arguments, args) if type(value) in SIMPLE or is_simple(value)}
+        if kwargs:
+            given.update((name, value) for name, value in kwargs.items() if is_simple(value))
         return given
 
 

@@ -40,6 +40,8 @@ class Round:
     """``step`` counts from 0; ``root`` is the outermost module (a compiled function has none, but a ``model`` name).
 
     known      what is known of its tensors; lines: of the index, that are still to be written.
+    mark       stands for this round, for what outlives it.
+    graded     whether a weight has a gradient as it begins.
     operators  those of earlier rounds, by where they stood.
     """
 
@@ -50,12 +52,14 @@ class Round:
         self.paths: dict = {}
         self.owners: dict = {}
         self.kept: list = []
+        self.graded = False
         if isinstance(root, torch.nn.Module):
             self._learn(root, "")
         self.frames = [Frame(root, "")]
         self.names: dict = {}
         self.quiet = False
         self.known = Known()
+        self.mark = object()
         self.lines: list = []
         self._operators = operators
 
@@ -82,6 +86,9 @@ class Round:
             for word, tensor in stored.items():
                 if tensor is not None and plain(tensor):
                     self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
+        self.graded = self.graded or any(
+            weight is not None and weight.grad is not None for weight in module._parameters.values()
+        )
         for word, inner in module._modules.items():
             if inner is not None:
                 self._learn(inner, path if word == _COMPILED else _below(path, word))

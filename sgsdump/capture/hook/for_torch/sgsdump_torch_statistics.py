@@ -3,12 +3,12 @@
 import math
 import threading
 
+import sgsdump_torch_kernel
 import torch
-from sgsdump_torch_kernel import kernel
 from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
 # The kernel's numbers for types.
-KINDS = {} if kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+KINDS = {} if sgsdump_torch_kernel.kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 # So many elements at a time stay in the cache as float64.
 CHUNK = 1 << 18
@@ -20,15 +20,20 @@ def statistics(tensor):
     NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
     """
     size = tensor.numel()
+    kind = KINDS.get(tensor.dtype)
+    if kind is not None and size and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+        return _of(sgsdump_torch_kernel.statistics(tensor.data_ptr(), size, kind), size)
     if not size or tensor.dtype is torch.bool or tensor.is_complex():
         return None
     if not fills_its_memory(tensor) or tensor.is_neg() or not tensor.is_cpu:
         tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
-    kind = KINDS.get(tensor.dtype)
     if kind is None or not fills_its_memory(tensor):
-        least, most, total, squares = _by_torch(in_memory_order(tensor))
-    else:
-        least, most, total, squares = kernel.statistics(tensor.data_ptr(), size, kind)
+        return _of(_by_torch(in_memory_order(tensor)), size)
+    return _of(sgsdump_torch_kernel.statistics(tensor.data_ptr(), size, kind), size)
+
+
+def _of(figures, size):
+    least, most, total, squares = figures
     return most, least, total / size, math.sqrt(squares) if squares == squares else math.nan
 
 

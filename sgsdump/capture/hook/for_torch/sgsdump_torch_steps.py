@@ -148,12 +148,14 @@ class Steps:
 
     def look_for_training(self, round):
         """Gradients on a network's weights come of a backward pass."""
-        if isinstance(round.root, torch.nn.Module):
+        if round.graded:
+            self.session.trouble(TRAINS)
+        if isinstance(round.root, torch.nn.Module) and round.root is not (self.trained and self.trained()):
             self.tell_training()
             self.trained = weakref.ref(round.root)
 
     def tell_training(self):
-        """Of the network of the last step that was dumped: asked when the next one begins, and at the end."""
+        """Of the network of the last step that was dumped: asked when one of another begins, and at the end."""
         root = self.trained and self.trained()
         if root is not None and any(weight.grad is not None for weight in root.parameters()):
             self.session.trouble(TRAINS)

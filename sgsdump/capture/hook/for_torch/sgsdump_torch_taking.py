@@ -26,6 +26,7 @@ class Taking:
     def __init__(self, session):
         self.session = session
         self.memories = Memories()
+        self._last = Known()  # of the round that began last
 
     def guard(self, round, function, *args):
         """Call something of the hook: what it does is not seen by itself, and no mistake of it reaches the program."""
@@ -78,30 +79,34 @@ class Taking:
 
     def take(self, round, operator, side, moment, tensors):
         session = self.session
-        if moment not in session.moments(side):
+        if not tensors or moment not in session.moments(side):
             return
         content = session.content
-        if round.known.content != content:
-            round.known = Known(content)
-        told = []
+        known = round.known
+        if known.content != content:
+            known = round.known = self._last = Known(content, self._last)
+        step, told = round.step, []
         for slot, tensor in enumerate(tensors):
             lying = data = None
             if content == "tensor" and plain(tensor):
                 values, lying = self.to_be_stored(self.seen(round, tensor), tensor)
                 data = None if lying is None else payload(lying)
             else:
-                values = round.known.get(tensor) or self.described(round, content, tensor)
-            told.append(session.tensor(round.step, operator, side, slot, moment, values, data))
+                values = known.get(tensor) or self.described(round, content, tensor)
+            told.append(session.tensor(step, operator, side, slot, moment, values, data))
             del lying  # until now, for the payload is its memory
-        if told:
-            round.lines.append(session.tensors(round.step, operator, side, moment, told))
+        round.lines.append(session.tensors(step, operator, side, moment, told))
 
     def described(self, round, content, tensor):
         """The values of a tensor that is not to be stored."""
-        if not plain(tensor):
+        seen = round.known.of_last(tensor)
+        if seen is not None:
+            seen.belong(round.weight(seen.storage, tensor))
+        elif plain(tensor):
+            seen = self.seen(round, tensor)
+        else:
             return Values(type_word(tensor.dtype), tensor.shape)
-        seen = self.seen(round, tensor)
-        if content == "stats" and (seen.round is not round or seen.version != version(tensor)):
+        if content == "stats" and (seen.round is not round.mark or seen.version != version(tensor)):
             seen = self.with_statistics(round, seen, tensor)
         round.known.add(tensor, seen)
         return seen
@@ -124,7 +129,7 @@ class Taking:
                 seen = self._told(seen, figures, tensor)
         if checksum is not None:
             seen.checksum = checksum
-        seen.round, seen.version = round, version(tensor)
+        seen.round, seen.version = round.mark, version(tensor)
         return seen
 
     def _told(self, seen, figures, tensor):

@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _ATOMS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
 _functorch = getattr(torch._C, "_functorch", None)
 _is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
@@ -25,7 +25,7 @@ def plain(value):
 
 def tensors_in(value):
     """The tensors in lists, tuples, dicts and dataclasses, in order."""
-    if isinstance(value, torch.Tensor):
+    if type(value) in _PLAIN or isinstance(value, torch.Tensor):
         return [value]
     found: list = []
     _collect(value, found, 0)
@@ -42,9 +42,10 @@ def _collect(value, found, depth):
     else:
         return
     for one in inner:
-        if type(one) in _ATOMS:
+        kind = type(one)
+        if kind in _ATOMS:
             continue
-        if isinstance(one, torch.Tensor):
+        if kind in _PLAIN or isinstance(one, torch.Tensor):
             found.append(one)
         elif depth < 7:
             _collect(one, found, depth + 1)
