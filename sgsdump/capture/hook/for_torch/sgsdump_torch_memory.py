@@ -57,6 +57,7 @@ class Memories:
         """Other values are where these were, and no operator told of it."""
         with self._lock:
             new = Seen(tensor, next(self._numbers), seen.storage)
+            new.belong(seen.weight)
             self._of_storage[seen.storage].seen[_place(tensor)] = new
             seen.current = False
         return new
