@@ -4,7 +4,8 @@
 
 Two dumps of MB megabytes each (40 with --short) are compared in one process, several times: one in which every layer is
 off by two percent, so that each is looked for, and one in which a tenth of the layers have each other's names, so that
-each of these is compared in full with what it is found to be. Processor time counts.
+each of these is compared in full with what it is found to be. Processor time counts; what is picked up of the values
+while the pairs are compared belongs to the comparison.
 """
 
 from __future__ import annotations
