@@ -8,7 +8,7 @@ OpenVINO fuses what is between two outputs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from sgsdump.errors import MissingExtra, ModelError
 from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.models.external_data import external_bytes, in_one_piece
+from sgsdump.models.graph import needs
 from sgsdump.tensors.dtypes import BEYOND_NUMPY, packed, packed_size, unpacked
 
 if TYPE_CHECKING:
@@ -62,11 +63,10 @@ class OpenvinoExecutor(Executor):
         graph = self._core.read_model(in_one_piece(model, folder).SerializeToString())
         self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()
         self._index = {info.name: index for index, info in enumerate(model.graph.output)}
+        self._inputs = _input_names(model, [port.get_names() for port in self._request.model_inputs])
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        takes = {name for port in self._request.model_inputs for name in port.get_names()}
-        # OpenVINO drops inputs that nothing reads.
-        self._request.infer({name: self._tensor(array) for name, array in feed.items() if name in takes})
+        self._request.infer({index: self._tensor(feed[name]) for index, name in enumerate(self._inputs)})
         return [_array(name, self._request.get_output_tensor(self._index[name])) for name in output_names]
 
     def on_release(self) -> None:
@@ -89,6 +89,19 @@ class OpenvinoExecutor(Executor):
             return self._library.Tensor(array)
         kind = getattr(self._library.Type, word)
         return self._library.Tensor(np.frombuffer(packed(array), np.uint8), list(array.shape), kind)
+
+
+def _input_names(model: ModelProto, ports: Sequence[Collection[str]]) -> list[str]:
+    """The model's name of each of OpenVINO's inputs. It drops those that nothing reads; what a Dropout alone reads has
+    the Dropout's name in place of its own, and fed by its own it would stay as the memory was."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [info.name for info in model.graph.input if info.name not in constants]
+    names = [next((name for name in inputs if name in port), "") for port in ports]
+    read = {name for node in model.graph.node for name in needs(node)}
+    renamed = [name for name in inputs if name in read and name not in names]
+    if "" in names and names.count("") != len(renamed):
+        raise ModelError(f"executor openvino cannot load the model: it has lost the names of {', '.join(renamed)}")
+    return [name or renamed.pop(0) for name in names]
 
 
 def _array(name: str, tensor: Any) -> np.ndarray:

@@ -61,6 +61,20 @@ def test_inputs_that_nothing_reads() -> None:
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], [[1, 0]])
 
 
+@pytest.mark.parametrize("inputs", [["a"], ["a", "b"], ["b", "a"]])
+def test_what_a_dropout_alone_reads_is_fed(inputs: list[str]) -> None:
+    """OpenVINO drops the node, and calls the model's input by the name of the output."""
+    nodes = [node("Dropout", [name], f"{name}.out") for name in inputs]
+    outputs = [f"{name}.out" for name in ("a", "b") if name in inputs]
+    proto = net(nodes, {}, {"a": (2, 3), "unread": (1,), "b": (2, 3)}, outputs, 11).proto
+    feed = {name: np.full((2, 3), number, np.float32) for number, name in enumerate(("a", "b"), 1)}
+    with open_executor("openvino") as executor:
+        executor.load_model(proto)
+        got = executor.execute(outputs, feed | {"unread": np.zeros(1, np.float32)})
+    for name, value in zip(outputs, got):
+        np.testing.assert_array_equal(value, feed[name[0]])
+
+
 def test_messages_name_the_node() -> None:
     proto = net([node("Relu", ["x"], "r")], {}, {"x": (1, 2)}, ["y"]).proto
     proto.graph.node.append(helper.make_node("MatMul", ["r", "r"], ["y"], "times"))
