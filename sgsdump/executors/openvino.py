@@ -60,7 +60,7 @@ class OpenvinoExecutor(Executor):
                 "executor openvino cannot load the model: it takes at most 2 GiB of weights in one piece; "
                 "run the model a few layers at a time (mode fast)"
             )
-        graph = self._core.read_model(in_one_piece(model, folder).SerializeToString())
+        graph = self._core.read_model(_with_matrix_softmax(in_one_piece(model, folder)).SerializeToString())
         self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()
         self._index = {info.name: index for index, info in enumerate(model.graph.output)}
         self._inputs = _input_names(model, [port.get_names() for port in self._request.model_inputs])
@@ -89,6 +89,33 @@ class OpenvinoExecutor(Executor):
             return self._library.Tensor(array)
         kind = getattr(self._library.Type, word)
         return self._library.Tensor(np.frombuffer(packed(array), np.uint8), list(array.shape), kind)
+
+
+def _with_matrix_softmax(model: ModelProto) -> ModelProto:
+    """Of operator sets 11 and 12 a Softmax is one of a matrix, whose rows are all axes from ``axis`` on; OpenVINO takes
+    the one axis alone. Its rows are laid out for it."""
+    from onnx import ModelProto, NodeProto
+
+    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    if opset not in (11, 12) or not any(node.op_type == "Softmax" for node in model.graph.node):
+        return model
+    laid_out = ModelProto()
+    laid_out.CopyFrom(model)
+    del laid_out.graph.node[:]
+    for node in model.graph.node:
+        if node.op_type != "Softmax" or node.domain not in ("", "ai.onnx"):
+            laid_out.graph.node.append(node)
+            continue
+        shape, rows, made = (f"{node.output[0]}#{part}" for part in ("shape", "rows", "made"))
+        laid_out.graph.node.extend(
+            [
+                NodeProto(op_type="Shape", input=node.input, output=[shape]),
+                NodeProto(op_type="Flatten", input=node.input, output=[rows], attribute=node.attribute),
+                NodeProto(op_type="Softmax", input=[rows], output=[made]),
+                NodeProto(op_type="Reshape", input=[made, shape], output=node.output),
+            ]
+        )
+    return laid_out
 
 
 def _input_names(model: ModelProto, ports: Sequence[Collection[str]]) -> list[str]:

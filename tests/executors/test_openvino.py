@@ -75,6 +75,19 @@ def test_what_a_dropout_alone_reads_is_fed(inputs: list[str]) -> None:
         np.testing.assert_array_equal(value, feed[name[0]])
 
 
+@pytest.mark.parametrize(("opset", "attributes"), [(9, {"axis": 1}), (11, {}), (12, {"axis": -2}), (13, {"axis": 1})])
+def test_a_softmax_of_an_older_operator_set_is_one_of_a_matrix(opset: int, attributes: dict) -> None:
+    proto = net([node("Softmax", ["x"], "y", **attributes)], {}, {"x": (2, 3, 4, 5)}, ["y"], opset).proto
+    x = np.random.default_rng(3).normal(size=(2, 3, 4, 5)).astype(np.float32)
+    with open_executor("openvino") as executor:
+        executor.load_model(proto)
+        (y,) = executor.execute(["y"], {"x": x})
+    powers = np.exp(x.astype(np.float64))
+    first = attributes.get("axis", 1) % 4
+    summed = tuple(range(first, 4)) if opset < 13 else (first,)
+    np.testing.assert_allclose(y, powers / powers.sum(summed, keepdims=True), rtol=1e-5)
+
+
 def test_messages_name_the_node() -> None:
     proto = net([node("Relu", ["x"], "r")], {}, {"x": (1, 2)}, ["y"]).proto
     proto.graph.node.append(helper.make_node("MatMul", ["r", "r"], ["y"], "times"))
