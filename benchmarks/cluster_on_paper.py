@@ -39,7 +39,7 @@ from sgsdump.progress import SILENT
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.ranges.measured_ranges import _see_feed
-from sgsdump.quantisation.ranges.observers import PLAIN
+from sgsdump.quantisation.ranges.statistics import PLAIN
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.scoring.judge import Criteria, Picture, Question, Subject, each_alone, make_answer

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import sgsdump
 
-PACKAGE = Path(__file__).parents[1] / "sgsdump"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "sgsdump"
+ELSEWHERE = ("tests", "tools", "benchmarks", "docs")
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
     *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "capture"),
     *("executors", "models"),
@@ -188,6 +190,32 @@ def test_only_commands_print(module):
         return None
     calls = [node for node in nodes(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     return [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
+
+
+def test_what_is_imported_from_elsewhere_is_there():
+    """By tests, tools, benchmarks and documented programs: a module that moves takes them along."""
+    there = {name_of(module): defined(module) for module in modules()}
+    missing = []
+    for file in [path for folder in ELSEWHERE for path in (ROOT / folder).rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sgsdump."):
+                module = node.module.removeprefix("sgsdump.")
+                names = {alias.name for alias in node.names if f"{module}.{alias.name}" not in NAMES}
+                missing += [f"{file.name}:{node.lineno} {module} {name}" for name in names - there.get(module, set())]
+    assert not missing
+
+
+def defined(module):
+    """The names that a module gives to something, at its top or within."""
+    names = set()
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
 
 
 def test_imports_make_no_circle():

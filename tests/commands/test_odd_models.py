@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
-from sgsdump.comparison.comparison import compare
+from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
 
 INI = """[INPUT_CONFIG]
