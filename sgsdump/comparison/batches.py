@@ -19,7 +19,7 @@ from sgsdump.comparison.row import Failed, Row
 from sgsdump.files.mapped.reading import KEPT, kept_open
 from sgsdump.files.mapped.views import MappedFile, file_of
 
-LEAST, MOST, PAIRS = 4 << 20, 64 << 20, 64
+LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one
 
 
