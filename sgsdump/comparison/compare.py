@@ -111,7 +111,9 @@ def compare(
             {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes, pool.map)
         )
     rows = [
-        replace(result, misnamed=misnamed.get(i), module=module) if i in misnamed or module else result
+        replace(result, misnamed=misnamed.get(i), module=module, origin=places.origin_of(pair))
+        if i in misnamed or module
+        else result
         for i, (result, pair) in enumerate(zip(results, alignment.pairs))
         if isinstance(result, Row)
         for module in [places.module_of(pair)]

@@ -9,7 +9,7 @@ innermost one that differs is named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -58,7 +58,7 @@ class Difference:
             return text
         if not apart:
             return f"{text}, inputs equal, own error {self.own:.3g}"
-        text += f", inputs {', '.join(f'{row.name} {_error(row)}' for row in apart)}"
+        text += f", inputs {', '.join(f'{_with_origin(row)} {_error(row)}' for row in apart)}"
         return f"{text}, own error {max(self.own, 0.0):.3g}"
 
 
@@ -110,7 +110,19 @@ def with_rises(
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
     else:
         sources = _rows_before(rows)
+    sources = [names or made for names, made in zip(sources, _made_before(rows))]
     return [_risen(row, names, errors) for row, names in zip(rows, sources)]
+
+
+def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
+    """The output that an operator's input is, where inputs are dumped as tensors of their own: the last before it that
+    differs as it does."""
+    made: dict[str, str] = {}
+    for row in rows:
+        alike = repr((row.count, row.sums, *row.statistics.items())) if row.error and not row.misnamed else ""
+        yield (made[alike],) if row.io == "in" and alike in made else ()
+        if row.io == "out" and alike:
+            made[alike] = row.name
 
 
 def risen_again(rows: list[Row]) -> list[Row]:
@@ -160,6 +172,10 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
         return None
     feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}
     return Difference(first, tuple(feeding[name] for name in first.sources if name in feeding))
+
+
+def _with_origin(row: Row) -> str:
+    return f"{row.name} ({row.origin})" if row.origin else row.name
 
 
 def _side(row: Row) -> str:

@@ -69,6 +69,7 @@ class Row:
     sources      names of the nearest compared layers that feed this one.
     by_flow      the sources are operators that feed this one, not only the layer before it.
     module       the path of the module in the program's network that it stands in, "" where that is not known.
+    origin       of an operator's input that no compared operator made, what it is, where that is known.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
     misnamed     the tensor that agrees where this pair does not, or None.
     *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
@@ -107,6 +108,7 @@ class Row:
     sources: tuple[str, ...] = ()
     by_flow: bool = False
     module: str = ""
+    origin: str = ""
     rise: float = 0.0
     misnamed: Misnamed | None = None
     sample_dtype: str = ""

@@ -17,12 +17,14 @@ class Operator:
     is_module  it is a module, whose operators may be in the dump too.
     values     what it reads ("in", slot) and makes ("out", slot), by whatever tells values of this run apart: what one
                operator makes and another reads is the same. It may name inputs that were not dumped.
+    weights    the name of each value that is a weight of the network.
     """
 
     module: str
     kind: str
     is_module: bool = False
     values: Mapping[Value, Hashable] = field(default_factory=dict, hash=False)
+    weights: Mapping[Value, str] = field(default_factory=dict, hash=False)
 
 
 Network = Mapping[int, Operator]

@@ -26,6 +26,8 @@ class Block(nn.Module):
     def forward(self, x):
         if "--clip" in sys.argv:
             x = x.clamp(-100, 100)
+        if "--scale" in sys.argv:
+            x = x * 0.9
         return torch.relu(self.bn(self.conv(x))) + x
 
 
@@ -35,19 +37,25 @@ class Net(nn.Module):
         torch.manual_seed(0)
         self.stem = nn.Conv2d(3, 4, 3, padding=1)
         self.blocks = nn.Sequential(Block(), Block())
+        if "--renamed" in sys.argv:
+            self.features = self.blocks
+            del self.blocks
         self.fc = nn.Linear(4, 5)
-        for block in self.blocks:
+        for block in self.inner():
             block.bn.running_mean.uniform_(-1, 1)
             block.bn.running_var.uniform_(0.5, 2)
 
+    def inner(self):
+        return self.features if "--renamed" in sys.argv else self.blocks
+
     def forward(self, x):
-        x = self.blocks(self.stem(x))
+        x = self.inner()(self.stem(x))
         return torch.softmax(self.fc(x.mean((2, 3))), 1)
 
 
 model = Net().eval()
 if "--changed" in sys.argv:
-    model.blocks[1].conv.weight.data[0] *= 1.5
+    model.inner()[1].conv.weight.data[0] *= 1.5
 if "--freeze" in sys.argv:
     model = torch.jit.optimize_for_inference(torch.jit.trace(model, torch.zeros(1, 3, 8, 8)))
 if "--frozen" in sys.argv:
@@ -62,7 +70,7 @@ if "--torchair" in sys.argv:
     config.dump_config.dump_path = sys.argv[-1]
     model = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))
 generator = torch.Generator().manual_seed(1)
-images = [torch.randn(1, 3, 8, 8, generator=generator) for _ in range(2)]
+images = [torch.randn(1 + ("--pair" in sys.argv), 3, 8, 8, generator=generator) for _ in range(2)]
 if "--onnx" in sys.argv:
     import onnxruntime
 
@@ -70,7 +78,7 @@ if "--onnx" in sys.argv:
     session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
 with torch.no_grad():
     for image in images:
-        print(model(image).argmax().item())
+        print(model(image)[0].argmax().item())
         if "--onnx" in sys.argv:
             print(session.run(None, {session.get_inputs()[0].name: image.numpy()})[0].argmax())
 """
@@ -116,15 +124,45 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     text = compared(place, dumped("--changed"), dumped())
     operator, module, why = first(text)
     assert operator.endswith("0_conv/0_convolution/output.0") and module == CHANGED
-    assert "input.1 RMSE" in why and "Runs compared: 2, of which differ: 2." in text
+    assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why and "Runs compared: 2, of which differ: 2." in text
+    # What an operator reads does not rise: another made it, or it is a weight.
+    rises = text.partition("RMSE rises most at:")[2].partition("\n\n")[0]
+    assert "(convolution), the weight blocks.1.conv.weight, " in rises and "from the input" not in rises
 
 
 def test_a_version_with_one_more_operator_in_each_block(place, dumped):
     text = compared(place, dumped("--clip"), dumped())
-    assert "Runs compared: 2, of which differ: 2." in text  # by the operators that only one version has
+    assert (
+        "Runs compared: 2, of which differ: 0.\nRuns with layers that only one side has: 2, first in step 0, rank 0, "
+        in text
+    )
     assert "the benchmark has no clip at this place of the network (blocks.0)" in text
     assert text.count("Worst layer: none, all values are equal.") == 2
     assert first(compared(place, dumped("--clip", "--changed"), dumped()))[1] == CHANGED
+
+
+def test_a_version_with_an_operator_that_changes_the_values(place, dumped):
+    """The first of both that differs has inputs that differ, and is told what made them."""
+    for sides, which in (
+        (("--scale", "--clip"), "sample"),
+        (("--clip", "--scale"), "benchmark"),
+    ):
+        text = compared(place, *(dumped(side) for side in sides))
+        _, module, why = first(text)
+        assert module == "blocks.0.conv", text
+        assert f"_mul/output.0, which only the {which} has" in why and "own error 0" in why
+
+
+def test_modules_of_other_names(place, dumped):
+    text = compared(place, dumped("--renamed"), dumped())
+    assert "Runs compared: 2, of which differ: 0.\n" in text and "only one side" not in text
+    assert first(compared(place, dumped("--renamed", "--changed"), dumped()))[1] == CHANGED
+
+
+def test_another_batch_differs(place, dumped):
+    text = compared(place, dumped("--pair"), dumped())
+    assert "Runs compared: 2, of which differ: 2." in text
+    assert "layers cannot be compared, first 0_stem/input.0: sizes differ: sample 384 values [2, 3, 8, 8]" in text
 
 
 def test_eager_against_traced(place, dumped):
@@ -150,7 +188,8 @@ def test_eager_against_compiled_graph(place, dumped):
     done = subprocess.run(words, cwd=place, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     operator, module, why = first(compared(place, folder, dumped()))
-    assert module == CHANGED and operator.endswith("0_convolution/output.0") and "input.1 RMSE" in why
+    assert module == CHANGED and operator.endswith("0_convolution/output.0")
+    assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why
 
 
 def test_one_program_with_torch_and_onnxruntime(place, dumped):

@@ -21,12 +21,14 @@ Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
 
 
 class _Compared(NamedTuple):
-    """A pair of runs and how it went; ``differs`` says where and is "" where every value is equal."""
+    """A pair of runs and how it went: ``differs`` says where and is "" where every value that was compared is equal,
+    ``apart`` how many layers only one side has."""
 
     run: Run
     status: int
     differs: str
     by_rounding: bool = False
+    apart: int = 0
 
 
 def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
@@ -108,6 +110,13 @@ def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) ->
         first = (real or apart)[0]
         more = " by more" if real and alone else ""
         print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+    one_sided = [result for result in results if result.apart]
+    if one_sided:
+        first = one_sided[0]
+        told = f"first in {shown(str(first.run))}, {first.apart}"
+        print(
+            for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {told}; they are listed there.")
+        )
     return max(result.status for result in results)
 
 
@@ -118,7 +127,8 @@ def _compared(args: argparse.Namespace, run: Run, compare: Compare) -> _Compared
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
         return _Compared(run, 2, f"not compared: {error}")
-    return _Compared(run, status, *_difference(done[0]))
+    apart = len(done[0].only_in_sample) + len(done[0].only_in_benchmark)
+    return _Compared(run, status, *_difference(done[0]), apart)
 
 
 def _difference(comparison: Comparison) -> tuple[str, bool]:
@@ -135,8 +145,14 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
         by = " beyond rounding" if is_rounding(first.output) else ""
         of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
         return f"{count} of {len(comparison)} layers, first{by} {of}", False
-    missing = len(comparison.failed) + len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    return f"{missing} layers are not compared, the others are equal" if missing else "", False
+    if not comparison.failed:
+        return "", False
+    failed = comparison.failed[0]
+    count = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
+    return (
+        f"{count} layers cannot be compared, first {shown(failed.pair.benchmark.name)}: {shown(failed.reason)}",
+        False,
+    )
 
 
 def _title(mine: Run, run: Run) -> str:

@@ -67,6 +67,7 @@ class Node:
     inputs: Mapping[int, Record]
     outputs: Mapping[int, Record]
     values: Mapping[tuple[str, int], Hashable]
+    weights: Mapping[tuple[str, int], str]
 
 
 class Nodes(Sequence[Node]):
@@ -97,6 +98,12 @@ class Nodes(Sequence[Node]):
             found[node.place] = tuple(makers.get(values[key]) for key in sorted(values) if key[0] == "in")
             makers |= {value: node for key, value in values.items() if key[0] == "out" and value is not None}
         return found
+
+    def maker(self, node: Node, slot: int) -> Node | None:
+        """What made an input of an operator; None is no operator of the dump."""
+        slots = sorted(key[1] for key in node.values or _keys(node) if key[0] == "in")
+        made = self.feeding.get(node.place, ())
+        return made[slots.index(slot)] if slot in slots and made else None
 
     @cached_property
     def readers(self) -> dict[int, list[Node]]:
@@ -136,7 +143,7 @@ def nodes_of(dump: Dump) -> Nodes:
     for place, (index, one) in enumerate(sorted(operators.items())):
         outer = one.is_module and one.module in around
         tensors = inputs.get(index, {}), outputs.get(index, {})
-        nodes.append(Node(place, one.module, kind_of(one.kind), one.kind, outer, *tensors, one.values))
+        nodes.append(Node(place, one.module, kind_of(one.kind), one.kind, outer, *tensors, one.values, one.weights))
     return Nodes(nodes, dump.format)
 
 

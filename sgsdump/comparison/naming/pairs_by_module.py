@@ -24,6 +24,23 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[NodePair]:
     return pairs
 
 
+def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[NodePair]) -> Iterator[NodePair]:
+    """Modules whose paths differ, and all of whose operators that ``pairs`` has are paired with those of one module."""
+    pairs = list(pairs)
+    paired = {node for pair in pairs for node in pair}
+    calls = [_by_module(node for node in side if node.is_outer and node not in paired) for side in (sample, benchmark)]
+    others: defaultdict[str, set[str]] = defaultdict(set)
+    for mine, theirs in pairs:
+        path, other = mine.module, theirs.module
+        while path and other:
+            others[path].add(other)
+            path, other = path.rpartition(".")[0], other.rpartition(".")[0]
+    for path, modules in calls[0].items():
+        (same, *more) = others.get(path) or [""]
+        if not more and len(modules) == len(calls[1].get(same, ())):
+            yield from zip(modules, calls[1][same])
+
+
 def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[NodePair]:
     """What has the same kinds in the same order; the longest such stretches first."""
     left, right = ([node.kind for node in side] for side in (sample, benchmark))

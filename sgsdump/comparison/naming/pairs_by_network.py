@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
-from sgsdump.comparison.naming.pairs_by_module import NodePair, pairs_by_module
+from sgsdump.comparison.naming.pairs_by_module import NodePair, pairs_by_module, renamed_modules
 from sgsdump.comparison.naming.pairs_by_place import pairs_by_place, tail
 from sgsdump.comparison.pairing.alignment import Given, Pair, compared
 from sgsdump.dumps.dump import Dump, Record
@@ -25,15 +25,21 @@ class Placed:
 
     given    the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
+    origins  what an input is that no paired operator made, by ``id``.
     sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
     """
 
     given: Given = field(default_factory=Given)
     modules: Mapping[int, str] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    origins: Mapping[int, str] = field(default_factory=dict)
 
     def module_of(self, pair: Pair) -> str:
         return self.modules.get(id(pair.benchmark)) or self.modules.get(id(pair.sample), "")
+
+    def origin_of(self, pair: Pair) -> str:
+        of_both = (self.origins.get(id(record)) for record in (pair.sample, pair.benchmark))
+        return " against ".join(dict.fromkeys(filter(None, of_both)))
 
 
 class Both(NamedTuple):
@@ -56,7 +62,7 @@ def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: b
     wanted = [compared(dump, inputs) for dump in (sample, benchmark)]
     names = [{(record.io, record.name) for record in side} for side in wanted]
     if not pairing or not all(networks) or names[0] == names[1]:
-        return Placed(given, modules, _own_sources(networks[1]))
+        return Placed(given, modules, _own_sources(networks[1]), dict(_weights(networks)))
     nodes = _paired(networks)
     left = {id(record) for side in wanted for record in side} - given.apart.keys()
     of_models = not (sample.network() or benchmark.network())
@@ -72,12 +78,14 @@ def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: b
     apart = {**given.apart, **{record: reason for record, reason in reasons.items() if record in left}}
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
-    return Placed(Given(tuple(pairs), apart, given.reasons), modules, sources)
+    origins = {**dict(_one_sided(networks, nodes)), **dict(_weights(networks))}
+    return Placed(Given(tuple(pairs), apart, given.reasons), modules, sources, origins)
 
 
 def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
+    by_place += renamed_modules(*networks, [*by_module, *by_place])
     taken = {node for pair in [*by_module, *by_place] for node in pair}
     paired = []
     for how, pairs in ((MODULE, by_module), (PLACE, by_place)):
@@ -90,6 +98,27 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
                 )
             paired.append(Both(sample, benchmark, how, ends))
     return paired
+
+
+def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
+    """The inputs that are weights."""
+    for node in (node for side in networks for node in side):
+        for (io, slot), name in node.weights.items():
+            record = (node.inputs if io == "in" else node.outputs).get(slot)
+            if record is not None:
+                yield id(record), f"the weight {name}"
+
+
+def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> Iterator[tuple[int, str]]:
+    """The inputs of paired operators that an operator made which has no partner."""
+    paired = {node for both in nodes for node in both[:2]}
+    for side, name in zip(networks, ("sample", "benchmark")):
+        for node in (node for node in side.inner if node in paired):
+            for slot, record in node.inputs.items():
+                maker = side.maker(node, slot)
+                if maker is not None and maker not in paired and maker.outputs:
+                    made = next(iter(maker.outputs.values()))
+                    yield id(record), f"made by {made.name}, which only the {name} has"
 
 
 def _records(node: Node) -> Iterator[Record]:

@@ -142,6 +142,8 @@ def _numbers(row: Row) -> str:
 def _rise(row: Row, comparison: Comparison) -> str:
     before = {r.name: r for r in comparison.alike}
     feeding = max((before[name] for name in row.sources if name in before), key=lambda r: r.error, default=None)
+    if feeding is None and row.origin:
+        return f"{row.origin}, {row.error:f}"
     if feeding is None:
         return f"from the input to {row.error:f}"
     return f"from {feeding.error:f} at {_label(feeding)} to {row.error:f}"

@@ -77,6 +77,7 @@ def network(
     of_file = {(folder / paths[key]).as_posix(): record for record in records if (key := key_of(record)) in paths}
     _, process_name, step = next(iter(of_file)).split("/")[:3]  # tensors/{device}_{pid}/{step}
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
+    weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
     for process in _folders(root):
         if process_name.rpartition("_")[2] != process.name:
@@ -86,13 +87,20 @@ def network(
             if record is not None:
                 lines[record.op_index] = line
                 values[record.op_index][record.io, record.slot] = line.get("value")
-    return {index: _operator(line, values[index]) for index, line in lines.items()}
+                if "weight" in line:
+                    weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
+    return {index: _operator(line, values[index], weights[index]) for index, line in lines.items()}
 
 
-def _operator(line: Mapping[str, Any], values: Mapping[Value, Hashable]) -> Operator:
+def _operator(line: Mapping[str, Any], values: Mapping[Value, Hashable], weights: Mapping[Value, str]) -> Operator:
     """Types of operators have their library's name before a dot, those of modules have none."""
-    kind, module = str(line.get("type", "")), str(line.get("module", ""))
-    return Operator(module.partition(".")[2], kind, "." not in kind, values)
+    kind = str(line.get("type", ""))
+    return Operator(_below_root(line.get("module", "")), kind, "." not in kind, values, weights)
+
+
+def _below_root(path: object) -> str:
+    """``layer1.conv`` of ``root.layer1.conv``."""
+    return str(path).partition(".")[2]
 
 
 def _root_of(path: Path) -> Path | None:
