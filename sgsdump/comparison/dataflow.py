@@ -17,10 +17,13 @@ import ml_dtypes
 
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
+from sgsdump.registry import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
+_SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
+_DATA = "Data"  # the type of what brings an input or a weight into a graph
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -57,7 +60,8 @@ class Difference:
         if not self.inputs:
             return text
         if not apart:
-            return f"{text}, inputs equal, own error {self.own:.3g}"
+            names = listed([row.name for row in self.inputs], _SHOWN)
+            return f"{text}, inputs equal ({names}), own error {self.own:.3g}"
         text += f", inputs {', '.join(f'{_with_origin(row)} {_error(row)}' for row in apart)}"
         return f"{text}, own error {max(self.own, 0.0):.3g}"
 
@@ -167,7 +171,8 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
     """The first operator whose output differs; where none does, the first input; None where all is equal."""
     rows = tuple(rows)
     apart = [row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))]
-    first = next((row for row in apart if row.io == "out"), next(iter(apart), None))
+    computed = (row for row in apart if row.io == "out" and row.op_type != _DATA)
+    first = next(computed, next(iter(apart), None))
     if first is None:
         return None
     feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}

@@ -148,11 +148,9 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
     if not comparison.failed:
         return "", False
     failed = comparison.failed[0]
-    count = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
-    return (
-        f"{count} layers cannot be compared, first {shown(failed.pair.benchmark.name)}: {shown(failed.reason)}",
-        False,
-    )
+    of = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
+    where = f"{shown(failed.pair.benchmark.name)}: {shown(failed.reason)}"
+    return f"{of} layers cannot be compared, first {where}", False
 
 
 def _title(mine: Run, run: Run) -> str:

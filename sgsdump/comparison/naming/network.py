@@ -57,12 +57,13 @@ def plain(word: str) -> str:
 @dataclass(frozen=True, eq=False)
 class Node:
     """An operator with its tensors, by slot. ``place`` is its number in the order of execution; ``is_outer``: it is a
-    module that has operators of the dump inside."""
+    module (``is_module``) that has operators of the dump inside."""
 
     place: int
     module: str
     kind: str
     word: str
+    is_module: bool
     is_outer: bool
     inputs: Mapping[int, Record]
     outputs: Mapping[int, Record]
@@ -143,7 +144,11 @@ def nodes_of(dump: Dump) -> Nodes:
     for place, (index, one) in enumerate(sorted(operators.items())):
         outer = one.is_module and one.module in around
         tensors = inputs.get(index, {}), outputs.get(index, {})
-        nodes.append(Node(place, one.module, kind_of(one.kind), one.kind, outer, *tensors, one.values, one.weights))
+        nodes.append(
+            Node(
+                place, one.module, kind_of(one.kind), one.kind, one.is_module, outer, *tensors, one.values, one.weights
+            )
+        )
     return Nodes(nodes, dump.format)
 
 

@@ -15,10 +15,11 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[NodePair]:
     """Modules with modules of their path, the k-th call with the k-th; operators with operators of their kind in the
     module, an operator that only one side has being passed over."""
     pairs: list[NodePair] = []
-    calls = [_by_module(node for node in side if node.is_outer) for side in (sample, benchmark)]
+    calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
-    left, right = (_by_module(side.inner) for side in (sample, benchmark))
+    paired = {node for pair in pairs for node in pair}
+    left, right = (_by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark))
     for path, nodes in left.items():
         pairs += in_order(nodes, right.get(path, ()))
     return pairs

@@ -6,6 +6,7 @@ paired operators pair by slot where one library ran both, else by what they come
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,7 +71,10 @@ def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: b
         left -= {id(record) for side in wanted for record in side if (record.io, record.name) in names[0] & names[1]}
     left -= {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     pairs = list(given.pairs)
+    of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
+        if of_libraries and _size(pair.sample) != _size(pair.benchmark):
+            continue  # another operator of this kind: one library makes several where the other has one
         if {id(pair.sample), id(pair.benchmark)} <= left:
             left -= {id(pair.sample), id(pair.benchmark)}
             pairs.append(pair)
@@ -91,7 +95,7 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
     for how, pairs in ((MODULE, by_module), (PLACE, by_place)):
         for sample, benchmark in pairs:
             ends = sample, benchmark
-            if not (sample.is_outer or benchmark.is_outer):
+            if not (sample.is_module or benchmark.is_module):
                 ends = (
                     tail(networks[0], sample, networks[1], benchmark, taken),
                     tail(networks[1], benchmark, networks[0], sample, taken),
@@ -146,18 +150,27 @@ def _by_slot(sample: Mapping[int, Record], benchmark: Mapping[int, Record], how:
 
 
 def _inputs(sample: Node, benchmark: Node, how: str, folded: bool) -> Iterator[Pair]:
-    """By slot where both call the operator alike, else those whose shape no other input has. One that took others in
-    has weights of its own."""
-    if plain(sample.word) == plain(benchmark.word) or sample.is_outer:
+    """By slot where both are modules, or call the operator alike, else those whose shape no other input has; not square
+    ones, which may be transposed. An operator that took others in has weights of its own."""
+    alike = sample.is_module or plain(sample.word) == plain(benchmark.word)
+    if sample.is_module == benchmark.is_module and alike:
         slots = [slot for slot in sample.inputs if slot == 0 or not folded]
         yield from _by_slot({slot: sample.inputs[slot] for slot in slots}, benchmark.inputs, how)
         return
     shapes = [[record.tensor.shape for record in node.inputs.values()] for node in (sample, benchmark)]
     for record in sample.inputs.values():
         shape = record.tensor.shape
-        if [side.count(shape) for side in shapes] == [1, 1]:
+        if [side.count(shape) for side in shapes] == [1, 1] and not _is_square(shape):
             (other,) = (one for one in benchmark.inputs.values() if one.tensor.shape == shape)
             yield Pair(record, other, how)
+
+
+def _size(record: Record) -> int:
+    return math.prod(record.tensor.shape or ())
+
+
+def _is_square(shape: tuple[int, ...] | None) -> bool:
+    return shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] > 1
 
 
 def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, str]:

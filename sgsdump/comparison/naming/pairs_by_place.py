@@ -91,6 +91,8 @@ def _in_gaps(state: _State) -> Iterator[NodePair]:
         if node_there is not None and node_there not in state.partner:
             gap.append(node_there)
             continue
+        if node_there is not None and state.partner[node_there] not in places:
+            continue  # a module, which has its operators in the sample
         end = len(sample) if node_there is None else places[state.partner[node_there]]
         if gap:
             waiting = [node for node in sample[begin:end] if node not in state.number]
