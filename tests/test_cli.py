@@ -43,6 +43,17 @@ def test_one_line_and_status_2(dumps, capsys, command, message):
     assert (dumps / "a.bin").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["show", "a.bin", "--step", "x"], ["exec", "--links", "foo"], ["nosuch"], [], ["compare", "a.bin", "--nosuch"]],
+)
+def test_what_cannot_be_parsed_is_one_line_too(dumps, capsys, command):
+    with pytest.raises(SystemExit) as stopped:
+        main(command)
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and told.count("\n") == 1 and told.endswith(" --help\n"), told
+
+
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
 def test_a_full_disk_behind_standard_output(dumps):
     with open("/dev/full", "w") as full:

@@ -45,8 +45,9 @@ class Parser(argparse.ArgumentParser):
             self._again = False
 
     def error(self, message: str) -> NoReturn:
-        """Of one line, whatever stands in the arguments."""
-        super().error("".join(each if each.isprintable() else ascii(each)[1:-1] for each in message))
+        """One line, whatever stands in the arguments."""
+        told = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
+        self.exit(2, f"{self.prog}: error: {told}; see {self.prog} --help\n")
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
         """``--input_config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""

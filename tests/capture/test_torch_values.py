@@ -271,7 +271,8 @@ class Figures(nn.Module):
         big = x.repeat(200, 200) + 1
         half = big.to(torch.float16) * 1e-4, big.to(torch.bfloat16) * 3
         odd = torch.log(x), 1 / (x - x[0, 0]), x.to(torch.float64) + 0, big[::2, ::3] - 1, big.expand(2, -1, -1) * 1
-        return big.t() * 2, x.to(torch.bfloat16) + 0, x.to(torch.int32) - 9, x > 0, x / 0, half, odd
+        unsigned = x.abs().to(torch.int32).to(torch.uint16)
+        return unsigned, big.t() * 2, x.to(torch.bfloat16) + 0, x.to(torch.int32) - 9, x > 0, x / 0, half, odd
 
 with torch.no_grad():
     Figures()(torch.linspace(-3, 5, 35).view(5, 7))

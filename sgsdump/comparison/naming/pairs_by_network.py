@@ -170,7 +170,7 @@ def _size(record: Record) -> int:
 
 
 def _is_square(shape: tuple[int, ...] | None) -> bool:
-    return shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] > 1
+    return shape is not None and len(shape) == 2 and shape[0] == shape[1] > 1
 
 
 def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, str]:

@@ -10,6 +10,8 @@ from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 # The kernel's numbers for types.
 KINDS = {} if sgsdump_torch_kernel.kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
+UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32") if hasattr(torch, name)]
+
 # So many elements at a time stay in the cache as float64.
 CHUNK = 1 << 18
 
@@ -46,6 +48,8 @@ def _by_torch(flat):
     """Least, most, sum and sum of squares."""
     if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
+    if flat.dtype in UNSIGNED:  # torch computes nothing with them
+        flat = flat.long()
     least, most = torch.aminmax(flat)
     total = squares = 0.0
     for chunk in flat.split(CHUNK) if flat.numel() > CHUNK else (flat,):
