@@ -146,7 +146,7 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     for domain in reversed(domains):  # so that each run begins at its own domain, not at that of the one before
         effect = trials.error([name for name in every if name != domain.name], wide)
         measured.append(Sensitivity(domain, effect, effect > threshold))
-    return tuple(sorted(reversed(measured), key=lambda s: -s.effect))
+    return tuple(sorted(measured[::-1], key=lambda s: -s.effect))
 
 
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
