@@ -142,11 +142,11 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     every = [domain.name for domain in domains]
     trials.work.expect(trials.pictures * (1 + len(domains)))
     wide = trials.run(every)
-    measured = []
+    measured: list[Sensitivity] = []
     for domain in reversed(domains):  # so that each run begins at its own domain, not at that of the one before
         effect = trials.error([name for name in every if name != domain.name], wide)
-        measured.append(Sensitivity(domain, effect, effect > threshold))
-    return tuple(sorted(measured[::-1], key=lambda s: -s.effect))
+        measured.insert(0, Sensitivity(domain, effect, effect > threshold))
+    return tuple(sorted(measured, key=lambda s: -s.effect))
 
 
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
