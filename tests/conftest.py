@@ -1,5 +1,6 @@
 """What every test may use: the genuine files, in the tree and beside the checkout, and a small Dask cluster."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,19 @@ BESIDE = GOLDEN.parents[2] / "shared" / "data"
 settings.register_profile("people", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "people")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What ten thousand tests are made of stays to the end: the collector of garbage would walk over it again and again,
+    for half of the time that finding the tests takes."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # old from now on
+        gc.unfreeze()
+        gc.enable()
 
 
 class GenuineFiles:
