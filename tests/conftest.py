@@ -18,8 +18,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "people")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What ten thousand tests are made of stays to the end: the collector of garbage would walk over it again and again,
-    for half of the time that finding the tests takes."""
+    """What ten thousand tests are made of stays to the end: the collector of garbage would walk over it again and
+    again, for half of the time that finding the tests takes."""
     gc.disable()
     try:
         return (yield)
