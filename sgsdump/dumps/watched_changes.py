@@ -67,7 +67,10 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         looks += 1
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
-        raise ValuesError(f"{dump.path} is no watcher's dump: it has no output of one operator taken after another ran")
+        raise ValuesError(
+            f"{dump.path} is no watcher's dump, it has no output of one operator taken after another ran; to compare it, "
+            f"name the dump to hold it against too"
+        )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
 
 

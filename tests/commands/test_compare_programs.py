@@ -214,3 +214,9 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
     # Tree against tree pairs each part with its like.
     text = compared(place, both, both)
     assert "Runs compared: 4, of which differ: 0." in text
+
+
+def test_one_tree_alone_is_told_what_lacks_in_one_line(place, dumped):
+    done = sgsdump("compare", dumped(), cwd=place)
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
+    assert "name the dump to hold it against too" in done.stderr

@@ -23,10 +23,10 @@ def compare_watched(args: argparse.Namespace) -> int:
     runs = list_runs(args.sample, args.step, args.rank)
     status = 0
     for run in runs or [Run()]:
-        if len(runs) > 1:
-            print(for_terminal(f"== {run}"))
         with open_dump(tree / run.place) as dump:
             found = watched_changes(dump)
+            if len(runs) > 1:
+                print(for_terminal(f"== {run}"))
             print(for_terminal(render(found)), end="")
             print(for_terminal("".join(f"note: {note}\n" for note in dump.notes)), end="")
         status = max(status, bool(found.changes))
