@@ -68,8 +68,8 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
         raise ValuesError(
-            f"{dump.path} is no watcher's dump, it has no output of one operator taken after another ran; to compare it, "
-            f"name the dump to hold it against too"
+            f"{dump.path} is no watcher's dump, it has no output of one operator taken after another ran; "
+            "to compare it, name the dump to hold it against too"
         )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
 

@@ -220,3 +220,12 @@ def test_one_tree_alone_is_told_what_lacks_in_one_line(place, dumped):
     done = sgsdump("compare", dumped(), cwd=place)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
     assert "name the dump to hold it against too" in done.stderr
+
+
+def test_a_configuration_that_is_broken_when_the_program_ends(place):
+    (place / "live.json").write_text('{"dump_enable": "true", "er": "all"}')
+    program = "import torch; torch.nn.Linear(2, 2)(torch.ones(1, 2)); open('live.json', 'w').write('{oops')"
+    words = ("-config", "live.json", "--", sys.executable, "-c", program)
+    done = sgsdump("exec", "-o", place / "live", *words, cwd=place)
+    assert done.returncode == 0 and "the changed configuration is not taken: live.json" in done.stderr, done.stderr
+    assert "not complete" not in sgsdump("show", place / "live", cwd=place).stdout

@@ -13,12 +13,13 @@ class LiveConfig:
     """Called again and again it gives the control when the file has changed since, else None.
 
     ``read`` makes the control of the file; where it cannot, ``tell`` is called with the reason, and the last control
-    stays in force.
+    stays in force: ``latest`` is the last that it gave.
     """
 
     def __init__(self, path: Path, read: Callable[[], DumpControl], tell: Callable[[str], None]) -> None:
         self._path, self._read, self._tell = path, read, tell
         self._seen = self._state()
+        self.latest: DumpControl | None = None
 
     def __call__(self) -> DumpControl | None:
         state = self._state()
@@ -26,10 +27,11 @@ class LiveConfig:
             return None
         self._seen = state
         try:
-            return self._read()
+            self.latest = self._read()
         except SgsdumpError as error:
             self._tell(f"the changed configuration is not taken: {error}")
             return None
+        return self.latest
 
     def _state(self) -> tuple[int, ...]:
         try:

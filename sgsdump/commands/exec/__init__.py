@@ -107,7 +107,10 @@ def dump(args: argparse.Namespace, door: Callable[[Asked], DumpControl]) -> int:
         shutil.rmtree(root, ignore_errors=True)
         raise
     with Terminal(lines="stderr").bar("replay", "run") as advance:
-        replayed = replay(root, captured.processes, control(), advance=advance)
+        if live is not None:
+            live()
+        in_force = (live and live.latest) or first
+        replayed = replay(root, captured.processes, in_force, advance=advance)
     write_beside(root, captured.processes, front_door.types_of(asked), argv)
     return _report(captured, replayed, root, first, say, live is not None)
 
