@@ -115,6 +115,23 @@ def test_histogram_equals_numpy_where_edges_are_exact():
     assert counts.tolist() == np.histogram(values, 64, (-8, 8))[0].tolist()
 
 
+@settings(deadline=None)
+@given(FLOATS, st.floats(-1e38, 1e38), st.floats(1e-3, 3e38), st.sampled_from([1, 7, 256]))
+def test_histogram_is_the_same_without_the_compiled_pass(values, low, width, bins):
+    found = histogram(values, low, low + width, bins)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics.compiled, "takes", lambda values: False)
+        assert found.tolist() == histogram(values, low, low + width, bins).tolist()
+
+
+def test_histogram_of_many_values_is_the_same_without_the_compiled_pass(monkeypatch):
+    values = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    ends = [(float(values.min()), float(values.max())), (-0.3, 0.7), (1.0, 1.5)]
+    found = [histogram(values, *span, 300).tolist() for span in ends]
+    monkeypatch.setattr(statistics.compiled, "takes", lambda values: False)
+    assert found == [histogram(values, *span, 300).tolist() for span in ends]
+
+
 def test_histogram_of_the_widest_doubles():
     values = np.array([-1.7e308, 0.0, 1.7e308])
     assert histogram(values, -1.7e308, 1.7e308, 4).tolist() == [1, 0, 1, 1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sgsdump.tensors.kernels import kernel
 
-_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=3)
+_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=4)
 
 
 def takes(array: np.ndarray) -> bool:
@@ -39,6 +39,12 @@ def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tupl
         address(values), values.size, counts.size // 2, smallest, address(counts)
     )
     return found
+
+
+def count_between(values: np.ndarray, low: float, high: float, counts: np.ndarray) -> None:
+    """Add to int64 ``counts`` how many values lie in each of as many equal parts of [low, high], low < high."""
+    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
+    _KERNEL.count_between(address(values), values.size, low, high, counts.size, address(counts))
 
 
 def address(array: np.ndarray) -> int:

@@ -1,6 +1,6 @@
 /* Single passes over floats: the ends of rows, as numpy finds them in extremes.py, their sums, as in moments.py, and counts
- * in bins, as in value_histogram.py. Vectors of any width give the same. It takes addresses, for which compiled.py, the
- * one caller, and its callers answer. The GIL is released.
+ * in bins, as in value_histogram.py and statistics.py. Vectors of any width give the same. It takes addresses, for which
+ * compiled.py, the one caller, and its callers answer. The GIL is released.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 3 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 4 /* compiled.py has the same number, or does not use a kernel left from another version */
 
 /* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that; GCC knows
  * these levels from 12 on. */
@@ -103,7 +103,7 @@ FOR_EVERY_WIDTH static void moments_of_rows(const char *values, int64_t rows, in
 }
 
 #define BLOCK 1024
-#define SPARE 16 /* bins behind the others, where zeros count in turn: one need not wait for the count of the one before */
+#define SPARE 16 /* bins behind the others, where what is left out counts in turn: none need wait for the count of the one before */
 
 /* The bins of at most BLOCK values; returns how many are 0. */
 FOR_EVERY_WIDTH static int32_t find_bins(const char *values, int32_t count, float scale, float side, int32_t *bins)
@@ -160,6 +160,43 @@ static int exponent_above(const char *values, int64_t size, int smallest)
     return exponent > smallest ? exponent : smallest;
 }
 
+/* What turns a value of [low, high] into its bin; `half` keeps the width of the widest spans finite. */
+typedef struct {
+    double low, high, half, origin, width, bins;
+} span_t;
+
+/* The bins of at most BLOCK values; those that lie outside count behind the others. */
+FOR_EVERY_WIDTH static void find_bins_between(const char *values, int32_t count, span_t span, int32_t *bins)
+{
+    for (int32_t i = 0; i < count; i++) {
+        float read;
+        double value, place;
+        int32_t inside, bin;
+        memcpy(&read, values + i * sizeof read, sizeof read);
+        value = read;
+        inside = (value >= span.low) & (value <= span.high);
+        place = (value * span.half - span.origin) / span.width * span.bins;
+        place = place >= 0 ? place : 0;
+        place = place < span.bins ? place : span.bins - 1;
+        bin = (int32_t)place;
+        bins[i] = (bin & -inside) | (((int32_t)span.bins + (i & (SPARE - 1))) & (inside - 1));
+    }
+}
+
+/* Add to the counts. `table` has room for those and SPARE more, all 0. */
+static void count_between(const char *values, int64_t size, span_t span, int64_t *table, int64_t *counts)
+{
+    int32_t bins[BLOCK];
+    for (int64_t start = 0; start < size; start += BLOCK) {
+        int32_t count = (int32_t)(size - start < BLOCK ? size - start : BLOCK);
+        find_bins_between(values + start * sizeof(float), count, span, bins);
+        for (int32_t i = 0; i < count; i++)
+            table[bins[i]]++;
+    }
+    for (int32_t bin = 0; bin < (int32_t)span.bins; bin++)
+        counts[bin] += table[bin];
+}
+
 static PyObject *py_ends_of_rows(PyObject *module, PyObject *args)
 {
     unsigned long long tables, low, high;
@@ -212,10 +249,39 @@ static PyObject *py_count_in_bins(PyObject *module, PyObject *args)
     return Py_BuildValue("iL", exponent, zeros);
 }
 
+static PyObject *py_count_between(PyObject *module, PyObject *args)
+{
+    unsigned long long values, counts;
+    Py_ssize_t size;
+    span_t span;
+    int bins;
+    int64_t *table;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KnddiK:count_between", &values, &size, &span.low, &span.high, &bins, &counts))
+        return NULL;
+    if (bins < 1 || bins > 1 << 20) {
+        PyErr_SetString(PyExc_ValueError, "no bins, or too many");
+        return NULL;
+    }
+    span.half = isinf(span.high - span.low) ? 0.5 : 1;
+    span.origin = span.low * span.half;
+    span.width = span.high * span.half - span.origin;
+    span.bins = bins;
+    table = PyMem_Calloc((size_t)bins + SPARE, sizeof *table);
+    if (!table)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS;
+    count_between((const char *)(uintptr_t)values, size, span, table, (int64_t *)(uintptr_t)counts);
+    Py_END_ALLOW_THREADS;
+    PyMem_Free(table);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"ends_of_rows", py_ends_of_rows, METH_VARARGS, "Find the ends of every row; see table_t."},
     {"moments_of_rows", py_moments_of_rows, METH_VARARGS, "Sum every row's values, and their squares."},
     {"count_in_bins", py_count_in_bins, METH_VARARGS, "Add to the counts; returns their exponent, and the number of zeros."},
+    {"count_between", py_count_between, METH_VARARGS, "Add to the counts of values between two ends."},
     {NULL, NULL, 0, NULL},
 };
 
