@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sgsdump.comparison.pairing.alignment import Given, Pair, align
 from sgsdump.comparison.pairing.exclusion import without
 from sgsdump.comparison.pairing.own_inputs import has_own_inputs
 from sgsdump.comparison.row import Failed, Row
+from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
@@ -92,7 +94,9 @@ def compare(
     measures = Measures.of(metrics, settings, compatible, crop=not own_inputs, details=details)
     given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
     threads = threads or cores()
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+    # A metric of the user's may leave cycles of large arrays behind.
+    collected = nullcontext() if measures.own else collector_paused()
+    with collected, threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))

@@ -1,6 +1,7 @@
-"""Python's collector of cyclic garbage, paused while a dump's many small objects are made.
+"""Python's collector of cyclic garbage, paused while many small objects are made: a dump's, or a comparison's rows.
 
-All of them live on, and each pass of the collector looks at them again: a third of the time of opening 100,000 tensors.
+All of them live on, and each pass of the collector looks at them again: a third of the time of opening 100,000 tensors,
+a tenth of comparing 8,000.
 """
 
 from __future__ import annotations

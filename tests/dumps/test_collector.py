@@ -1,11 +1,12 @@
-"""Opening a dump leaves Python's collector as it was, and no pass of it falls into the opening."""
+"""Opening a dump, and comparing two, leaves Python's collector as it was, and no pass of it falls into that."""
 
 import gc
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from sgsdump import SgsdumpError, Tensor, open_dump, save_dump
+from sgsdump import Dump, Record, SgsdumpError, Tensor, compare, open_dump, save_dump
 from sgsdump.dumps.collector import collector_paused
 
 
@@ -57,3 +58,29 @@ def test_what_a_program_froze_stays_frozen():
         assert gc.get_freeze_count()
     finally:
         gc.unfreeze()
+
+
+class Watched(np.ndarray):
+    """Notes whether the collector is on when its values are looked at."""
+
+    seen: ClassVar[list] = []
+
+    def __array_finalize__(self, other):
+        self.seen.append(gc.isenabled())
+
+
+def test_compare_pauses_it_but_for_metrics_of_the_users(monkeypatch):
+    def dump():
+        return Dump([Record("out", 0, 0, "Conv", Tensor.of("conv", np.ones(3, np.float32).view(Watched)))])
+
+    def own(sample, benchmark):
+        Watched.seen.append(gc.isenabled())
+        return 0.0
+
+    dumps = dump(), dump()
+    monkeypatch.setattr(Watched, "seen", [])
+    compare(*dumps)
+    assert Watched.seen and not any(Watched.seen) and gc.isenabled()
+    monkeypatch.setattr(Watched, "seen", [])
+    compare(*dumps, metrics={"own": own})
+    assert Watched.seen and all(Watched.seen)
