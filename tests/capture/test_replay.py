@@ -199,7 +199,7 @@ session.run(None, {"x": picture})
 
 def test_outputs_that_are_far_from_the_programs_are_told(tree):
     root, processes = tree
-    (file,) = root.glob("processes/*/onnxruntime/0/2/out0.raw")
+    (file,) = root.glob("processes/*/onnxruntime/0/2_out0.raw")
     array = np.fromfile(file, np.float32)
     array[5] += 3 * np.abs(array).max()
     file.write_bytes(array.tobytes())
@@ -232,7 +232,7 @@ def test_agreement(replayed, program, told):
 
 def test_a_model_that_was_not_kept_and_files_that_are_damaged(tree):
     root, processes = tree
-    (out,) = root.glob("processes/*/onnxruntime/0/0/in0.raw")
+    (out,) = root.glob("processes/*/onnxruntime/0/0_in0.raw")
     out.write_bytes(b"short")
     replayed = replay(root, processes, SMALL)
     assert [entry.run.step for entry in replayed.entries] == [1, 2, 3] and not replayed.complete

@@ -4,7 +4,7 @@ The methods of ``InferenceSession`` and ``IOBinding`` are patched in place, so t
 results stay what they are. Neither onnx nor more of numpy than arrays have is needed. Below the process's folder::
 
     onnxruntime/{session}/model.onnx, …           the model as it was loaded, with its external data
-    onnxruntime/{session}/{step}/in0.raw, out0.raw, …   elements in C order, little-endian, as they lay in memory
+    onnxruntime/{session}/{step}_in0.raw, …       and out0: elements in C order, little-endian, as they lay in memory
 
 In the index, files with their path below the dump's root::
 

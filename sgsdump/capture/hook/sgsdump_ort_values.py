@@ -18,7 +18,7 @@ def saved(session, capture, step, stem, name, value):
     except Exception as error:
         return dict(line, why=f"{type(error).__name__}: {error}" if not isinstance(error, NotKept) else str(error))
     line.update(dtype=dtype, shape=shape)
-    file = session.write(f"{capture.folder}/{step}/{stem}.raw", data)
+    file = session.write(f"{capture.folder}/{step}_{stem}.raw", data)
     return dict(line, file=file) if file else dict(line, why=session.stopped or "it could not be written")
 
 
