@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
-    model = open_as(args.type, args.model, args.weight_file)
+    model = open_as(args.type, args.model, args.weight_file, config)
     script, provider = args.data_loader_script, args.provider
     for _ in simulate_all(
         model, args.type, args.image, args.preprocess, config, script=script, provider=provider, each_named=True
@@ -51,14 +51,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_as(kind: str, path: str, weights: str | None = None) -> Model:
+def open_as(kind: str, path: str, weights: str | None = None, config: InputConfig | None = None) -> Model:
     """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at."""
     from sgsdump.errors import ModelError
     from sgsdump.models.model import open_model
 
     if kind == "Offline":
         raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
-    return open_model(path, weights)
+    return open_model(path, weights, staged_outputs=[output.name for output in config.outputs] if config else [])
 
 
 def simulate_all(

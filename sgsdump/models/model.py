@@ -6,7 +6,7 @@ with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +51,8 @@ class ModelReader:
     """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError.
 
     Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
-    ``read_in_place(path)`` leaves big weights in the model's file.
+    ``read_in_place(path)`` leaves big weights in the model's file. ``read_staged(path, weights, outputs)`` gives the
+    tensors that the SDK's converter makes of the model, under its names, where those are not the framework's.
     """
 
     name: str
@@ -59,12 +60,20 @@ class ModelReader:
     read: Callable[..., Model]
     takes_weights: bool = False
     read_in_place: Callable[[Path], Model] | None = None
+    read_staged: Callable[[Path, Path | None, Sequence[str]], Model] | None = None
 
 
-def open_model(path: str | Path, weights: str | Path | None = None, in_place: bool = False) -> Model:
+def open_model(
+    path: str | Path,
+    weights: str | Path | None = None,
+    in_place: bool = False,
+    staged_outputs: Sequence[str] | None = None,
+) -> Model:
     """Read a model of any known framework, recognised by its content.
 
     weights   a Caffe model's .caffemodel.
+    staged_outputs  for who quantises or simulates: a Caffe model as the SDK's converter has it, with these blobs as
+              outputs beside those that nothing reads.
     in_place  for who runs the model and does not change it: big weights may stay in its file, as external data whose
               file is the model's own.
 
@@ -74,6 +83,8 @@ def open_model(path: str | Path, weights: str | Path | None = None, in_place: bo
     head = _head(path)
     for reader in MODELS.values():
         if reader.recognises(path, head):
+            if reader.read_staged and staged_outputs is not None:
+                return reader.read_staged(path, Path(weights) if weights else None, staged_outputs)
             if reader.takes_weights:
                 return reader.read(path, Path(weights) if weights else None)
             if weights:

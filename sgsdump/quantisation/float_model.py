@@ -11,9 +11,7 @@ from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.passes.lift import lift
-from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.models.passes.single_precision import single_precision
-from sgsdump.models.passes.split_batchnorm import split_batchnorm
 from sgsdump.models.passes.topology import sorted_nodes
 from sgsdump.quantisation.fixed_metadata import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
@@ -23,15 +21,12 @@ if TYPE_CHECKING:
 
 
 def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig) -> Model:
-    """The simplified model of a file, lifted to what can be quantised; of a Caffe model the outputs that
-    input_config.ini names are outputs too.
+    """The simplified model of a file, lifted to what can be quantised; of a Caffe model the SDK's tensors, and the outputs
+    that input_config.ini names are outputs too.
 
     Raises what ``open_model``, ``simplify`` and ``lift`` raise.
     """
-    model = open_model(path, weights)
-    if model.blobs is not None:
-        model = replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs]))
-    simple = simplify(model)
+    simple = simplify(open_model(path, weights, staged_outputs=[output.name for output in config.outputs]))
     return replace(simple, proto=lift(simple.proto))
 
 
@@ -48,9 +43,7 @@ def simplify(model: Model) -> Model:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    folded = single_precision(fold_constants(ordered))
-    # The SDK folds no BatchNorm of a Caffe model: it stays a factor and an offset in the convolution's own domain.
-    return replace(model, proto=folded if model.blobs is None else split_batchnorm(folded), folder=None)
+    return replace(model, proto=single_precision(fold_constants(ordered)), folder=None)
 
 
 def deployed(model: Model, fuse: bool = True) -> ModelProto:

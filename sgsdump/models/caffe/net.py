@@ -14,7 +14,6 @@ from sgsdump.errors import ModelError
 from sgsdump.models.caffe.prototxt import Layer, read_prototxt
 
 DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "AnnotatedData", "DenseImageData")
-IDENTITIES = ("Dropout", "Split")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +46,7 @@ def read_net(path: Path) -> Net:
     inputs = {name: shape for name, shape in inputs.items() if name not in unread}
     if not inputs:
         raise ModelError(f"{path} has no input; add an Input layer with the shape of the picture")
-    return Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs) and not _in_place(layer)))
+    return Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs)))
 
 
 def is_input(layer: Layer, has_others: bool) -> bool:
@@ -136,8 +135,3 @@ def _for_each_top(layer: Layer, shapes: list[tuple[int, ...]]) -> list[tuple[int
 def _is_source(layer: Layer, inputs: dict[str, tuple[int, ...]]) -> bool:
     """Input layers; one whose tops only dropped layers read is not needed either."""
     return layer.type in ("Input", "DummyData") and (layer.type == "Input" or set(layer.tops) <= set(inputs))
-
-
-def _in_place(layer: Layer) -> bool:
-    """Dropout that writes over its own input does nothing at all in the TEST phase."""
-    return layer.type in IDENTITIES and layer.bottoms == layer.tops

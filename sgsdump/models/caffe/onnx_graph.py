@@ -1,13 +1,14 @@
-"""A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs under the same names.
+"""A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs.
 
-A layer that writes in place makes a new tensor. The last one bears the blob's name, as pycaffe shows it; the ones
-before are named after their layer.
+Under pycaffe's names (``to_onnx``): a layer that writes in place makes a new tensor. The last one bears the blob's name,
+as pycaffe shows it; the ones before are named after their layer. Under the SDK's (``to_staged_onnx``): stages.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from sgsdump.models.caffe.layers import LAYERS, POST_PROCESSING
 from sgsdump.models.caffe.net import Net
 from sgsdump.models.caffe.piece import INT_MAX, Names, Piece, Shape, Value
 from sgsdump.models.caffe.prototxt import Layer
+from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights
+from sgsdump.models.stage_table import Stage, write_stages
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 OPSET = 13
 IR_VERSION = 8
+IDENTITIES = ("Dropout", "Split")
 
 
 @dataclass(eq=False)
@@ -49,26 +53,56 @@ class _Graph:
 
 def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
     """Raises ModelError for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle."""
-    names = _tensor_names(net)
-    graph = _Graph(_empty_model(net), {name: Value(name, shape) for name, shape in net.inputs.items()})
-    for name, shape in net.inputs.items():
-        _check_size(f"{net.path}: input {name!r}", shape)
-    graph.names[0].taken.update(net.inputs, *names)
-    _check_weight_names(net, weights)
-    for layer, tops in zip(net.layers, names):
-        _add(net, layer, tops, weights, graph)
+    named = _as_pycaffe(net)
+    graph = _filled(net, named, weights, staged=False)
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
-    overwritten = {name for tops in names for name in tops} - blobs
+    overwritten = {name for step in named for name in step.tops} - blobs
     _declare(net, graph)
     return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
 
 
-def _tensor_names(net: Net) -> list[tuple[str, ...]]:
-    """For each layer the tensor names of its tops."""
-    left = Counter(top for layer in net.layers for top in layer.tops)
+def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = ()) -> ModelProto:
+    """The model with the SDK's tensors under the SDK's names; ``outputs``: blobs that leave it beside those nothing reads.
+
+    The model carries the table of its stages (``stage_table``). Raises what ``to_onnx`` raises.
+    """
+    named = steps(net, outputs)
+    graph = _filled(net, named, weights, staged=True)
+    _declare(net, graph, [graph.current[blob].name for blob in outputs if blob in graph.current])
+    write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
+    return graph.proto
+
+
+def _stages(step: Step) -> Iterator[Stage]:
+    if step.passes:
+        return
+    if step.product is not None:
+        yield Stage(step.product, step.layer.tops[0], (step.joined or step.layer).name)
+    for name, blob in zip(step.tops, step.layer.tops):
+        yield Stage(name, blob, step.layer.name)
+
+
+def _filled(net: Net, named: Sequence[Step], weights: Weights | None, staged: bool) -> _Graph:
+    """The graph with a node for every layer."""
+    graph = _Graph(_empty_model(net), {name: Value(name, shape) for name, shape in net.inputs.items()})
+    for name, shape in net.inputs.items():
+        _check_size(f"{net.path}: input {name!r}", shape)
+    for step in named:
+        graph.names[0].taken.update(step.tops, (step.product,) if step.product else ())
+    graph.names[0].taken.update(net.inputs)
+    _check_weight_names(net, weights)
+    for step in named:
+        _add(net, step, weights, graph, staged)
+    return graph
+
+
+def _as_pycaffe(net: Net) -> list[Step]:
+    """The layers under the names that pycaffe shows; Dropout in place does nothing at all in the TEST phase."""
+    layers = [layer for layer in net.layers if layer.type not in IDENTITIES or layer.bottoms != layer.tops]
+    left = Counter(top for layer in layers for top in layer.tops)
     taken = Names({*net.inputs, *left})
-    names = []
-    for layer in net.layers:
+    named = []
+    for layer in layers:
         tops = []
         for top in layer.tops:
             left[top] -= 1
@@ -76,19 +110,23 @@ def _tensor_names(net: Net) -> list[tuple[str, ...]]:
             if left[top] or top in net.inputs:
                 name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
             tops.append(name if name == top else taken.fresh(name))
-        names.append(tuple(tops))
-    return names
+        named.append(Step(layer, tuple(tops)))
+    return named
 
 
-def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None, graph: _Graph) -> None:
+def _add(net: Net, step: Step, weights: Weights | None, graph: _Graph, staged: bool) -> None:
+    layer = step.layer
     _check_type(layer)
-    for bottom in layer.bottoms:
-        if bottom not in graph.current:
-            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {_who_makes(net, bottom)}")
-    for index, top in enumerate(layer.tops):
-        if top in graph.current and layer.bottoms[index : index + 1] != (top,):
-            raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
-    piece = Piece(layer, tuple(graph.current[bottom] for bottom in layer.bottoms), tops, weights, graph.names)
+    if step.joined is not None:
+        _check_blobs(net, step.joined, graph)
+        graph.current[step.joined.tops[0]] = graph.current[step.joined.bottoms[0]]
+    _check_blobs(net, layer, graph)
+    inputs = tuple(graph.current[bottom] for bottom in layer.bottoms)
+    if step.passes:
+        graph.current.update((top, inputs[0]) for top in layer.tops)
+        return
+    joined = None if step.joined is None else Piece(step.joined, inputs, step.tops, weights, graph.names, staged)
+    piece = Piece(layer, inputs, step.tops, weights, graph.names, staged, step.product, joined)
     try:
         values = LAYERS[layer.type](piece)
     except (ValueError, IndexError, ArithmeticError) as error:
@@ -100,6 +138,16 @@ def _add(net: Net, layer: Layer, tops: tuple[str, ...], weights: Weights | None,
     graph.proto.graph.node.extend(piece.nodes)
     for name, array in piece.constants.items():
         _add_constant(graph.proto, name, array)
+
+
+def _check_blobs(net: Net, layer: Layer, graph: _Graph) -> None:
+    """What a layer reads is there, and what it makes is not, unless it is in place."""
+    for bottom in layer.bottoms:
+        if bottom not in graph.current:
+            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {_who_makes(net, bottom)}")
+    for index, top in enumerate(layer.tops):
+        if top in graph.current and layer.bottoms[index : index + 1] != (top,):
+            raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
 
 
 def _check_weight_names(net: Net, weights: Weights | None) -> None:
@@ -154,16 +202,17 @@ def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
     tensor.raw_data = array.tobytes()
 
 
-def _declare(net: Net, graph: _Graph) -> None:
-    """Name the outputs, blobs that nothing reads, and say the shape of every blob."""
+def _declare(net: Net, graph: _Graph, more: Sequence[str] = ()) -> None:
+    """Name the outputs, blobs that nothing reads and ``more``, and say the shape of every blob."""
     nodes = graph.proto.graph.node
     read = {name for node in nodes for name in node.input}
     made = {name for node in nodes for name in node.output}
     outputs = [name for name in graph.shapes if name in made - read]
+    outputs += [name for name in more if name in made & read and name not in outputs]
     if not outputs:
         raise ModelError(f"{net.path} computes nothing: every blob is read again")
     graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
-    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n in made & read)
+    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n in made & read - {*outputs})
 
 
 def _info(name: str, shape: Shape) -> ValueInfoProto:

@@ -55,6 +55,8 @@ class Piece:
     inputs   the tensors its bottoms stand for at this point of the net.
     tops     the tensor names its tops get.
     names    the names of tensors and of nodes that the graph has so far.
+    staged   it is written as the SDK's converter has it (see stages.py); ``product`` then names the MUL of a factor and
+             an offset, ``joined`` is the BatchNorm that this Scale is one MUL and one ADD with.
     nodes, constants   what the layer function has written so far.
     """
 
@@ -63,6 +65,9 @@ class Piece:
     tops: tuple[str, ...]
     weights: Weights | None
     names: tuple[Names, Names]
+    staged: bool = False
+    product: str | None = None
+    joined: Piece | None = None
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -114,7 +119,11 @@ class Piece:
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
-        name = self.names[0].fresh(f"{self.layer.name}_{name}")
+        return self.named(f"{self.layer.name}_{name}", array)
+
+    def named(self, name: str, array: np.ndarray) -> str:
+        """A constant of the graph under a name of its own."""
+        name = self.names[0].fresh(name)
         self.constants[name] = array
         return name
 

@@ -7,10 +7,11 @@ ending, so that the message can say what to give instead.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from sgsdump.models.caffe.net import read_net
-from sgsdump.models.caffe.onnx_graph import to_onnx
+from sgsdump.models.caffe.onnx_graph import to_onnx, to_staged_onnx
 from sgsdump.models.caffe.weights import read_weights
 from sgsdump.models.model import Model, ModelReader
 
@@ -24,9 +25,12 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _read(path: Path, weights: Path | None) -> Model:
     """The net with the weights of ``weights``; None does for a net without any. Raises ModelError."""
-    net = read_net(path)
-    made = to_onnx(net, read_weights(weights) if weights else None)
+    made = to_onnx(read_net(path), read_weights(weights) if weights else None)
     return Model(made.proto, path, blobs=made.blobs, overwritten=made.overwritten)
 
 
-READER = ModelReader("caffe", _recognises, _read, takes_weights=True)
+def _read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Model:
+    return Model(to_staged_onnx(read_net(path), read_weights(weights) if weights else None, outputs), path)
+
+
+READER = ModelReader("caffe", _recognises, _read, takes_weights=True, read_staged=_read_staged)

@@ -41,7 +41,7 @@ def prelu(piece: Piece) -> list[Value]:
     shared = piece.message.prelu_param.channel_shared
     slope = piece.weight(0, () if shared else (channels,), "slope")
     slope = slope.reshape((1,) if shared else (channels, *[1] * (len(piece.shape) - 2)))
-    return [Value(piece.node("PRelu", piece.inputs[0], piece.constant("slope", slope), to=piece.tops[0]), piece.shape)]
+    return [Value(piece.node("PRelu", piece.inputs[0], piece.constant("alpha", slope), to=piece.tops[0]), piece.shape)]
 
 
 def relu6(piece: Piece) -> list[Value]:
@@ -61,10 +61,30 @@ def power(piece: Piece) -> list[Value]:
     """(shift + scale * x) ^ power."""
     piece.expect(1)
     param = piece.message.power_param
+    if piece.staged:
+        return _staged_power(piece, param.power, param.scale, param.shift)
     value = _affine(piece, piece.inputs[0].name, param.scale, param.shift, last=param.power == 1)
     if param.power != 1:
         value = piece.node("Pow", value, _scalar(param.power), to=piece.tops[0])
     return [Value(value, piece.shape)]
+
+
+def _staged_power(piece: Piece, exponent: float, scale: float, shift: float) -> list[Value]:
+    """As the SDK has it: always a MUL and an ADD, and a square as a MUL by itself."""
+    top, name = piece.tops[0], piece.layer.name
+    product = piece.node("Mul", piece.inputs[0], piece.constant("scale", _scalar(scale)), to=piece.product)
+    ends = exponent == 1
+    total = piece.node(
+        "Add",
+        product,
+        piece.constant("offset", _scalar(shift)),
+        to=top if ends else piece.names[0].fresh(f"{name}_ADD_output"),
+    )
+    if exponent == 2:
+        piece.node("Mul", total, total, to=top)
+    elif not ends:
+        piece.node("Pow", total, _scalar(exponent), to=top)
+    return [Value(top, piece.shape)]
 
 
 def exp(piece: Piece) -> list[Value]:

@@ -1,7 +1,7 @@
 """Scale and Bias: a factor and an offset, learned or taken from a second bottom, spread over some of the axes.
 
-A learned factor per channel is written as BatchNormalization (mean 0, variance 1, epsilon 0), so that it can be folded
-into the convolution before it as the BatchNorm in front of it is. Source: scale_layer.cpp, bias_layer.cpp.
+A learned factor per channel is written as BatchNormalization (mean 0, variance 1, epsilon 0), or, with the BatchNorm
+before it, as the SDK has both. Source: scale_layer.cpp, bias_layer.cpp.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sgsdump.models.caffe.layers.normalisation import normalisation
+from sgsdump.models.caffe.layers.product_and_sum import multiplied_and_added
 from sgsdump.models.caffe.piece import Piece, Shape, Value
 
 
@@ -21,6 +23,8 @@ def scale(piece: Piece) -> list[Value]:
     shape, axis = _covered(piece, param)
     factor = piece.weight(0, shape, "scale")
     offset = piece.weight(1, shape, "bias") if param.bias_term else np.zeros(shape, np.float32)
+    if piece.staged and axis == 1 and len(shape) == 1:
+        return _staged(piece, factor, offset if param.bias_term else None)
     if axis == 1 and len(shape) == 1 and len(piece.shape) > 1:
         constants = {"scale": factor, "bias": offset, "mean": np.zeros_like(factor), "variance": np.ones_like(factor)}
         operands = [piece.constant(name, array) for name, array in constants.items()]
@@ -36,6 +40,16 @@ def scale(piece: Piece) -> list[Value]:
     if param.bias_term:
         piece.node("Add", product, piece.constant("bias", offset.reshape(spread)), to=piece.tops[0])
     return [Value(piece.tops[0], piece.shape)]
+
+
+def _staged(piece: Piece, factor: np.ndarray, offset: np.ndarray | None) -> list[Value]:
+    if piece.joined is None:
+        return multiplied_and_added(piece, piece.layer.name, factor, offset)
+    before = normalisation(piece.joined)
+    assert before.offset is not None, "a normalisation has one"
+    scaled = before.offset * factor.astype(np.float64)
+    summed = scaled if offset is None else scaled + offset.astype(np.float64)
+    return multiplied_and_added(piece, piece.joined.layer.name, before.gain * factor.astype(np.float64), summed)
 
 
 def bias(piece: Piece) -> list[Value]:

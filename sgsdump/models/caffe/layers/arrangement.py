@@ -42,8 +42,11 @@ def split(piece: Piece) -> list[Value]:
 
 
 def dropout(piece: Piece) -> list[Value]:
-    """Does nothing in the TEST phase; a node gives the top its own name."""
+    """Does nothing in the TEST phase; a node gives the top its own name. The SDK has a reshape to the same shape."""
     piece.expect(1)
+    if piece.staged:
+        shape = piece.constant("reshape_output_shape", np.array(piece.shape, np.int64))
+        return [Value(piece.node("Reshape", piece.inputs[0], shape, to=piece.tops[0]), piece.shape)]
     return [Value(piece.node("Identity", piece.inputs[0], to=piece.tops[0]), piece.shape)]
 
 

@@ -62,13 +62,19 @@ def inner_product(piece: Piece) -> list[Value]:
     kept = piece.shape[:axis]
     weight = piece.weight(0, (length, outputs) if param.transpose else (outputs, length), "weight")
     operands = [_as_matrix(piece, axis, length), piece.constant("weight", weight)]
-    if param.bias_term:
-        operands.append(piece.constant("bias", piece.weight(1, (outputs,), "bias")))
+    operands += _bias(piece, param.bias_term, outputs)
     shape = (*kept, outputs)
     product = piece.node("Gemm", *operands, to=piece.tops[0] if axis == 1 else None, transB=int(not param.transpose))
     if axis != 1:
         piece.node("Reshape", product, np.array(shape, np.int64), to=piece.tops[0])
     return [Value(piece.tops[0], shape)]
+
+
+def _bias(piece: Piece, learned: bool, outputs: int) -> list[str]:
+    """The name of the bias; the SDK has one of zeros where there is none."""
+    if learned:
+        return [piece.constant("bias", piece.weight(1, (outputs,), "bias"))]
+    return [piece.constant("bias", np.zeros(outputs, np.float32))] if piece.staged else []
 
 
 def _as_matrix(piece: Piece, axis: int, length: int) -> Value | str:
@@ -79,8 +85,7 @@ def _as_matrix(piece: Piece, axis: int, length: int) -> Value | str:
 
 def _filtered(piece: Piece, op: str, weight: np.ndarray, geometry: Geometry, group: int, shape: Shape) -> list[Value]:
     operands = [piece.inputs[0].name, piece.constant("filter", weight)]
-    if piece.message.convolution_param.bias_term:
-        operands.append(piece.constant("bias", piece.weight(1, (shape[1],), "bias")))
+    operands += _bias(piece, piece.message.convolution_param.bias_term, shape[1])
     return [Value(piece.node(op, *operands, to=piece.tops[0], group=group, **geometry.attributes()), shape)]
 
 

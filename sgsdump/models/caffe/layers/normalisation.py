@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sgsdump.models.caffe.layers.product_and_sum import Affine, gain_and_offset, multiplied_and_added
 from sgsdump.models.caffe.piece import Piece, Value
 from sgsdump.models.caffe.schema import enum_label
 
@@ -11,6 +12,22 @@ from sgsdump.models.caffe.schema import enum_label
 def batch_norm(piece: Piece) -> list[Value]:
     """(x - mean) / sqrt(variance + eps), with the sums of training: blobs are mean, variance, and what divides both."""
     piece.expect(1)
+    if piece.staged:
+        return multiplied_and_added(piece, piece.layer.name, *normalisation(piece))
+    names = ("scale", "bias", "mean", "variance")
+    operands = [piece.constant(name, array) for name, array in zip(names, _statistics(piece))]
+    epsilon = piece.message.batch_norm_param.eps
+    piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
+    return [Value(piece.tops[0], piece.shape)]
+
+
+def normalisation(piece: Piece) -> Affine:
+    """A BatchNorm layer as a factor and an offset for each channel."""
+    return gain_and_offset(*_statistics(piece), piece.message.batch_norm_param.eps)
+
+
+def _statistics(piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Scale, bias, mean and variance of each channel."""
     param = piece.message.batch_norm_param
     if param.HasField("use_global_stats") and not param.use_global_stats:
         piece.fail("has use_global_stats: false, which is for training; delete that line or say true")
@@ -25,10 +42,7 @@ def batch_norm(piece: Piece) -> list[Value]:
     scale, bias = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     if param.scale_bias:
         scale, bias = piece.weight(3, (channels,), "scale"), piece.weight(4, (channels,), "bias")
-    names = ("scale", "bias", "mean", "variance")
-    operands = [piece.constant(name, array) for name, array in zip(names, (scale, bias, mean, variance))]
-    piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=param.eps)
-    return [Value(piece.tops[0], piece.shape)]
+    return scale, bias, mean, variance
 
 
 def bn(piece: Piece) -> list[Value]:
@@ -40,8 +54,10 @@ def bn(piece: Piece) -> list[Value]:
     names = ("scale", "bias", "mean", "variance")
     blobs = [piece.weight(i, (channels,), name) for i, name in enumerate(names[: 2 if folded else 4])]
     blobs += [np.zeros(channels, np.float32), np.ones(channels, np.float32)] if folded else []
-    operands = [piece.constant(name, array) for name, array in zip(names, blobs)]
     epsilon = 0.0 if folded else piece.message.bn_param.eps
+    if piece.staged:
+        return multiplied_and_added(piece, piece.layer.name, *gain_and_offset(*blobs, epsilon))
+    operands = [piece.constant(name, array) for name, array in zip(names, blobs)]
     piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
     return [Value(piece.tops[0], piece.shape)]
 

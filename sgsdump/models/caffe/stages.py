@@ -1,0 +1,199 @@
+"""What the SDK's converter calls the tensors of a Caffe net: the stages of a blob.
+
+Layers in place (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps every one as a
+tensor of its own. In the order of the net, the first layer with the top ``b`` makes ``b``, each further one appends
+``_xx``, once more while that name is taken:
+
+    Convolution conv1           conv1
+    BatchNorm   conv1, in place            } one MUL, conv1_xx,
+    Scale       conv1, in place            } and one ADD, conv1_xx_xx
+    ReLU        conv1, in place conv1_xx_xx_xx
+
+* BatchNorm and the Scale after it become MUL and ADD. ADD has the Scale's name (the BatchNorm's where it is alone). MUL is
+  what it reads with ``_xx`` where ADD's name has ``_xx`` exactly twice, else what it reads with ``_MUL``.
+* Of an output the last stage is ``b``; those before hang on ``b#0``.
+* A name with a # loses it, and what follows, in the last stage.
+* Dropout is a RESHAPE and counts. Of reshapes in a row (InnerProduct begins and ends with one) only the last remains.
+
+Source: small networks through SDK 1.1.5, see docs/caffe.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from sgsdump.models.caffe.net import Net
+from sgsdump.models.caffe.prototxt import Layer
+
+SUFFIX = "_xx"
+# What the converter makes a factor and an offset of.
+AFFINE = ("BatchNorm", "BN", "Scale", "Power")
+# What ends with a reshape; InnerProduct and Dropout begin with one too.
+RESHAPING = ("Flatten", "InnerProduct", "Reshape")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One layer as the SDK has it.
+
+    tops     the names of the tensors its tops become.
+    joined   the BatchNorm that became one MUL and one ADD with this Scale.
+    product  the name of the MUL inside.
+    passes   it makes no tensor of its own: its tops are its bottom.
+    """
+
+    layer: Layer
+    tops: tuple[str, ...]
+    joined: Layer | None = None
+    product: str | None = None
+    passes: bool = False
+
+
+def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
+    """The layers under the SDK's names. ``outputs``: the blobs that leave the net; empty for those nothing reads."""
+    readers = _readers(net.layers)
+    outputs = set(outputs) or _last_blobs(net, readers)
+    names = _names(net, outputs)
+    made: list[Step] = []
+    joined: dict[int, Layer] = {}
+    passing: set[int] = set()
+    for index, layer in enumerate(net.layers):
+        follower = _follower(net.layers, readers, index, outputs)
+        kind = "" if follower is None else net.layers[follower].type
+        if layer.type == "BatchNorm" and follower is not None and _scales_channels(net.layers[follower]):
+            joined[follower] = layer
+            continue
+        if layer.type == "Split" or (layer.type == "Dropout" and kind in ("Dropout", *RESHAPING)):
+            passing.add(index)
+        if layer.type in RESHAPING:
+            dropouts = _dropouts_after(net.layers, readers, index, outputs)
+            passing.update(dropouts)
+            names[index] = names[[index, *dropouts][-1]]
+        made.append(Step(layer, names[index], joined.get(index), passes=index in passing))
+    return _with_products(_distinct(made, net.inputs), net)
+
+
+def _scales_channels(layer: Layer) -> bool:
+    """Whether a layer is a Scale with learned numbers for each channel."""
+    param = layer.message.scale_param
+    return layer.type == "Scale" and len(layer.bottoms) == 1 and (param.axis, param.num_axes) == (1, 1)
+
+
+def _names(net: Net, outputs: Collection[str]) -> list[tuple[str, ...]]:
+    """For each layer the names of its tops' tensors."""
+    taken: set[str] = set()
+    names = []
+    for layer in net.layers:
+        tops = []
+        for top in layer.tops:
+            name = top
+            while name in taken:
+                name += SUFFIX
+            taken.add(name)
+            tops.append(name)
+        names.append(tuple(tops))
+    last = {top: (index, slot) for index, layer in enumerate(net.layers) for slot, top in enumerate(layer.tops)}
+    first = {top: names[i][s] for i, layer in reversed([*enumerate(net.layers)]) for s, top in enumerate(layer.tops)}
+    return [
+        tuple(
+            _of_output(top, name, first[top], last[top] == (index, slot))
+            if top in outputs
+            else name.partition("#")[0] or name
+            if last[top] == (index, slot)
+            else name
+            for slot, (top, name) in enumerate(zip(layer.tops, names[index]))
+        )
+        for index, layer in enumerate(net.layers)
+    ]
+
+
+def _of_output(blob: str, name: str, first: str, is_last: bool) -> str:
+    return blob if is_last else f"{blob}#0{name.removeprefix(first)}"
+
+
+def _readers(layers: Sequence[Layer]) -> dict[int, list[int]]:
+    """For each layer the layers that read what it makes; a layer in place ends the reading of the one before."""
+    makers: dict[str, int] = {}
+    readers: dict[int, list[int]] = defaultdict(list)
+    for index, layer in enumerate(layers):
+        for bottom in dict.fromkeys(layer.bottoms):
+            if bottom in makers:
+                readers[makers[bottom]].append(index)
+        makers.update(dict.fromkeys(layer.tops, index))
+    return readers
+
+
+def _last_blobs(net: Net, readers: dict[int, list[int]]) -> set[str]:
+    """The blobs whose last value nothing reads."""
+    last = {top: index for index, layer in enumerate(net.layers) for top in layer.tops}
+    return {
+        top
+        for top, index in last.items()
+        if not any(top in net.layers[reader].bottoms for reader in readers.get(index, ()))
+    }
+
+
+def _follower(
+    layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
+) -> int | None:
+    """The one layer that reads what a layer makes; None where there are several, or where it leaves the net."""
+    own = readers.get(index, [])
+    tops = layers[index].tops
+    if len(own) != 1 or len(tops) != 1:
+        return None
+    rewritten = tops[0] in layers[own[0]].tops
+    return own[0] if rewritten or tops[0] not in outputs else None
+
+
+def _dropouts_after(
+    layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
+) -> list[int]:
+    """The Dropouts in a row that alone read what a layer makes: their reshapes and its own are one."""
+    found: list[int] = []
+    follower = _follower(layers, readers, index, outputs)
+    while follower is not None and layers[follower].type == "Dropout":
+        found.append(follower)
+        follower = _follower(layers, readers, follower, outputs)
+    return found
+
+
+def _distinct(made: list[Step], inputs: Collection[str]) -> list[Step]:
+    """The same with no name twice, where the SDK's rule would give an input or another stage's."""
+    taken = set(inputs)
+    result = []
+    for step in made:
+        tops = []
+        for name in step.tops if not step.passes else ():
+            while name in taken:
+                name += SUFFIX
+            taken.add(name)
+            tops.append(name)
+        result.append(step if step.passes else replace(step, tops=tuple(tops)))
+    return result
+
+
+def _with_products(made: list[Step], net: Net) -> list[Step]:
+    """The same with the names of the MULs."""
+    taken = {*net.inputs, *(name for step in made for name in step.tops)}
+    current = {name: name for name in net.inputs}
+    result = []
+    for step in made:
+        source = step.joined or step.layer
+        read = current.get(source.bottoms[0], "") if source.bottoms else ""
+        product = _product(step, read) if step.layer.type in AFFINE and step.tops else None
+        if product is not None:
+            while product in taken:
+                product = f"{read}_MUL" if product.endswith(SUFFIX) else product + "_"
+            taken.add(product)
+        result.append(replace(step, product=product))
+        made_of = [read] * len(step.layer.tops) if step.passes else step.tops
+        current.update(zip(step.layer.tops, made_of))
+    return result
+
+
+def _product(step: Step, read: str) -> str:
+    if step.layer.type == "Power":
+        return f"{step.layer.name}_MUL_output"
+    return read + (SUFFIX if step.tops[0].count(SUFFIX) == 2 else "_MUL")
