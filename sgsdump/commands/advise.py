@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.domains import analyse
     from sgsdump.quantisation.fixed_model import pictures_of
     from sgsdump.quantisation.float_model import deployed, open_float_model
+    from sgsdump.quantisation.raised_inputs import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
-    for note in board_notes(config):
+    config, notes = with_raised_inputs(config, proto)
+    for note in [*board_notes(config), *notes]:
         print(f"warning: {note}")
     given = read_ranges(args.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
@@ -89,13 +91,16 @@ def run(args: argparse.Namespace) -> int:
         measurement = _measure(trial, args, model, config)
     verdicts = advice.advise(convolutions, signs, measurement, limits)
     names = advice.tensor_arrays(verdicts, convolutions)
+    written = rules_of_thumb.config_names(names, convolutions)
     if measurement and names:
         tried = trial.try_plan(names, _feeds(args, model, config))
     if args.json:
-        replace_text(args.json, advice_json.render(verdicts, names, measurement, tried))
+        replace_text(args.json, advice_json.render(verdicts, written, measurement, tried))
     print(advice_table.render(verdicts))
     rows = comparison.rows if comparison else ()
-    print(advice_verdict.render(verdicts, names, limits, measurement, tried, rows), end="")
+    print(advice_verdict.render(verdicts, written, limits, measurement, tried, rows), end="")
+    for word, others in RaisedInputs(analysis).beside(written).items():
+        print(f"warning: {wider(word, others)}")
     if config.conv_format or config.tensor_arrays:
         print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
     return 0

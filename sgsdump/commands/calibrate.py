@@ -93,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.quantisation.ranges.side_ranges import SideRanges, side_ranges, updated
     from sgsdump.quantisation.sdk_log import read_log
     from sgsdump.sidecars import debug_config, input_config
@@ -105,8 +106,9 @@ def run(args: argparse.Namespace) -> int:
     level = args.quant_level if params is None else WITHOUT_BITS[args.quant_level]
     check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
     model = open_float_model(args.model, args.weight_file, config)
+    config, wide_words = with_raised_inputs(config, model.proto)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
-    for note in board_notes(config):
+    for note in [*board_notes(config), *wide_words]:
         print(f"warning: {note}")
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)

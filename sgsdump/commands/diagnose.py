@@ -151,10 +151,15 @@ def _known(args: argparse.Namespace) -> Known:
     from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
     from sgsdump.quantisation.diagnosis.subject import given_fixed
     from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_float_model(args.model, args.weight_file, config or input_config.InputConfig(()))
+    if config is not None:
+        config, notes = with_raised_inputs(config, model.proto)
+        for note in notes:
+            print(f"warning: {note}")
     specs = graph_inputs(model.proto)
     given = given_fixed(model, args.fixed, config) if args.fixed else None
     if config is not None:
@@ -219,7 +224,7 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 
-    names = advice.names if advice is not None else subject.config.tensor_arrays
+    names = advice.config_names if advice is not None else subject.config.tensor_arrays
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
     if subject.made is not None:
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))

@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.levels import calibrate
+    from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
     from sgsdump.reports.tuning import repair_log
     from sgsdump.sidecars import input_config
@@ -80,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     ini = read_bytes(args.input_config)
     config = input_config.read(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
-    for note in board_notes(config):
+    config, notes = with_raised_inputs(config, model.proto)
+    for note in [*board_notes(config), *notes]:
         print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)
@@ -101,13 +103,13 @@ def run(args: argparse.Namespace) -> int:
         side = side_ranges(calibration.statistics)
         repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL, side)
         rounds = _printed(repair, args.rounds, limits)
-        texts = [repair_log.render_round(made, limits, repair.logits) for made in rounds]
+        texts = [repair_log.render_round(made, limits, repair) for made in rounds]
         tail = list(repair_log.end_lines(repair, limits))
         _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
         _write_results(args, folder, model, repair, rounds, limits, pictures=len(feeds), labels=labels)
         best = repair.best
         if best.tensor_arrays != config.tensor_arrays:
-            ini = with_tensor_arrays(ini, best.tensor_arrays)
+            ini = with_tensor_arrays(ini, repair.config_names(best.tensor_arrays))
         (folder / "input_config.ini").write_bytes(ini)
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
     print("\n" + "\n".join(tail))
@@ -124,7 +126,7 @@ def _printed(repair: Repair, most: int, limits: Thresholds) -> list[Round]:
     rounds = []
     for made in repair.rounds(most):
         rounds.append(made)
-        print(f"\n{repair_log.render_round(made, limits, repair.logits)}", end="")
+        print(f"\n{repair_log.render_round(made, limits, repair)}", end="")
     return rounds
 
 

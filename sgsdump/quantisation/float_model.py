@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig) -> Model:
-    """The simplified model of a file, lifted to what can be quantised; of a Caffe model the SDK's tensors, and the outputs
-    that input_config.ini names are outputs too.
+    """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
+    outputs that input_config.ini names are outputs too.
 
     Raises what ``open_model``, ``simplify`` and ``lift`` raise.
     """

@@ -28,9 +28,9 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.domains import Analysis, analyse, moves_values
 from sgsdump.quantisation.fusion import Operator, is_depthwise
+from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
 from sgsdump.quantisation.weight_scales import weight_quant, weight_range
-from sgsdump.registry import hint
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
 
@@ -46,8 +46,8 @@ class Choice:
     """Which convolutions get INT16 inputs and weights: the words of ``[CONV_CONFIG]``.
 
     input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
-    further convolutions to raise. per_channel gives weights whose range is not per channel already one scale per
-    output channel (levels above L1).
+    further convolutions to raise, or words that raise some (``RaisedInputs``). per_channel gives weights whose range is
+    not per channel already one scale per output channel (levels above L1).
     """
 
     input_format: str = "ALL_UINT8"
@@ -114,14 +114,12 @@ def weight_types(analysis: Analysis, tensors: Mapping[str, Quant]) -> Iterator[t
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
     """Domains of type INT16: those no convolution reads, and the raised ones."""
     domain, first_inputs = analysis.domain, analysis.first_inputs
-    for name in choice.tensors:
-        if name not in first_inputs:
-            raise ConfigError(
-                f"tensor_arrays names {name!r}, which is no convolution's first input{hint(name, first_inputs)}"
-            )
-        if domain[name] in analysis.picture_domains:
-            raise ConfigError(f"tensor_arrays names {name!r}: the picture input cannot be raised to INT16")
-    raised = {domain[name] for name in choice.tensors}
+    raised: set[str] = set()
+    for word in choice.tensors:
+        names = (word,) if word in first_inputs else RaisedInputs(analysis).inputs_of([word])
+        if any(domain[name] in analysis.picture_domains for name in names):
+            raise ConfigError(f"tensor_arrays names {word!r}: the picture input cannot be raised to INT16")
+        raised.update(domain[name] for name in names)
     for name, readers in first_inputs.items():
         depthwise = [is_depthwise(analysis.graph, node) for node in readers]
         if (

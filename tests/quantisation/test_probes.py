@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from sgsdump.dumps.io import open_dump, save_dump
-from sgsdump.models.model import open_model
-from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
@@ -27,8 +25,7 @@ OTHER_SCALE = ("n_soft", "a")
 def net(shared, name):
     folder = shared / "sigmastar/probes" / name
     config = input_config.read(folder / "input_config.ini")
-    model = open_model(folder / "net.prototxt", folder / "net.caffemodel")
-    model = simplify(replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs])))
+    model = open_float_model(folder / "net.prototxt", folder / "net.caffemodel", config)
     return folder, config, model
 
 

@@ -5,18 +5,16 @@ gives every bias a second row of ones, so its maximum is always 1.0.
 """
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.models.passes.mark_outputs import mark_outputs
 from sgsdump.quantisation import calibration_log
 from sgsdump.quantisation.calibration_log import write_log
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.float_model import open_float_model, simplify
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
@@ -30,8 +28,7 @@ def tiny(shared, framework, config):
     folder = shared / "sigmastar/model"
     if framework == "onnx":
         return simplify(open_model(folder / "tiny.onnx"))
-    model = open_model(folder / "tiny.prototxt", folder / "tiny.caffemodel")
-    return simplify(replace(model, proto=mark_outputs(model.proto, [output.name for output in config.outputs])))
+    return open_float_model(folder / "tiny.prototxt", folder / "tiny.caffemodel", config)
 
 
 def log(shared, tmp_path, framework, level):

@@ -21,6 +21,7 @@ def laid_out(errors, monkeypatch, smallest=ONE):
     """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
     monkeypatch.setattr(module, "macs_of", lambda trial: {"a.out": 30, "b.out": 10})
     monkeypatch.setattr(module, "watched_by_output", lambda proto: {"y": "logits", "y2": "logits", "z": "mask"})
+    monkeypatch.setattr(module, "RaisedInputs", lambda analysis: SimpleNamespace(words={"a": "a", "b": "b"}))
     one = np.ones(1)
     plans = dict(zip((NONE, ONE, BOTH), errors))
     pool = SimpleNamespace(
@@ -34,7 +35,9 @@ def laid_out(errors, monkeypatch, smallest=ONE):
         runs=3,
     )
     sizes = Sizes(("a", "b"), np.array([100, 300]), 100)
-    trial = SimpleNamespace(proto=None, domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"])
+    trial = SimpleNamespace(
+        proto=None, analysis=None, domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"]
+    )
     ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
     found = SearchResult((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
     return pareto(found, pool, sizes, trial, with_metric=False)

@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.quantisation.float_model import deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
+    from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.reports.tuning import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.results.pareto import pareto
@@ -107,8 +108,9 @@ def run(args: argparse.Namespace) -> int:
     folder = usable_folder(args.output, args.input_config)
     ini = read_bytes(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
+    config, notes = with_raised_inputs(config, model.proto)
     objective = parse_objective(args.objective, watched_by_output(deployed(model)))
-    for note in board_notes(config):
+    for note in [*board_notes(config), *notes]:
         print(f"warning: {note}")
     progress, workers = Terminal("stderr"), Workers(args.num_process, args.scheduler)
     ranges, side, feeds = calibrated(args, model, config, workers)

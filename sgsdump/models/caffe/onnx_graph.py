@@ -1,7 +1,7 @@
 """A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs.
 
-Under pycaffe's names (``to_onnx``): a layer that writes in place makes a new tensor. The last one bears the blob's name,
-as pycaffe shows it; the ones before are named after their layer. Under the SDK's (``to_staged_onnx``): stages.py.
+Under pycaffe's names (``to_onnx``): a layer that writes in place makes a new tensor. The last one bears the blob's
+name, as pycaffe shows it; the ones before are named after their layer. Under the SDK's (``to_staged_onnx``): stages.py.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
 
 
 def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = ()) -> ModelProto:
-    """The model with the SDK's tensors under the SDK's names; ``outputs``: blobs that leave it beside those nothing reads.
+    """The model with the SDK's tensors under the SDK's names.
 
+    outputs  blobs that leave it, beside those that nothing reads.
     The model carries the table of its stages (``stage_table``). Raises what ``to_onnx`` raises.
     """
     named = steps(net, outputs)
@@ -212,7 +213,9 @@ def _declare(net: Net, graph: _Graph, more: Sequence[str] = ()) -> None:
     if not outputs:
         raise ModelError(f"{net.path} computes nothing: every blob is read again")
     graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
-    graph.proto.graph.value_info.extend(_info(n, shape) for n, shape in graph.shapes.items() if n in made & read - {*outputs})
+    graph.proto.graph.value_info.extend(
+        _info(n, shape) for n, shape in graph.shapes.items() if n in made & read - {*outputs}
+    )
 
 
 def _info(name: str, shape: Shape) -> ValueInfoProto:

@@ -9,8 +9,8 @@ tensor of its own. In the order of the net, the first layer with the top ``b`` m
     Scale       conv1, in place            } and one ADD, conv1_xx_xx
     ReLU        conv1, in place conv1_xx_xx_xx
 
-* BatchNorm and the Scale after it become MUL and ADD. ADD has the Scale's name (the BatchNorm's where it is alone). MUL is
-  what it reads with ``_xx`` where ADD's name has ``_xx`` exactly twice, else what it reads with ``_MUL``.
+* BatchNorm and the Scale after it become MUL and ADD. ADD has the Scale's name (the BatchNorm's where it is alone).
+  MUL is what it reads with ``_xx`` where ADD's name has ``_xx`` exactly twice, else what it reads with ``_MUL``.
 * Of an output the last stage is ``b``; those before hang on ``b#0``.
 * A name with a # loses it, and what follows, in the last stage.
 * Dropout is a RESHAPE and counts. Of reshapes in a row (InnerProduct begins and ends with one) only the last remains.

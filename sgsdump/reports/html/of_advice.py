@@ -20,8 +20,9 @@ def steps_of(found: MeasuredAdvice) -> Iterator[Step]:
     measured, measurement, limits = found.measured, found.measured.measurement, found.measured.limits
     tried = measured.tried
     if found.good:
-        has = f"; the fixed model has {listed(measured.raised, MOST_NAMED)} at INT16 already" if measured.raised else ""
-        copy = conv_config(measured.raised) if measured.raised else ""
+        names = found.config_names
+        has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
+        copy = conv_config(names) if names else ""
         yield Step(f"Nothing more has to be raised to INT16: no output has {limits}{has}.", copy)
         return
     if tried is not None:
@@ -31,14 +32,14 @@ def steps_of(found: MeasuredAdvice) -> Iterator[Step]:
             f"Put this into input_config.ini and calibrate again: with {_count(len(measured.names), 'input')} of "
             f"convolutions at INT16 the outputs' error goes to {errors[1]:.4f}, {state} ({errors[0]:.4f} with all at 8 "
             f"bits, {errors[2]:.4f} with all at 16; measured on {_count(measurement.pictures, 'picture')}).",
-            conv_config(measured.names),
+            conv_config(found.config_names),
         )
     if not holds(measurement.all_16, limits):
         yield Step(
             f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; "
             f"look at the ranges and the calibration pictures."
         )
-    maybe = list(dict.fromkeys(entry.convolution.input for entry in found.advice if entry.verdict == MAYBE))
+    maybe = list(dict.fromkeys(entry.convolution.shown_input for entry in found.advice if entry.verdict == MAYBE))
     if maybe and not (tried is not None and holds(tried, limits)):
         yield Step(f"What would help most{' after that' if tried is not None else ''}: {listed(maybe, MOST_NAMED)}.")
 

@@ -57,4 +57,4 @@ def _step(repair: Repair) -> Step:
     if not repair.best.tensor_arrays:
         return Step("input_config.ini stays as it is.")
     text = "The input_config.ini beside this report has it; this is to put into your own."
-    return Step(text, conv_config(repair.best.tensor_arrays))
+    return Step(text, conv_config(repair.config_names(repair.best.tensor_arrays)))

@@ -34,7 +34,7 @@ def render(advice: Sequence[Advice]) -> str:
 def _cells(entry: Advice, measured: bool) -> list[str]:
     conv = entry.convolution
     width = f"{entry.signs.width:.4g}" if entry.signs.limits else "-"
-    cells = [entry.verdict, _readable(conv.name), conv.op_type, _readable(conv.input), width]
+    cells = [entry.verdict, _readable(conv.name), conv.op_type, _readable(conv.shown_input), width]
     if measured:
         cells += _numbers(entry.measured)
     return [*cells, _readable(entry.reason)]

@@ -24,8 +24,8 @@ def render(
     tried: Totals | None = None,
     rows: Sequence[Row] = (),
 ) -> str:
-    """names: first inputs to raise. tried: the outputs' sums against float with these raised. rows: the comparison of
-    the fixed model's dump with the float model's, where there is one."""
+    """names: the words of tensor_arrays to write. tried: the outputs' sums against float with these raised. rows: the
+    comparison of the fixed model's dump with the float model's, where there is one."""
     return "".join(f"{line}\n" for line in _lines(advice, names, limits, measurement, tried, rows))
 
 
@@ -53,10 +53,10 @@ def _lines(
                 f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look "
                 f"at the ranges and the calibration pictures."
             )
-    unknown = list(dict.fromkeys(a.convolution.input for a in advice if not a.signs.limits))
+    unknown = list(dict.fromkeys(a.convolution.shown_input for a in advice if not a.signs.limits))
     if unknown:
         yield f"Not judged, as the ranges file has no range for them: {listed(unknown, MOST_NAMES)}."
-    maybe = list(dict.fromkeys(a.convolution.input for a in advice if a.verdict == MAYBE))
+    maybe = list(dict.fromkeys(a.convolution.shown_input for a in advice if a.verdict == MAYBE))
     if names:
         if tried:
             state = "the outputs are within limits" if holds(tried, limits) else f"still {limits}: raise the maybes too"

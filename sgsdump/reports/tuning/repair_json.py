@@ -28,7 +28,7 @@ def render(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, li
         "rounds": [_round(made, limits) for made in rounds],
         "final_round": repair.best.number,
         "thresholds_hold": repair.best.holds,
-        "tensor_arrays": list(repair.best.tensor_arrays),
+        "tensor_arrays": list(repair.config_names(repair.best.tensor_arrays)),
         "ended": repair.ended,
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -21,33 +21,34 @@ def render(head: Sequence[str], rounds: Sequence[str], tail: Sequence[str]) -> s
     return "\n".join(["".join(f"{line}\n" for line in head), *rounds, "".join(f"{line}\n" for line in tail)])
 
 
-def render_round(made: Round, limits: Thresholds, logits: Collection[str]) -> str:
-    return "".join(f"{line}\n" for line in _lines(made, limits, logits))
+def render_round(made: Round, limits: Thresholds, repair: Repair) -> str:
+    return "".join(f"{line}\n" for line in _lines(made, limits, repair))
 
 
 def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
     """Why it ended, the final round, and what every convolution at INT16 would give."""
     yield f"Ended: {repair.ended}."
     yield f"Final: round {repair.best.number}."
-    yield from _plan(repair.best)
+    yield from _plan(repair.best, repair)
     yield from _outputs(repair.best.run.outputs, limits, repair.logits)
     if repair.measured:
         yield "For comparison, every convolution at INT16:"
         yield from (f"  {line}" for line in _outputs(repair.measured.all_16, limits, repair.logits))
 
 
-def _lines(made: Round, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
+def _lines(made: Round, limits: Thresholds, repair: Repair) -> Iterator[str]:
     yield f"Round {made.number}: {_title(made)}"
     for word, changes in (("raised", made.raised), ("lowered", made.lowered)):
-        yield from (f"  {word} {_change(change)}" for change in changes)
-    yield from (f"  {line}" for line in _plan(made))
-    yield from (f"  {line}" for line in _outputs(made.run.outputs, limits, logits))
+        yield from (f"  {word} {_change(change, repair)}" for change in changes)
+    yield from (f"  {line}" for line in _plan(made, repair))
+    yield from (f"  {line}" for line in _outputs(made.run.outputs, limits, repair.logits))
     yield from (f"  {line}" for line in _layers(made.run.layers, limits))
     yield f"  {'kept' if made.kept else 'undone'}: {made.verdict}"
 
 
-def _plan(made: Round) -> Iterator[str]:
-    yield f"INT16: {', '.join(map(_readable, made.tensor_arrays)) or 'nothing in tensor_arrays'}"
+def _plan(made: Round, repair: Repair) -> Iterator[str]:
+    names = (_readable(repair.shown(name)) for name in made.tensor_arrays)
+    yield f"INT16: {', '.join(names) or 'nothing in tensor_arrays'}"
     yield (
         f"{len(made.wide)} of {len(made.run.plan.weights)} convolutions at INT16; weights {made.run.weight_bytes:,} "
         f"bytes, {made.run.rate:.3f} of all at 16 bits"
@@ -67,9 +68,9 @@ def _title(made: Round) -> str:
     return f"lower {len(made.lowered)} again" if made.lowered else "as input_config.ini says"
 
 
-def _change(change: Change) -> str:
+def _change(change: Change, repair: Repair) -> str:
     readers = ", ".join(map(_readable, change.convolutions))
-    return f"{_readable(change.tensor)} (read by {readers}): {change.why}"
+    return f"{_readable(repair.shown(change.tensor))} (read by {readers}): {change.why}"
 
 
 def _layers(layers: Comparison, limits: Thresholds) -> Iterator[str]:

@@ -75,7 +75,7 @@ def advise(
         if conv.reads_picture:
             advice.append(Advice(conv, NO, "reads the picture, which is always 8 bits", seen))
         elif seen.limits is None:
-            advice.append(Advice(conv, NO, f"not judged: {conv.input} has no range", seen))
+            advice.append(Advice(conv, NO, f"not judged: {conv.shown_input} has no range", seen))
         elif conv.name in by_name:
             advice.append(_by_measure(conv, seen, measured(by_name[conv.name], conv.name, total), good))
         else:

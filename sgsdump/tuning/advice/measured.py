@@ -21,7 +21,7 @@ from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT16
 from sgsdump.tuning.advice.advice import Advice, advise, holds, tensor_arrays
-from sgsdump.tuning.advice.rules_of_thumb import Convolution, convolutions, read_signs
+from sgsdump.tuning.advice.rules_of_thumb import Convolution, config_names, convolutions, read_signs
 from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, Totals
 
 
@@ -62,6 +62,11 @@ class MeasuredAdvice:
     def names(self) -> tuple[str, ...]:
         """The inputs to have at INT16: what the fixed model has where its outputs are good."""
         return self.measured.raised if self.good else self.measured.names
+
+    @property
+    def config_names(self) -> tuple[str, ...]:
+        """``names`` as ``tensor_arrays`` takes them."""
+        return config_names(self.names, self.measured.convolutions)
 
 
 def measure(

@@ -22,6 +22,7 @@ from sgsdump.files.names.safe_names import normalised
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fusion import is_convolution, sdk_name
+from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.tensors.value_range import Range
 
 RMSE_OVER = 0.5
@@ -30,7 +31,8 @@ RMSE_OVER = 0.5
 @dataclass(frozen=True)
 class Convolution:
     """One convolution: what it is called by (its node's output), its operator type, its first input, that input's
-    domain, the tensor its operator stores, and whether it reads the picture (always 8 bits)."""
+    domain, the tensor its operator stores, whether it reads the picture (always 8 bits), and the word of
+    ``tensor_arrays`` that raises its input ("": the input's own name)."""
 
     name: str
     op_type: str
@@ -38,6 +40,12 @@ class Convolution:
     domain: str
     layer: str
     reads_picture: bool
+    config_name: str = ""
+
+    @property
+    def shown_input(self) -> str:
+        """The input for a person: the word to write, and the tensor where that is another."""
+        return f"{self.config_name} ({self.input})" if self.config_name not in ("", self.input) else self.input
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Signs:
 
 def convolutions(analysis: Analysis) -> list[Convolution]:
     """Every convolution and fully connected operator with constant weights, in execution order."""
-    graph = analysis.graph
+    graph, words = analysis.graph, RaisedInputs(analysis).words
     return [
         Convolution(
             node.output[0],
@@ -94,11 +102,18 @@ def convolutions(analysis: Analysis) -> list[Convolution]:
             analysis.domain[node.input[0]],
             op.outputs[0],
             analysis.domain[node.input[0]] in analysis.picture_domains,
+            words[node.input[0]],
         )
         for op in analysis.operators
         for node in op.nodes
         if is_convolution(graph, node)
     ]
+
+
+def config_names(names: Iterable[str], convolutions: Iterable[Convolution]) -> tuple[str, ...]:
+    """The words to write into ``tensor_arrays`` for first inputs, each once."""
+    words = {conv.input: conv.config_name or conv.input for conv in convolutions}
+    return tuple(dict.fromkeys(words.get(name, name) for name in names))
 
 
 def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> dict[str, Range]:

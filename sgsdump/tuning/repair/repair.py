@@ -10,7 +10,7 @@ other choice changes. Its share of the error that is left is what grows from rou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -26,7 +26,7 @@ from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.value_range import Range
 from sgsdump.tuning.advice.advice import advise, holds
-from sgsdump.tuning.advice.rules_of_thumb import read_signs
+from sgsdump.tuning.advice.rules_of_thumb import config_names, read_signs
 from sgsdump.tuning.advice.sensitivity_analysis import (
     LabelledPictureFeed,
     Measurement,
@@ -79,6 +79,14 @@ class Repair:
     def logits(self) -> frozenset[str]:
         """Judged tensors that replace the Softmax they feed."""
         return frozenset(self._dumps.judged) - set(self._analysis.graph.outputs)
+
+    def config_names(self, inputs: Iterable[str]) -> tuple[str, ...]:
+        """Inputs as ``tensor_arrays`` takes them."""
+        return config_names(inputs, self._candidates.convolutions)
+
+    def shown(self, name: str) -> str:
+        """An input for a person: the word for ``tensor_arrays``, and the tensor where that is another."""
+        return next((conv.shown_input for conv in self._candidates.convolutions if conv.input == name), name)
 
     def rounds(self, most: int) -> Iterator[Round]:
         """Every round as it ends, at most ``most`` that raise something."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.quantisation.objective import watched_by_output
+from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.tuning.results.verification import Verified
 from sgsdump.tuning.scoring.plan_scores import PlanScores
@@ -28,7 +29,7 @@ class Row:
     label      INT8, INT16, smallest, or the compression rate asked for.
     asked      that rate; None for the others.
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
-    raised     output names of the convolutions at INT16; ``tensors`` their inputs, as tensor_arrays takes them.
+    raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
     predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
     errors     of each output its own (``Score.error``), where a Softmax makes it at its input.
@@ -86,6 +87,8 @@ def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTria
     for output, tensor in watched_by_output(trial.proto).items():
         outputs.setdefault(tensor, output)
 
+    words = RaisedInputs(trial.analysis).words
+
     def row(label: str, asked: float | None, proposed: Proposed) -> Row:
         plan = proposed.plan
         score, chosen = pool.scores[plan], [d for d in trial.domains if d.name in plan]
@@ -96,7 +99,7 @@ def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTria
             rate=sizes.rate(plan),
             bytes=sizes.total + sizes.wide(plan),
             raised=tuple(name for domain in chosen for name in domain.convolutions),
-            tensors=tuple(name for domain in chosen for name in domain.inputs),
+            tensors=tuple(dict.fromkeys(words[name] for domain in chosen for name in domain.inputs)),
             macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
             predicted=proposed.predicted,
             error=error,

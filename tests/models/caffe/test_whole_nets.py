@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from models.caffe.nets import by_opencv, opened, ours
+from models.caffe.nets import by_opencv, opened, ours, save
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.sidecars.input_config import InputConfig
 
 RNG = np.random.default_rng(11)
 
@@ -137,7 +138,7 @@ def test_a_net_computes_what_opencv_computes(name: str, tmp_path: Path) -> None:
 def test_a_net_is_calibrated_and_simulated(name: str, tmp_path: Path) -> None:
     text, weights, shape, outputs = NETS[name]
     feed = {"data": RNG.normal(0, 1, shape).astype(np.float32)}
-    simple = simplify(opened(tmp_path, text, weights))
+    simple = open_float_model(*save(tmp_path, text, weights), InputConfig(()))
     ranges = measure_ranges(simple, [("one", feed)])
     fixed = Model(make_fixed(simple, ranges).proto, simple.path)
     assert "BatchNormalization" not in {node.op_type for node in simple.proto.graph.node}

@@ -23,7 +23,7 @@ def batch_norm(piece: Piece) -> list[Value]:
 
 def normalisation(piece: Piece) -> Affine:
     """A BatchNorm layer as a factor and an offset for each channel."""
-    return gain_and_offset(*_statistics(piece), piece.message.batch_norm_param.eps)
+    return gain_and_offset(*_statistics(piece), epsilon=piece.message.batch_norm_param.eps)
 
 
 def _statistics(piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -56,7 +56,7 @@ def bn(piece: Piece) -> list[Value]:
     blobs += [np.zeros(channels, np.float32), np.ones(channels, np.float32)] if folded else []
     epsilon = 0.0 if folded else piece.message.bn_param.eps
     if piece.staged:
-        return multiplied_and_added(piece, piece.layer.name, *gain_and_offset(*blobs, epsilon))
+        return multiplied_and_added(piece, piece.layer.name, *gain_and_offset(*blobs[:4], epsilon=epsilon))
     operands = [piece.constant(name, array) for name, array in zip(names, blobs)]
     piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
     return [Value(piece.tops[0], piece.shape)]

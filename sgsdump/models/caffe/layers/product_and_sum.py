@@ -1,6 +1,6 @@
 """A factor and an offset per channel, as the SDK's converter writes BatchNorm and Scale: one MUL and one ADD.
 
-    y = x * gain + offset,   gain = gamma / sqrt(variance + epsilon),   offset = beta - mean * gain
+y = x * gain + offset,   gain = gamma / sqrt(variance + epsilon),   offset = beta - mean * gain
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Affine(NamedTuple):
 
 
 def gain_and_offset(
-    gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, epsilon: float
+    gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
 ) -> Affine:
     """What a batch normalisation does to its input."""
     gain = gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
