@@ -4,20 +4,28 @@ onnxruntime's own optimisations of QuantizeLinear and DequantizeLinear need opse
 insert operators that it does not have, and the model does not load. From opset 14 on BatchNormalization says whether it
 is being trained. Layers keep their names; where an operator meant something else (a Softmax over several axes) the
 converter writes it as several.
+
+onnx's converter stops at an Upsample, and at a Pad with a value that its mode makes no use of; it takes the Resize of
+opset 10, and a Hardmax over several axes, for what they are not. These are written anew here in their form of opset 15,
+and set aside in a domain of their own until the converter is done.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sgsdump.errors import ModelError
+from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import weight_names
 from sgsdump.models.passes.fold_constants import fold_constants
-from sgsdump.models.shape_inference import SMALL_WEIGHT, tensor_type
+from sgsdump.models.shape_inference import SMALL_WEIGHT, infer_types, tensor_type
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto, TypeProto
 
 OPSET = 15
 IR_VERSION = 8
@@ -55,8 +63,8 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
     from onnx import version_converter
 
     before = {name for node in proto.graph.node for name in node.output if name}
+    _set_aside(proto, opset)
     weights = _without_weights(proto)
-    _set_softmaxes_aside(proto)
     try:
         converted = version_converter.convert_version(proto, OPSET)
     except Exception as error:  # the converter raises whatever its C++ throws
@@ -108,46 +116,112 @@ def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
     proto.graph.initializer.extend(left.values())
 
 
-def _set_softmaxes_aside(proto: ModelProto) -> None:
-    """Keep the converter from taking a Softmax apart whose axes after the first have length 1."""
+def _set_aside(proto: ModelProto, opset: int) -> None:
+    """Write what the converter does not do, or does wrongly, in its form of opset 15, out of the converter's sight."""
     import onnx
+
+    types = infer_types(proto)
+    shapes = {name: _sizes(kind) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
+    nodes: list[NodeProto] = []
+    for node in proto.graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            nodes.append(node)
+        elif node.op_type in _SOFTMAXES and opset < 13:
+            nodes.extend(_softmax(node, shapes.get(node.input[0])))
+        elif node.op_type == "Upsample" or (node.op_type == "Resize" and opset == 10):
+            nodes.append(_resize(node, proto))
+        else:
+            if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
+                _without_attributes(node, "value")
+            nodes.append(node)
+    aside = [node for node in nodes if node.domain == _SET_ASIDE]
+    if not aside:
+        return
+    proto.graph.node.extend(_taken_out(proto, nodes))
+    proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
+    # The converter infers nothing of a domain that it does not know.
+    known = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
+    for name in (name for node in aside for name in node.output):
+        if name in types and name not in known:
+            proto.graph.value_info.append(onnx.ValueInfoProto(name=name, type=types[name]))
+
+
+def _taken_out(proto: ModelProto, nodes: Sequence[NodeProto]) -> list[NodeProto]:
+    """Copies of the nodes, for a graph that is emptied of its own."""
+    copies = []
+    for node in nodes:
+        copies.append(type(node)())
+        copies[-1].CopyFrom(node)
+    del proto.graph.node[:]
+    return copies
+
+
+def _sizes(kind: TypeProto) -> list[int | None]:
+    """None for a size that is not known."""
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim]
+
+
+def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodeProto]:
+    """A softmax of before opset 13, over all axes from its own on; the converter takes it apart where more than one of
+    them decides, but a Hardmax."""
     from onnx import helper
 
-    shapes = _shapes(proto)
-    aside = False
-    for node in proto.graph.node:
-        if node.op_type not in _SOFTMAXES or node.domain not in ("", "ai.onnx"):
-            continue
-        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
-        shape = shapes.get(node.input[0])
-        if shape is None or not -len(shape) <= axis < len(shape):
-            continue
+    axis = attribute(node, "axis", 1)
+    if shape is not None and -len(shape) <= axis < len(shape):
         axis %= len(shape)
         if math.prod(size or 0 for size in shape[axis + 1 :]) == 1:
-            _with_axis(node, helper.make_attribute("axis", axis))
+            _without_attributes(node, "axis")
+            node.attribute.append(helper.make_attribute("axis", axis))
             node.domain = _SET_ASIDE
-            aside = True
-    if aside:
-        proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
+            return [node]
+    if node.op_type != "Hardmax":
+        return [node]
+    source, target = node.input[0], node.output[0]
+    flat, chosen, sizes = (f"{target}#{word}" for word in ("flat", "chosen", "sizes"))
+    return [
+        helper.make_node("Flatten", [source], [flat], axis=axis),
+        helper.make_node("Hardmax", [flat], [chosen], domain=_SET_ASIDE, axis=-1),
+        helper.make_node("Shape", [source], [sizes]),
+        helper.make_node("Reshape", [chosen, sizes], [target], node.name),
+    ]
 
 
-def _with_axis(node: NodeProto, axis: object) -> None:
-    others = [item for item in node.attribute if item.name != "axis"]
+def _resize(node: NodeProto, proto: ModelProto) -> NodeProto:
+    """An Upsample, or a Resize of opset 10, as the Resize of opset 13: its pixels lie at the multiples of 1 / scale,
+    and the nearest is the one before, for a Resize that makes smaller the one after."""
+    from onnx import helper, numpy_helper
+
+    mode, scales = attribute(node, "mode", b"nearest"), attribute(node, "scales")
+    name = node.input[1] if len(node.input) > 1 else f"{node.output[0]}#scales"
+    if scales is not None:
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(scales, np.float32), name))
+    nearest = {"nearest_mode": _nearest(node, name, Graph(proto))} if mode == b"nearest" else {}
+    return helper.make_node(
+        "Resize",
+        [node.input[0], "", name],
+        list(node.output),
+        node.name,
+        domain=_SET_ASIDE,
+        mode=mode,
+        coordinate_transformation_mode="asymmetric",
+        **nearest,
+    )
+
+
+def _nearest(node: NodeProto, scales: str, graph: Graph) -> str:
+    """Raises ModelError where a Resize makes one axis larger and another smaller, or what it does is not known."""
+    if node.op_type == "Upsample":
+        return "floor"
+    values = graph.value(scales) if scales in graph.constants else np.array([0.0, 2.0])
+    if values.max() > 1 and values.min() < 1:
+        raise ModelError(
+            f"{node.output[0]!r} is a nearest Resize of opset 10 whose scales are mixed or not constant; quantising "
+            f"needs opset {OPSET}: export the model at opset {OPSET} or newer"
+        )
+    return "ceil" if values.min() < 1 else "floor"
+
+
+def _without_attributes(node: NodeProto, name: str) -> None:
+    others = [item for item in node.attribute if item.name != name]
     del node.attribute[:]
-    node.attribute.extend([*others, axis])
-
-
-def _shapes(proto: ModelProto) -> dict[str, list[int | None]]:
-    """Shapes as far as they are known, None for a size that is not."""
-    import onnx
-
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except Exception:  # an operator onnx does not know: the converter decides
-        return {}
-    shapes: dict[str, list[int | None]] = {}
-    for info in (*graph.input, *graph.value_info, *graph.output):
-        kind = info.type.tensor_type
-        if kind.HasField("shape"):
-            shapes[info.name] = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-    return shapes
+    node.attribute.extend(others)
