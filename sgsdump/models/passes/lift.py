@@ -7,7 +7,8 @@ converter writes it as several.
 
 onnx's converter stops at an Upsample, and at a Pad with a value that its mode makes no use of; it takes the Resize of
 opset 10, and a Hardmax over several axes, for what they are not. These are written anew here in their form of opset 15,
-and set aside in a domain of their own until the converter is done.
+and set aside in a domain of their own until the converter is done. So are the experimental operators that onnxruntime
+runs up to opset 9, of which ONNX knows nothing any more (Affine, Crop, ImageScaler ...).
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ def opset_of(proto: ModelProto) -> int:
 def _converted(proto: ModelProto, opset: int) -> ModelProto:
     from onnx import version_converter
 
+    if not proto.opset_import:
+        raise ModelError(
+            f"the model names no opset: it is older than ONNX 1.0; export it anew at opset {OPSET} or newer"
+        )
     before = {name for node in proto.graph.node for name in node.output if name}
     _set_aside(proto, opset)
     weights = _without_weights(proto)
@@ -130,14 +135,16 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
             nodes.extend(_softmax(node, shapes.get(node.input[0])))
         elif node.op_type == "Upsample" or (node.op_type == "Resize" and opset == 10):
             nodes.append(_resize(node, proto))
+        elif node.op_type in EXPERIMENTAL and opset < 10:
+            nodes.extend(EXPERIMENTAL[node.op_type](node, proto))
         else:
             if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
                 _without_attributes(node, "value")
             nodes.append(node)
+    proto.graph.node.extend(_taken_out(proto, nodes))
     aside = [node for node in nodes if node.domain == _SET_ASIDE]
     if not aside:
         return
-    proto.graph.node.extend(_taken_out(proto, nodes))
     proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
     # The converter infers nothing of a domain that it does not know.
     known = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
@@ -189,12 +196,12 @@ def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodePr
 def _resize(node: NodeProto, proto: ModelProto) -> NodeProto:
     """An Upsample, or a Resize of opset 10, as the Resize of opset 13: its pixels lie at the multiples of 1 / scale,
     and the nearest is the one before, for a Resize that makes smaller the one after."""
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
     mode, scales = attribute(node, "mode", b"nearest"), attribute(node, "scales")
     name = node.input[1] if len(node.input) > 1 else f"{node.output[0]}#scales"
     if scales is not None:
-        proto.graph.initializer.append(numpy_helper.from_array(np.array(scales, np.float32), name))
+        _added(proto, name, np.array(scales, np.float32))
     nearest = {"nearest_mode": _nearest(node, name, Graph(proto))} if mode == b"nearest" else {}
     return helper.make_node(
         "Resize",
@@ -219,6 +226,75 @@ def _nearest(node: NodeProto, scales: str, graph: Graph) -> str:
             f"needs opset {OPSET}: export the model at opset {OPSET} or newer"
         )
     return "ceil" if values.min() < 1 else "floor"
+
+
+def _affine(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * x + beta."""
+    return _in_a_row(node, proto, [("Mul", attribute(node, "alpha", 1.0)), ("Add", attribute(node, "beta", 0.0))])
+
+
+def _image_scaler(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """scale * x + the bias of each channel."""
+    bias = np.reshape(attribute(node, "bias", [0.0]), (-1, 1, 1))
+    return _in_a_row(node, proto, [("Mul", attribute(node, "scale", 1.0)), ("Add", bias)])
+
+
+def _scaled_tanh(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * tanh(beta * x)."""
+    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
+    return _in_a_row(node, proto, [("Mul", beta), ("Tanh", None), ("Mul", alpha)])
+
+
+def _parametric_softplus(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * log(1 + exp(beta * x))."""
+    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
+    return _in_a_row(node, proto, [("Mul", beta), ("Softplus", None), ("Mul", alpha)])
+
+
+def _crop(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """Rows and columns without the border (left, top, right, bottom), or as many as ``scale`` says."""
+    from onnx import helper
+
+    left, top, right, bottom = attribute(node, "border")
+    size = attribute(node, "scale")
+    whole = np.iinfo(np.int64).max
+    ends = [top + size[0], left + size[1]] if size else [-bottom or whole, -right or whole]
+    bounds = [_added(proto, f"{node.output[0]}#{word}", np.array(values, np.int64))
+              for word, values in (("starts", [top, left]), ("ends", ends), ("axes", [2, 3]))]  # fmt: skip
+    inputs = [node.input[0], *bounds]
+    return [helper.make_node("Slice", inputs, list(node.output), node.name, domain=_SET_ASIDE)]
+
+
+EXPERIMENTAL = {
+    "Affine": _affine,
+    "Crop": _crop,
+    "ImageScaler": _image_scaler,
+    "ParametricSoftplus": _parametric_softplus,
+    "ScaledTanh": _scaled_tanh,
+}
+
+
+def _in_a_row(
+    node: NodeProto, proto: ModelProto, steps: Sequence[tuple[str, np.ndarray | float | None]]
+) -> list[NodeProto]:
+    """One operator after another in place of a node, each with its constant if it has one."""
+    from onnx import helper
+
+    nodes: list[NodeProto] = []
+    source = node.input[0]
+    for number, (op_type, constant) in enumerate(steps, 1):
+        target = node.output[0] if number == len(steps) else f"{node.output[0]}#{number}"
+        values = [] if constant is None else [_added(proto, f"{target}#{op_type}", np.asarray(constant, np.float32))]
+        nodes.append(helper.make_node(op_type, [source, *values], [target], target))
+        source = target
+    return nodes
+
+
+def _added(proto: ModelProto, name: str, values: np.ndarray) -> str:
+    from onnx import numpy_helper
+
+    proto.graph.initializer.append(numpy_helper.from_array(values, name))
+    return name
 
 
 def _without_attributes(node: NodeProto, name: str) -> None:

@@ -164,6 +164,8 @@ class Walk:
 
     def _operands(self, node: NodeProto) -> list[Integers] | None:
         """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
+        if node.op_type in RULES and any(self._is_infinite(name) for name in node.input):
+            return None
         constant = constant_of(self.graph, node)
         names = [name for name in node.input if name and name != constant]
         if node.op_type in PARAMETRIC or node.op_type not in RULES:
@@ -177,6 +179,10 @@ class Walk:
             else:
                 return None
         return operands
+
+    def _is_infinite(self, name: str) -> bool:
+        values = self.graph.value(name) if name in self.graph.constants else np.zeros(())
+        return values.dtype.kind == "f" and not np.isfinite(values).all()
 
     def _broadcast(self, value: Integers, node: NodeProto) -> Integers:
         """The node's first input with as many dimensions as its constants of one element have, where they have more."""

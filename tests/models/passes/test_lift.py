@@ -107,6 +107,33 @@ def test_what_the_converter_stops_at_or_gets_wrong_is_lifted_all_the_same(opset,
         np.testing.assert_allclose(after[name], before[name], rtol=1e-5, atol=1e-6)
 
 
+EXPERIMENTS = [
+    ("Affine", {"alpha": 1.5, "beta": -0.5}),
+    ("Crop", {"border": [1, 2, 3, 0]}),
+    ("Crop", {"border": [1, 2, 0, 0], "scale": [3, 4]}),
+    ("ImageScaler", {"scale": 0.5, "bias": [1.0, 2.0, 3.0, 4.0]}),
+    ("ParametricSoftplus", {"alpha": 0.5, "beta": 2.0}),
+    ("ScaledTanh", {"alpha": 0.5, "beta": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("op_type", "attributes"), EXPERIMENTS)
+def test_operators_that_onnx_tried_and_gave_up_are_lifted(op_type, attributes):
+    nodes = [conv("c", "data"), node(op_type, ["c"], "x", **attributes), node("Relu", ["x"], "y")]
+    proto = as_ir_3(model(nodes, weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["y"], 8).proto)
+    lifted = lift(proto)
+    before, after = run_all(proto, feed()), run_all(lifted, feed())
+    for name in before:
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_without_an_opset_is_refused():
+    proto = residual_net(9).proto
+    del proto.opset_import[:]
+    with pytest.raises(ModelError, match=r"names no opset: it is older than ONNX 1\.0; export it anew"):
+        lift(proto)
+
+
 def test_a_nearest_resize_of_opset_10_that_no_single_one_means_is_refused():
     nodes = [node("Resize", ["data", "s"], "y", mode="nearest")]
     proto = model(nodes, {"s": sizes(2, 0.5)}, {"data": (1, 3, 8, 8)}, ["y"], 10).proto

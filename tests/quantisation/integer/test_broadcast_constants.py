@@ -86,6 +86,17 @@ def test_the_matrix_of_a_matmul_broadcasts(shape):
     holds(model(nodes, constants, {"data": SIZE}, ["y"]))
 
 
+@pytest.mark.parametrize("op_type", ["Max", "Min", "Clip"])
+def test_a_constant_may_be_infinite(op_type):
+    """The limit that changes nothing: it has no range, and needs none."""
+    limits = F([-np.inf]) if op_type == "Max" else F([np.inf])
+    inputs = ["c", "", "k"] if op_type == "Clip" else ["c", "k"]
+    nodes = [conv("c", "data"), node(op_type, inputs, "x"), conv("y", "x")]
+    constants = {"k": limits.reshape(() if op_type == "Clip" else (1,))}
+    constants |= {**weights("c", (3, 3, 1, 1)), **weights("y", (4, 3, 1, 1))}
+    holds(model(nodes, constants, {"data": SIZE}, ["y"]))
+
+
 def holds(net):
     float_model = simplify(net)
     ranges = measure_ranges(float_model, [("picture", {"data": REAL})])
