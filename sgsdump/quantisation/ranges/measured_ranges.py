@@ -12,7 +12,7 @@ from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.executors.workers.threads import in_threads
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, captured
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
@@ -103,9 +103,10 @@ def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]
 
 
 def _graph_order(graph: Graph) -> list[str]:
-    """Every tensor once: per operator its inputs, its constants, its outputs; the SDK's order of tensor_min_max."""
+    """Every tensor once: per operator its inputs, its constants, what its bodies read, its outputs; the SDK's order of
+    tensor_min_max."""
     names: dict[str, None] = {}
     for operator in operators(graph, fuse=None):
-        names.update(dict.fromkeys(name for name in operator.head.input if name))
+        names.update(dict.fromkeys(name for name in (*operator.head.input, *captured(operator.head)) if name))
         names.update(dict.fromkeys(operator.outputs))
     return list(names)

@@ -1,9 +1,11 @@
-"""A constant broadcasts as ONNX says, whatever its rank and wherever it stands: what the fixed model computes has the
-float model's shape, and about its values, in plans of 8 and of 16 bits."""
+"""A constant broadcasts as ONNX says, whatever its rank and wherever it stands, and any operator may read the picture:
+what the fixed model computes has the float model's shape, and about its values, in plans of 8 and of 16 bits."""
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 from small_nets import conv, model, node, weights
 
 from sgsdump.quantisation.fixed_model import make_fixed
@@ -94,6 +96,33 @@ def test_a_constant_may_be_infinite(op_type):
     nodes = [conv("c", "data"), node(op_type, inputs, "x"), conv("y", "x")]
     constants = {"k": limits.reshape(() if op_type == "Clip" else (1,))}
     constants |= {**weights("c", (3, 3, 1, 1)), **weights("y", (4, 3, 1, 1))}
+    holds(model(nodes, constants, {"data": SIZE}, ["y"]))
+
+
+def in_a_branch():
+    """An If whose branch reads the picture, as another scope's."""
+    unknown = helper.make_tensor_value_info("taken", TensorProto.FLOAT, None)
+    taken = helper.make_graph([node("Mul", ["data", "data"], "taken")], "then", [], [unknown])
+    other = onnx.GraphProto()
+    other.CopyFrom(taken)
+    other.node[0].output[0] = other.output[0].name = "other"
+    return helper.make_node("If", ["yes"], ["x"], then_branch=taken, else_branch=other)
+
+
+READERS = {
+    "BatchNormalization": (node("BatchNormalization", ["data", "v", "v", "v", "v"], "x"), {"v": F([0.5, 1, 2])}),
+    "linear Resize": (node("Resize", ["data", "", "s"], "x", mode="linear"), {"s": F([1, 1, 2, 2])}),
+    "reflect Pad": (node("Pad", ["data", "p"], "x", mode="reflect"), {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}),
+    "Div": (node("Div", ["data", "d"], "x"), {"d": F(2)}),
+    "If": (in_a_branch(), {"yes": np.array(True)}),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_operator_without_a_rule_may_read_the_picture(reader):
+    first, constants = READERS[reader]
+    constants = {**constants, **weights("c", (4, 3, 1, 1))}
+    nodes = [first, conv("c", "x"), node("Relu", ["c"], "y")]
     holds(model(nodes, constants, {"data": SIZE}, ["y"]))
 
 
