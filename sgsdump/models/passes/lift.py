@@ -14,19 +14,19 @@ runs up to opset 9, of which ONNX knows nothing any more (Affine, Crop, ImageSca
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import Graph, attribute, bodies
 from sgsdump.models.model import weight_names
 from sgsdump.models.passes.fold_constants import fold_constants
 from sgsdump.models.shape_inference import SMALL_WEIGHT, infer_types, tensor_type
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto, TypeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 OPSET = 15
 IR_VERSION = 8
@@ -78,7 +78,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
             f"the model is of opset {opset}; quantising needs opset {OPSET}, and onnx cannot convert it "
             f"({lines[-1][:150]}); export it at opset {OPSET} or newer"
         ) from None
-    for node in converted.graph.node:
+    for node in _with_inner(converted.graph):
         if node.domain == _SET_ASIDE:
             node.domain = ""
     kept = [entry for entry in converted.opset_import if entry.domain != _SET_ASIDE]
@@ -127,22 +127,8 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
 
     types = infer_types(proto)
     shapes = {name: _sizes(kind) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
-    nodes: list[NodeProto] = []
-    for node in proto.graph.node:
-        if node.domain not in ("", "ai.onnx"):
-            nodes.append(node)
-        elif node.op_type in _SOFTMAXES and opset < 13:
-            nodes.extend(_softmax(node, shapes.get(node.input[0])))
-        elif node.op_type == "Upsample" or (node.op_type == "Resize" and opset == 10):
-            nodes.append(_resize(node, proto))
-        elif node.op_type in EXPERIMENTAL and opset < 10:
-            nodes.extend(EXPERIMENTAL[node.op_type](node, proto))
-        else:
-            if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
-                _without_attributes(node, "value")
-            nodes.append(node)
-    proto.graph.node.extend(_taken_out(proto, nodes))
-    aside = [node for node in nodes if node.domain == _SET_ASIDE]
+    _rewrite(proto.graph, proto, opset, shapes)
+    aside = [node for node in _with_inner(proto.graph) if node.domain == _SET_ASIDE]
     if not aside:
         return
     proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
@@ -153,14 +139,38 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
             proto.graph.value_info.append(onnx.ValueInfoProto(name=name, type=types[name]))
 
 
-def _taken_out(proto: ModelProto, nodes: Sequence[NodeProto]) -> list[NodeProto]:
-    """Copies of the nodes, for a graph that is emptied of its own."""
-    copies = []
+def _rewrite(graph: GraphProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> None:
+    """The nodes of a graph of ``proto``, its own or a body's, in place; constants are added to the main graph."""
+    nodes = [type(node).FromString(node.SerializeToString()) for node in graph.node]
+    del graph.node[:]
     for node in nodes:
-        copies.append(type(node)())
-        copies[-1].CopyFrom(node)
-    del proto.graph.node[:]
-    return copies
+        for body in bodies(node):
+            _rewrite(body, proto, opset, shapes)
+        graph.node.extend(_in_new_form(node, proto, opset, shapes))
+
+
+def _in_new_form(
+    node: NodeProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]
+) -> list[NodeProto]:
+    if node.domain not in ("", "ai.onnx"):
+        return [node]
+    if node.op_type in _SOFTMAXES and opset < 13:
+        return _softmax(node, shapes.get(node.input[0]))
+    if node.op_type == "Upsample" or (node.op_type == "Resize" and opset == 10):
+        return [_resize(node, proto)]
+    if node.op_type in EXPERIMENTAL and opset < 10:
+        return EXPERIMENTAL[node.op_type](node, proto)
+    if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
+        _without_attributes(node, "value")
+    return [node]
+
+
+def _with_inner(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of all bodies in it."""
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from _with_inner(body)
 
 
 def _sizes(kind: TypeProto) -> list[int | None]:

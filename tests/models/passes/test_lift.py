@@ -107,6 +107,22 @@ def test_what_the_converter_stops_at_or_gets_wrong_is_lifted_all_the_same(opset,
         np.testing.assert_allclose(after[name], before[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("opset", "op_type"), [(9, "Upsample"), (10, "Resize")])
+def test_what_stands_in_a_body_is_lifted_too(opset, op_type):
+    inner = node(op_type, ["c", "s"], "inner", mode="linear")
+    branches = {}
+    for name in ("then_branch", "else_branch"):
+        nodes = [onnx.NodeProto.FromString(inner.SerializeToString()), node("Relu", ["inner"], "out")]
+        unknown = onnx.helper.make_tensor_value_info("out", 1, None)
+        branches[name] = onnx.helper.make_graph(nodes, name, [], [unknown])
+    given = {**weights("c", (4, 3, 1, 1)), "s": ENLARGED, "yes": np.array(True)}
+    proto = model(
+        [conv("c", "data"), node("If", ["yes"], "y", **branches)], given, {"data": (1, 3, 8, 8)}, ["y"], opset
+    )
+    before, after = run_all(proto.proto, feed()), run_all(lift(proto.proto), feed())
+    np.testing.assert_allclose(after["y"], before["y"], rtol=1e-5, atol=1e-6)
+
+
 EXPERIMENTS = [
     ("Affine", {"alpha": 1.5, "beta": -0.5}),
     ("Crop", {"border": [1, 2, 3, 0]}),
