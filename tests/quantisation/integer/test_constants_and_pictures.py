@@ -13,6 +13,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.value_range import Range
 
 F = np.float32
 SIZE = (1, 3, 6, 5)
@@ -124,6 +125,13 @@ def test_an_operator_without_a_rule_may_read_the_picture(reader):
     constants = {**constants, **weights("c", (4, 3, 1, 1))}
     nodes = [first, conv("c", "x"), node("Relu", ["c"], "y")]
     holds(model(nodes, constants, {"data": SIZE}, ["y"]))
+
+
+def test_an_operator_without_a_rule_reads_the_stored_integers_of_an_input_of_numbers():
+    float_model = simplify(model([node("Div", ["data", "d"], "y")], {"d": F(2)}, {"data": (1, 4)}, ["y"]))
+    numbers = InputConfig((ModelInput("data", "RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC", (), ()),))
+    fixed = make_fixed(float_model, {"data": Range.of(-32767, 32767), "y": Range.of(-3, 3)}, numbers).proto
+    np.testing.assert_array_equal(run(fixed, F([[0.4, 0.6, 1.4, 1.6]])), run(fixed, F([[0, 1, 1, 2]])))
 
 
 def holds(net):
