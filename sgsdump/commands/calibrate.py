@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import FILES, write_log
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
-    from sgsdump.quantisation.fixed_model import clipped_ranges, make_fixed
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         calibration = replace(calibration, ranges={**calibration.ranges, **given.ranges})
         side = updated(side_ranges(calibration.statistics), side)
         fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse, side=side)
+        check_that_it_runs(given.model, fixed.proto, config, feeds[0][1])
         file.write(serialise(fixed.proto))
         form = "json" if args.json else "text"
         weights = level != "L1" or bool(given.changed)

@@ -82,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.diagnosis.compared_pictures import over_all
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
+    from sgsdump.quantisation.fixed_model import check_that_it_runs
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
     from sgsdump.tuning.advice.measured import advise_by_measure, measure
 
@@ -102,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         subject = _subject(args, known, feeds, progress)
         for note in subject.notes:
             print(for_terminal(note), flush=True)
+        check_that_it_runs(known.model, subject.fixed_model.proto, known.config, feeds[0][1])
         pairs, few = (
             PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
             for most in (args.pictures, min(MEASURED, args.pictures))

@@ -6,7 +6,7 @@ Names that If, Loop and Scan bodies capture from outside count as read by the no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,26 @@ def captured(node: NodeProto) -> list[str]:
 def needs(node: NodeProto) -> set[str]:
     """Names of everything a node reads: its own inputs and the outer values that its bodies capture."""
     return {name for name in (*node.input, *captured(node)) if name}
+
+
+def reading(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """A copy of a node that reads other tensors: its own inputs, and the outer values that its bodies capture, by the
+    new names."""
+    copy = type(node)()
+    copy.CopyFrom(node)
+    _rename_reads(copy, names)
+    return copy
+
+
+def _rename_reads(node: NodeProto, names: Mapping[str, str]) -> None:
+    for index, name in enumerate(node.input):
+        node.input[index] = names.get(name, name)
+    for body in bodies(node):
+        own = {info.name for info in body.input} | weight_names(body)
+        own |= {output for inner in body.node for output in inner.output}
+        outer = {name: new for name, new in names.items() if name not in own}
+        for inner in body.node:
+            _rename_reads(inner, outer)
 
 
 def drop_unused_constants(proto: ModelProto) -> None:

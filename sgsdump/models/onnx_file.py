@@ -99,7 +99,12 @@ def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
 
 
 def _check(proto: onnx.ModelProto, path: Path) -> None:
-    """Raises ModelError for what no model may hold."""
+    """Raises ModelError for what no model may hold. A size of -1, which some exporters write for one that is not fixed,
+    becomes no size, in place."""
+    for info in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for dim in info.type.tensor_type.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("value")
     _check_texts(proto, path)
     _check_names(proto.graph, path)
     _check_inputs(proto, path)

@@ -9,16 +9,19 @@ fixed = make_fixed(model, ranges, config)
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_facts import Origin
+from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.input_agreement import raw_bytes
 from sgsdump.quantisation.integer.writer import write_integers
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
@@ -99,6 +102,26 @@ def make_fixed(
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
     written = write_integers(proto, decided, ranges, side.channels, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
+
+
+def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, feed: Mapping[str, np.ndarray]) -> None:
+    """Run the fixed model of a float model once, on one feed of the float model (normalised pictures).
+
+    Raises ModelError when onnxruntime will not load or run it.
+    """
+    from sgsdump.executors.onnx_runtime.refusals import REFUSALS, plain
+
+    facts = read_facts(replace(model, proto=fixed))
+    stored = facts.tensors if facts else {}
+    pictures = pictures_of(model, config, {name for name, tensor in stored.items() if tensor.picture})
+    raw = {name: raw_bytes(array, pictures[name]) if name in pictures else array for name, array in feed.items()}
+    try:
+        WholeGraph(fixed).values(raw, [output.name for output in fixed.graph.output])
+    except (ModelError, *REFUSALS) as error:
+        raise ModelError(
+            f"{model.path}: its fixed model does not run ({plain(error)}); this is a fault of sgsdump: please report "
+            f"this line; meanwhile a model cut before that operator can be quantised"
+        ) from None
 
 
 def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:

@@ -24,6 +24,7 @@ from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.domains import Analysis, analyse
+from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_convolution
 from sgsdump.quantisation.quant_plan import Choice, decide
@@ -104,7 +105,8 @@ def calibrate(
     threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
     progress   counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
                says when a worker was lost.
-    Raises what ``gather`` and ``make_fixed`` raise.
+    The fixed model is made and run once, on the first picture, before all this is begun. Raises what ``gather``,
+    ``make_fixed`` and ``check_that_it_runs`` raise.
     """
     does = level_named(level)
     if config.conv_format == "ALL_INT16" and does.weights:
@@ -112,6 +114,8 @@ def calibrate(
     proto = deployed(model, fuse)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
+    if len(feeds):
+        _rehearse(model, feeds[0], config, fuse, analysis.graph)
     statistics = gather(model, feeds, wanted(analysis, does), workers, progress)
     ranges = plain_ranges(model, statistics, analysis.graph)
     fits: tuple[RangeFit, ...] = ()
@@ -133,6 +137,12 @@ def calibrate(
                 raised = tuple(s.domain.name for s in measured if s.raised)
                 config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
     return Calibration(ranges, config, statistics, fits, measured)
+
+
+def _rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool, graph: Graph) -> None:
+    """The whole way on one picture, so that a model that cannot go it is refused in seconds."""
+    fixed = make_fixed(model, plain_ranges(model, gather(model, [feed]), graph), config, fuse)
+    check_that_it_runs(model, fixed.proto, config, feed[1])
 
 
 def level_named(name: str) -> Level:

@@ -1,5 +1,6 @@
 """Models whose outputs, constants or operators have nothing to do with quantising go through all the same."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from small_nets import conv, model, node, weights
 from sgsdump.cli import main
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
+from sgsdump.quantisation import levels
+from sgsdump.quantisation.integer import walk
 
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -105,3 +108,17 @@ def test_calibrated_simulated_and_tuned(change, tmp_path: Path, monkeypatch, cap
     assert "prob" in {row.name for row in compared} and compared.worst.rmse < 0.05
     assert main(["tune", *given, "-o", "tuned", "--budget", "1s"]) == 0
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_fixed_model_that_does_not_run_is_not_written(tmp_path: Path, monkeypatch, capsys) -> None:
+    """The last look is at the model as it is written: here the first one, on one picture, saw nothing."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(net(), "net.onnx")
+    Path("input_config.ini").write_text(INI)
+    np.save("0.npy", np.random.default_rng(0).normal(size=SHAPE).astype(np.float32))
+    monkeypatch.setattr(levels, "check_that_it_runs", lambda *arguments: None)
+    monkeypatch.setattr(walk, "STORED", "data")
+    given = ["-m", "net.onnx", "-i", "0.npy", "--input-config", "input_config.ini", "--quant-level", "L1"]
+    assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 2
+    assert re.fullmatch(r"sgsdump: error: net.onnx: its fixed model does not run .*\n", capsys.readouterr().err)
+    assert sorted(path.name for path in Path().iterdir()) == ["0.npy", "input_config.ini", "net.onnx"]

@@ -221,3 +221,14 @@ def test_a_text_about_the_model_that_is_not_utf8_is_one_line(field, tmp_path):
     (tmp_path / "x.onnx").write_bytes(model.SerializeToString().replace(b"QQQQ", b"Q\xff\xfeQ"))
     with pytest.raises(ModelError, match=rf"its {field.rpartition('.')[2]} is not UTF-8 text"):
         open_model(tmp_path / "x.onnx")
+
+
+def test_a_size_of_minus_one_is_one_that_is_not_fixed(tmp_path):
+    proto = residual_net().proto
+    for info in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        info.type.tensor_type.shape.dim[0].dim_value = -1
+    onnx.save(proto, tmp_path / "net.onnx")
+    opened = open_model(tmp_path / "net.onnx").proto
+    assert graph_inputs(opened)[0].shape == (None, 3, 8, 8)
+    infos = (*opened.graph.output, *opened.graph.value_info)
+    assert not any(info.type.tensor_type.shape.dim[0].HasField("dim_value") for info in infos)

@@ -13,7 +13,7 @@ from watched import Watched
 
 from sgsdump.commands import calibrate as calibrate_command
 from sgsdump.commands import demo
-from sgsdump.errors import ConfigError, InputError
+from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
@@ -23,6 +23,8 @@ from sgsdump.quantisation.domains import analyse
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes
+from sgsdump.quantisation.integer import walk
+from sgsdump.quantisation.integer.emitter import Integers
 from sgsdump.quantisation.levels import LEVELS, TRIALS, Level, calibrate, wanted
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate
@@ -301,3 +303,26 @@ def test_weights_that_two_convolutions_read_have_the_range_of_the_first():
     for first, second, clipped in ((quiet, loud, True), (loud, quiet, False)):
         found = calibrate(net, [("0", {"a": first, "b": second})], InputConfig(()), "L2").ranges["w"]
         assert (found.max[0] < 3.0) == clipped
+
+
+def test_a_fixed_model_that_does_not_run_is_refused_on_the_first_picture(monkeypatch):
+    """What breaks here is a rule: the table of a function with one entry in place of one for every integer."""
+    monkeypatch.setattr(walk, "look_up", lambda emit, value, output, function, name: Integers(
+        emit.add("Gather", [emit.constant(np.zeros(1, np.uint8)), emit.cast(value.name, np.dtype(np.int32))], name),
+        output.dtype,
+        output,
+    ))  # fmt: skip
+
+    class Once(list):
+        def __getitem__(self, index):
+            assert index == 0, "a second picture is run"
+            return super().__getitem__(index)
+
+        def __iter__(self):
+            raise AssertionError("all pictures are run")
+
+    data = np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    with pytest.raises(
+        ModelError, match=r"^net.onnx: its fixed model does not run \(.*Gather.*\); .* report this line"
+    ):
+        calibrate(simplify(residual_net()), Once([("0", {"data": data})] * 2), CONFIG)

@@ -26,8 +26,13 @@ MAIN = ("", "ai.onnx")
 def header(proto: onnx.ModelProto) -> onnx.ModelProto:
     """A model without a graph: IR version, operator sets and functions of ``proto``, lowered to what onnxruntime takes.
 
-    An operator whose newest version only takes more element types has not changed. Raises ModelError for one that has.
+    An operator whose newest version only takes more element types has not changed. Raises ModelError for one that has,
+    and for a model that names no operator set.
     """
+    if not proto.opset_import:
+        raise ModelError(
+            "the model names no operator set: it is older than ONNX 1.0, and onnxruntime runs none such; export it anew"
+        )
     lowered = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
     if proto.ir_version > LOWEST_IR:
         lowered.ir_version = min(proto.ir_version, newest_ir())

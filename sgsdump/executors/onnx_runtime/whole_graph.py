@@ -32,9 +32,12 @@ class WholeGraph:
 
     def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """The outputs by name; values of ``feed`` are arrays, or what ``hold`` gave."""
+        return {name: value.numpy() for name, value in zip(outputs, self.values(feed, outputs))}
+
+    def values(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> list[ort.OrtValue]:
+        """The outputs as onnxruntime has them, of any type."""
         held = {name: value if isinstance(value, ort.OrtValue) else self.hold(value) for name, value in feed.items()}
-        values = self._session.run_with_ort_values(list(outputs), held)
-        return {name: value.numpy() for name, value in zip(outputs, values)}
+        return self._session.run_with_ort_values(list(outputs), held)
 
     @staticmethod
     def hold(array: np.ndarray) -> ort.OrtValue:

@@ -4,20 +4,29 @@ onnxruntime's own optimisations of QuantizeLinear and DequantizeLinear need opse
 insert operators that it does not have, and the model does not load. From opset 14 on BatchNormalization says whether it
 is being trained. Layers keep their names; where an operator meant something else (a Softmax over several axes) the
 converter writes it as several.
+
+onnx's converter stops at an Upsample, and at a Pad with a value that its mode makes no use of; it takes the Resize of
+opset 10, and a Hardmax over several axes, for what they are not. These are written anew here in their form of opset 15,
+and set aside in a domain of their own until the converter is done. So are the experimental operators that onnxruntime
+runs up to opset 9, of which ONNX knows nothing any more (Affine, Crop, ImageScaler ...).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sgsdump.errors import ModelError
+from sgsdump.models.graph import Graph, attribute, bodies
 from sgsdump.models.model import weight_names
 from sgsdump.models.passes.fold_constants import fold_constants
-from sgsdump.models.shape_inference import SMALL_WEIGHT, tensor_type
+from sgsdump.models.shape_inference import SMALL_WEIGHT, infer_types, tensor_type
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 OPSET = 15
 IR_VERSION = 8
@@ -54,9 +63,13 @@ def opset_of(proto: ModelProto) -> int:
 def _converted(proto: ModelProto, opset: int) -> ModelProto:
     from onnx import version_converter
 
+    if not proto.opset_import:
+        raise ModelError(
+            f"the model names no opset: it is older than ONNX 1.0; export it anew at opset {OPSET} or newer"
+        )
     before = {name for node in proto.graph.node for name in node.output if name}
+    _set_aside(proto, opset)
     weights = _without_weights(proto)
-    _set_softmaxes_aside(proto)
     try:
         converted = version_converter.convert_version(proto, OPSET)
     except Exception as error:  # the converter raises whatever its C++ throws
@@ -65,7 +78,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
             f"the model is of opset {opset}; quantising needs opset {OPSET}, and onnx cannot convert it "
             f"({lines[-1][:150]}); export it at opset {OPSET} or newer"
         ) from None
-    for node in converted.graph.node:
+    for node in _with_inner(converted.graph):
         if node.domain == _SET_ASIDE:
             node.domain = ""
     kept = [entry for entry in converted.opset_import if entry.domain != _SET_ASIDE]
@@ -108,46 +121,193 @@ def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
     proto.graph.initializer.extend(left.values())
 
 
-def _set_softmaxes_aside(proto: ModelProto) -> None:
-    """Keep the converter from taking a Softmax apart whose axes after the first have length 1."""
+def _set_aside(proto: ModelProto, opset: int) -> None:
+    """Write what the converter does not do, or does wrongly, in its form of opset 15, out of the converter's sight."""
     import onnx
+
+    types = infer_types(proto)
+    shapes = {name: _sizes(kind) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
+    _rewrite(proto.graph, proto, opset, shapes)
+    aside = [node for node in _with_inner(proto.graph) if node.domain == _SET_ASIDE]
+    if not aside:
+        return
+    proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
+    # The converter infers nothing of a domain that it does not know.
+    known = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
+    for name in (name for node in aside for name in node.output):
+        if name in types and name not in known:
+            proto.graph.value_info.append(onnx.ValueInfoProto(name=name, type=types[name]))
+
+
+def _rewrite(graph: GraphProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> None:
+    """The nodes of a graph of ``proto``, its own or a body's, in place; constants are added to the main graph."""
+    nodes = [type(node).FromString(node.SerializeToString()) for node in graph.node]
+    del graph.node[:]
+    for node in nodes:
+        for body in bodies(node):
+            _rewrite(body, proto, opset, shapes)
+        graph.node.extend(_in_new_form(node, proto, opset, shapes))
+
+
+def _in_new_form(
+    node: NodeProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]
+) -> list[NodeProto]:
+    if node.domain not in ("", "ai.onnx"):
+        return [node]
+    if node.op_type in _SOFTMAXES and opset < 13:
+        return _softmax(node, shapes.get(node.input[0]))
+    if node.op_type == "Upsample" or (node.op_type == "Resize" and opset == 10):
+        return [_resize(node, proto)]
+    if node.op_type in EXPERIMENTAL and opset < 10:
+        return EXPERIMENTAL[node.op_type](node, proto)
+    if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
+        _without_attributes(node, "value")
+    return [node]
+
+
+def _with_inner(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of all bodies in it."""
+    for node in graph.node:
+        yield node
+        for body in bodies(node):
+            yield from _with_inner(body)
+
+
+def _sizes(kind: TypeProto) -> list[int | None]:
+    """None for a size that is not known."""
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim]
+
+
+def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodeProto]:
+    """A softmax of before opset 13, over all axes from its own on; the converter takes it apart where more than one of
+    them decides, but a Hardmax."""
     from onnx import helper
 
-    shapes = _shapes(proto)
-    aside = False
-    for node in proto.graph.node:
-        if node.op_type not in _SOFTMAXES or node.domain not in ("", "ai.onnx"):
-            continue
-        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
-        shape = shapes.get(node.input[0])
-        if shape is None or not -len(shape) <= axis < len(shape):
-            continue
+    axis = attribute(node, "axis", 1)
+    if shape is not None and -len(shape) <= axis < len(shape):
         axis %= len(shape)
         if math.prod(size or 0 for size in shape[axis + 1 :]) == 1:
-            _with_axis(node, helper.make_attribute("axis", axis))
+            _without_attributes(node, "axis")
+            node.attribute.append(helper.make_attribute("axis", axis))
             node.domain = _SET_ASIDE
-            aside = True
-    if aside:
-        proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
+            return [node]
+    if node.op_type != "Hardmax":
+        return [node]
+    source, target = node.input[0], node.output[0]
+    flat, chosen, sizes = (f"{target}#{word}" for word in ("flat", "chosen", "sizes"))
+    return [
+        helper.make_node("Flatten", [source], [flat], axis=axis),
+        helper.make_node("Hardmax", [flat], [chosen], domain=_SET_ASIDE, axis=-1),
+        helper.make_node("Shape", [source], [sizes]),
+        helper.make_node("Reshape", [chosen, sizes], [target], node.name),
+    ]
 
 
-def _with_axis(node: NodeProto, axis: object) -> None:
-    others = [item for item in node.attribute if item.name != "axis"]
+def _resize(node: NodeProto, proto: ModelProto) -> NodeProto:
+    """An Upsample, or a Resize of opset 10, as the Resize of opset 13: its pixels lie at the multiples of 1 / scale,
+    and the nearest is the one before, for a Resize that makes smaller the one after."""
+    from onnx import helper
+
+    mode, scales = attribute(node, "mode", b"nearest"), attribute(node, "scales")
+    name = node.input[1] if len(node.input) > 1 else f"{node.output[0]}#scales"
+    if scales is not None:
+        _added(proto, name, np.array(scales, np.float32))
+    nearest = {"nearest_mode": _nearest(node, name, Graph(proto))} if mode == b"nearest" else {}
+    return helper.make_node(
+        "Resize",
+        [node.input[0], "", name],
+        list(node.output),
+        node.name,
+        domain=_SET_ASIDE,
+        mode=mode,
+        coordinate_transformation_mode="asymmetric",
+        **nearest,
+    )
+
+
+def _nearest(node: NodeProto, scales: str, graph: Graph) -> str:
+    """Raises ModelError where a Resize makes one axis larger and another smaller, or what it does is not known."""
+    if node.op_type == "Upsample":
+        return "floor"
+    values = graph.value(scales) if scales in graph.constants else np.array([0.0, 2.0])
+    if values.max() > 1 and values.min() < 1:
+        raise ModelError(
+            f"{node.output[0]!r} is a nearest Resize of opset 10 whose scales are mixed or not constant; quantising "
+            f"needs opset {OPSET}: export the model at opset {OPSET} or newer"
+        )
+    return "ceil" if values.min() < 1 else "floor"
+
+
+def _affine(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * x + beta."""
+    return _in_a_row(node, proto, [("Mul", attribute(node, "alpha", 1.0)), ("Add", attribute(node, "beta", 0.0))])
+
+
+def _image_scaler(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """scale * x + the bias of each channel."""
+    bias = np.reshape(attribute(node, "bias", [0.0]), (-1, 1, 1))
+    return _in_a_row(node, proto, [("Mul", attribute(node, "scale", 1.0)), ("Add", bias)])
+
+
+def _scaled_tanh(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * tanh(beta * x)."""
+    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
+    return _in_a_row(node, proto, [("Mul", beta), ("Tanh", None), ("Mul", alpha)])
+
+
+def _parametric_softplus(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """alpha * log(1 + exp(beta * x))."""
+    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
+    return _in_a_row(node, proto, [("Mul", beta), ("Softplus", None), ("Mul", alpha)])
+
+
+def _crop(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
+    """Rows and columns without the border (left, top, right, bottom), or as many as ``scale`` says."""
+    from onnx import helper
+
+    left, top, right, bottom = attribute(node, "border")
+    size = attribute(node, "scale")
+    whole = np.iinfo(np.int64).max
+    ends = [top + size[0], left + size[1]] if size else [-bottom or whole, -right or whole]
+    bounds = [_added(proto, f"{node.output[0]}#{word}", np.array(values, np.int64))
+              for word, values in (("starts", [top, left]), ("ends", ends), ("axes", [2, 3]))]  # fmt: skip
+    inputs = [node.input[0], *bounds]
+    return [helper.make_node("Slice", inputs, list(node.output), node.name, domain=_SET_ASIDE)]
+
+
+EXPERIMENTAL = {
+    "Affine": _affine,
+    "Crop": _crop,
+    "ImageScaler": _image_scaler,
+    "ParametricSoftplus": _parametric_softplus,
+    "ScaledTanh": _scaled_tanh,
+}
+
+
+def _in_a_row(
+    node: NodeProto, proto: ModelProto, steps: Sequence[tuple[str, np.ndarray | float | None]]
+) -> list[NodeProto]:
+    """One operator after another in place of a node, each with its constant if it has one."""
+    from onnx import helper
+
+    nodes: list[NodeProto] = []
+    source = node.input[0]
+    for number, (op_type, constant) in enumerate(steps, 1):
+        target = node.output[0] if number == len(steps) else f"{node.output[0]}#{number}"
+        values = [] if constant is None else [_added(proto, f"{target}#{op_type}", np.asarray(constant, np.float32))]
+        nodes.append(helper.make_node(op_type, [source, *values], [target], target))
+        source = target
+    return nodes
+
+
+def _added(proto: ModelProto, name: str, values: np.ndarray) -> str:
+    from onnx import numpy_helper
+
+    proto.graph.initializer.append(numpy_helper.from_array(values, name))
+    return name
+
+
+def _without_attributes(node: NodeProto, name: str) -> None:
+    others = [item for item in node.attribute if item.name != name]
     del node.attribute[:]
-    node.attribute.extend([*others, axis])
-
-
-def _shapes(proto: ModelProto) -> dict[str, list[int | None]]:
-    """Shapes as far as they are known, None for a size that is not."""
-    import onnx
-
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except Exception:  # an operator onnx does not know: the converter decides
-        return {}
-    shapes: dict[str, list[int | None]] = {}
-    for info in (*graph.input, *graph.value_info, *graph.output):
-        kind = info.type.tensor_type
-        if kind.HasField("shape"):
-            shapes[info.name] = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-    return shapes
+    node.attribute.extend(others)

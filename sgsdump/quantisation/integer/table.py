@@ -73,4 +73,5 @@ def function_of(node: NodeProto, graph: Graph) -> Callable[[np.ndarray], np.ndar
     constants = [graph.constants[name] for name in node.input[1:] if name]
     single = helper.make_graph([node], "function", ends[:1], ends[1:], constants)
     session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8), 1)
-    return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]]
+    # A constant of one element may have any number of dimensions, and the result has as many.
+    return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]].reshape(values.shape)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, needs
+from sgsdump.models.graph import Graph, needs, reading
 from sgsdump.quantisation.domains import moves_values
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights
 from sgsdump.quantisation.fusion import Operator
@@ -48,7 +48,7 @@ STORED = "{}#stored"
 @dataclass(eq=False)
 class Walk:
     """What has been written so far. ``values``: every stored tensor as it stands in the graph, and those between the
-    operators of a chain; ``reals``: tensors that are there as float32 under their own names."""
+    operators of a chain; ``reals``: tensors that are there as float32, and the names they have as such."""
 
     graph: Graph
     plan: QuantPlan
@@ -56,7 +56,7 @@ class Walk:
     channels: Mapping[str, Range]
     emit: Emitter
     values: dict[str, Integers] = field(default_factory=dict)
-    reals: set[str] = field(default_factory=set)
+    reals: dict[str, str] = field(default_factory=dict)
     approximate: dict[str, str] = field(default_factory=dict)
     weights: dict[str, StoredWeights] = field(default_factory=dict)
     convolutions: dict[str, str] = field(default_factory=dict)
@@ -66,8 +66,6 @@ class Walk:
     def input(self, name: str, picture: Picture | None) -> None:
         """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded."""
         quant, self.emit.scope = self.plan.tensors[name], name
-        if picture is None:
-            self.reals.add(name)
         source = self._nearest(name, quant) if picture is None else steps_of_bytes(self.emit, name, picture, quant)
         self.values[name] = self.emit.store(source, quant, STORED.format(name))
 
@@ -146,7 +144,7 @@ class Walk:
         if is_function(node, self.graph):
             self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
             function = ideal(function_of(node, self.graph), operands[0].quant, quant)
-            return look_up(self.emit, operands[0], quant, function, STORED.format(name))
+            return look_up(self.emit, self._broadcast(operands[0], node), quant, function, STORED.format(name))
         return self._in_float(node, quant, name)
 
     def _convolution(self, node: NodeProto, quant: Quant, stored: str) -> Integers | Unrounded | None:
@@ -166,6 +164,8 @@ class Walk:
 
     def _operands(self, node: NodeProto) -> list[Integers] | None:
         """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
+        if node.op_type in RULES and any(self._is_infinite(name) for name in node.input):
+            return None
         constant = constant_of(self.graph, node)
         names = [name for name in node.input if name and name != constant]
         if node.op_type in PARAMETRIC or node.op_type not in RULES:
@@ -179,6 +179,18 @@ class Walk:
             else:
                 return None
         return operands
+
+    def _is_infinite(self, name: str) -> bool:
+        values = self.graph.value(name) if name in self.graph.constants else np.zeros(())
+        return values.dtype.kind == "f" and not np.isfinite(values).all()
+
+    def _broadcast(self, value: Integers, node: NodeProto) -> Integers:
+        """The node's first input with as many dimensions as its constants of one element have, where they have more."""
+        rank = max((len(self.graph.constants[name].dims) for name in node.input[1:] if name), default=0)
+        if not rank:
+            return value
+        ones = self.emit.constant(np.ones(rank, np.int64))
+        return replace(value, name=self.emit.add("Expand", [value.name, ones]))
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
@@ -218,19 +230,19 @@ class Walk:
 
     def _plain(self, node: NodeProto, renamed: Mapping[str, str] | None = None) -> None:
         """The node as it is, on real values."""
-        for name in sorted(needs(node)):
-            self._real(name)
-        own = type(node)()
-        own.CopyFrom(node)
+        own = reading(node, {name: self._real(name) for name in sorted(needs(node))})
         for index, name in enumerate(own.output):
             own.output[index] = (renamed or {}).get(name, name)
-        self.reals.update(own.output)
+        self.reals.update((name, name) for name in own.output)
         self.emit.nodes.append(own)
 
-    def _real(self, name: str) -> None:
+    def _real(self, name: str) -> str:
+        """The name under which a tensor is there as float32: its own, but for the inputs of the model, which have
+        theirs already."""
         if name in self.values and name not in self.reals:
-            self.emit.real(self.values[name], name)
-            self.reals.add(name)
+            own = f"{name}#real" if name in self.graph.inputs else name
+            self.reals[name] = self.emit.real(self.values[name], own)
+        return self.reals.get(name, name)
 
     def outputs(self, keep_integer: frozenset[str]) -> None:
         for name in self.graph.outputs:

@@ -12,11 +12,11 @@ from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.executors.workers.threads import in_threads
 from sgsdump.models.feeds.picture_feeds import PictureFeeds
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, captured
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.float_model import deployed, serialise
-from sgsdump.quantisation.fusion import operators
+from sgsdump.quantisation.fusion import is_convolution, operators
 from sgsdump.quantisation.ranges.followers import with_followers
 from sgsdump.quantisation.ranges.observers import Collector, Seen
 from sgsdump.quantisation.ranges.one_picture import OnePicture
@@ -68,11 +68,15 @@ def gather(
 
 def plain_ranges(model: Model, statistics: Statistics, own: Graph | None = None) -> dict[str, Range]:
     """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them: of the
-    deployed model, which is ``own`` where it is at hand."""
+    deployed model, which is ``own`` where it is at hand. A constant that holds infinity, as masks and limits do, has no
+    range; the weights of a convolution must have one."""
     own = own or Graph(deployed(model))
     constants = Collector(PLAIN, "the model's own weights")
+    weights = {node.input[1] for node in own.nodes if is_convolution(own, node)}
     for name in own.constants:
-        constants.see(name, own.value(name))
+        values = own.value(name)
+        if name in weights or values.dtype.kind != "f" or not np.isinf(values).any():
+            constants.see(name, values)
     extremes = {**statistics.whole, **constants.seen.ends.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
     return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
@@ -99,9 +103,10 @@ def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]
 
 
 def _graph_order(graph: Graph) -> list[str]:
-    """Every tensor once: per operator its inputs, its constants, its outputs; the SDK's order of tensor_min_max."""
+    """Every tensor once: per operator its inputs, its constants, what its bodies read, its outputs; the SDK's order of
+    tensor_min_max."""
     names: dict[str, None] = {}
     for operator in operators(graph, fuse=None):
-        names.update(dict.fromkeys(name for name in operator.head.input if name))
+        names.update(dict.fromkeys(name for name in (*operator.head.input, *captured(operator.head)) if name))
         names.update(dict.fromkeys(operator.outputs))
     return list(names)

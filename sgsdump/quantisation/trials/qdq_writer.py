@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, drop_unused_constants
+from sgsdump.models.graph import Graph, drop_unused_constants, reading
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, StoredWeights
 from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.fusion import Operator, sdk_name
@@ -117,10 +117,7 @@ class _Writer:
 
     def operator(self, operator: Operator) -> None:
         for node in operator.nodes:
-            copy = type(node)()
-            copy.CopyFrom(node)
-            for index, name in enumerate(copy.input):
-                copy.input[index] = self.reads.get(name, name)
+            copy = reading(node, self.reads)
             if copy.output[0] in self.plan.weights:
                 copy.input[1] = self.weight(node)
             self.nodes.append(copy)

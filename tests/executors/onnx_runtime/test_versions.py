@@ -129,3 +129,10 @@ def test_trying_plans_takes_todays_versions_too(functions: bool) -> None:
         live |= staged.run(stage, live, entry)
     np.testing.assert_array_equal(staged.arrays(live)["c"], c)
     assert proto.SerializeToString() == before
+
+
+def test_a_model_without_an_operator_set_is_refused_before_onnxruntime_is_asked():
+    proto = split(3, 17)
+    del proto.opset_import[:]
+    with pytest.raises(ModelError, match=r"names no operator set: it is older than ONNX 1\.0"):
+        versions.header(proto)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.fixed_facts import StoredWeights
 from sgsdump.quantisation.groups import joined
 from sgsdump.quantisation.integer.convolution.convolve import convolve
-from sgsdump.quantisation.integer.convolution.kernel import kernel_of
+from sgsdump.quantisation.integer.convolution.kernel import Kernel, kernel_of
 from sgsdump.quantisation.integer.convolution.requantisation import requantisation
 from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.rounding import store_weight
@@ -51,7 +52,8 @@ def compute_weighted(
     whole: Range,
     stored: str,
 ) -> Weighted | None:
-    """None for a fully connected operator whose matrix is not a plain one, or whose bias is no constant.
+    """None for a fully connected operator whose matrix is not a plain one, or whose bias is not one constant for each
+    output channel, or for all.
 
     value     the node's first input; ``scale``: of its weights; ``output``: of what it puts out.
     channels  a convolution's output -> the range of each of its channels; ``whole``, the range of them all, for others.
@@ -60,7 +62,7 @@ def compute_weighted(
     name = node.output[0]
     integers = store_weight(graph.value(node.input[1]), scale)
     kernel = kernel_of(node, f"{node.input[1]}#{scale.dtype}", integers)
-    if kernel is None or any(bias not in graph.constants for bias in node.input[2:3] if bias):
+    if kernel is None or not _has_plain_bias(graph, node, kernel):
         return None
     if len(graph.consumers[node.input[1]]) > 1:
         kernel = replace(kernel, name=f"{kernel.name}:{name}")
@@ -74,6 +76,16 @@ def compute_weighted(
     bias = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
     made = Integers(outcome, UINT8, output) if isinstance(outcome, str) else outcome
     return Weighted(made, kernel.name, _stored_weights(node, scale), rows, bias)
+
+
+def _has_plain_bias(graph: Graph, node: NodeProto, kernel: Kernel) -> bool:
+    """Whether a bias, where there is one, is the same for every row that a fully connected operator is given."""
+    if len(node.input) < 3 or not node.input[2]:
+        return True
+    if node.input[2] not in graph.constants:
+        return False
+    dims = graph.constants[node.input[2]].dims
+    return math.prod(dims) in (1, *dims[-1:]) and math.prod(dims) in (1, kernel.sums().size)
 
 
 def _bias(graph: Graph, node: NodeProto, count: int) -> np.ndarray:
