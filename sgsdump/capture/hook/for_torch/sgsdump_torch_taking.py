@@ -13,6 +13,7 @@ from sgsdump_torch_memory import Memories
 from sgsdump_torch_statistics import quick, statistics
 from sgsdump_torch_tensors import (
     in_c_order,
+    outside_transforms,
     payload,
     plain,
     shape_of,
@@ -49,7 +50,7 @@ class Taking:
         """Call something of the hook: what it does is not seen by itself, and no mistake of it reaches the program."""
         round.quiet = True
         try:
-            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
                 return function(round, *args)
         except Exception as error:
             self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))

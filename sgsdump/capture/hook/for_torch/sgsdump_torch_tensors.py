@@ -1,5 +1,6 @@
 """What a tensor is to the torch hook, and its elements as they lie in memory."""
 
+import contextlib
 import ctypes
 import functools
 
@@ -46,6 +47,17 @@ def _is_kept_in_memory(value, kind):
         return value.untyped_storage().data_ptr() != 0 and lies_in_its_memory(value)
     except (RuntimeError, NotImplementedError, TypeError):
         return False
+
+
+def outside_transforms():
+    """A context in which tensors are what they are outside ``torch.func``, whose transforms may be running."""
+    peek = getattr(_functorch, "peek_interpreter_stack", None)
+    if peek is None or peek() is None:
+        return contextlib.nullcontext()
+    from torch._functorch import pyfunctorch
+
+    clear = getattr(pyfunctorch, "temporarily_clear_interpreter_stack", contextlib.nullcontext)
+    return clear()
 
 
 def lies_in_its_memory(tensor):

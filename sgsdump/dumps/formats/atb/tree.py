@@ -126,7 +126,7 @@ def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
     info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
     if row.statistics is None:
-        return atb_tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
+        return Tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
     return Tensor.of_statistics(info, row.statistics)
 
 
