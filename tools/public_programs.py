@@ -32,8 +32,8 @@ sys.path.append(str(ROOT))  # a checkout that is not installed
 sys.path.append(str(Path(__file__).parent))
 
 import numpy as np
-
 from programs.table import PROGRAMS
+
 from sgsdump import Comparison, compare, open_dump
 from sgsdump.capture.process_index import lines_of, processes_of
 from sgsdump.comparison.dataflow import first_difference
@@ -72,7 +72,9 @@ class Capture:
         return open_dump(folder)
 
 
-def run(names: Sequence[str], folder: Path, mode: str = "", rubbish: str = RUBBISH[0], more: Sequence[str] = ()) -> Capture:
+def run(
+    names: Sequence[str], folder: Path, mode: str = "", rubbish: str = RUBBISH[0], more: Sequence[str] = ()
+) -> Capture:
     """The programs of these names, in one process: alone, or dumped into a folder."""
     program = [sys.executable, str(RUN), *names, *more]
     folder.mkdir(parents=True)
@@ -226,10 +228,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = list(check(batch, Path(folder), args.jobs))
         for name, what in found:
             print(f"{name}: {what}", flush=True)
-        print(f"{len(batch)} programs, {len({name for name, _ in found})} with something wrong: {' '.join(batch)}", flush=True)
+        print(
+            f"{len(batch)} programs, {len({name for name, _ in found})} with something wrong: {' '.join(batch)}",
+            flush=True,
+        )
         wrong += found
     bad = {name for name, _ in wrong}
-    print(f"{len(names)} programs: {len(names) - len(bad)} as they should be" + (f"; not: {', '.join(sorted(bad))}" if bad else ""))
+    print(
+        f"{len(names)} programs: {len(names) - len(bad)} as they should be"
+        + (f"; not: {', '.join(sorted(bad))}" if bad else "")
+    )
     return 1 if wrong else 0
 
 

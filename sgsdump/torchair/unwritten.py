@@ -94,7 +94,10 @@ class _Mode(TorchDispatchMode):
 def _may_give_memory(module: Any) -> bool:
     """Whether a graph may hold an operator that gives memory; one that was not lowered to torch's own does not say."""
     targets = [node.target for node in module.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
-    own = [isinstance(one, torch._ops.OpOverload) or one.__class__.__name__ == "builtin_function_or_method" for one in targets]
+    own = [
+        isinstance(one, torch._ops.OpOverload) or one.__class__.__name__ == "builtin_function_or_method"
+        for one in targets
+    ]
     return not all(own) or any(word in str(one) for one in targets for word in (*_WORDS, "rnn"))
 
 

@@ -35,7 +35,7 @@ def let_torchvision_load() -> None:
     except RuntimeError:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")  # noqa: TOR901
+        library = torch.library.Library("torchvision", "DEF")
         for name in OPERATORS_OF_TORCHVISION:
             library.define(f"{name}() -> Tensor")
         kept.append(library)

@@ -112,7 +112,12 @@ def _plain_unet() -> tuple[Any, dict[str, Any]]:
 
     blocks = {"down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D")}
     network = UNet2DModel(
-        sample_size=16, block_out_channels=(16, 32), layers_per_block=1, norm_num_groups=8, attention_head_dim=8, **blocks
+        sample_size=16,
+        block_out_channels=(16, 32),
+        layers_per_block=1,
+        norm_num_groups=8,
+        attention_head_dim=8,
+        **blocks,
     )
     drawn = torch.Generator().manual_seed(1)
     return network, {"sample": torch.randn(2, 3, 16, 16, generator=drawn), "timestep": 10}
@@ -198,7 +203,9 @@ PROGRAMS: dict[str, Program] = {
     "mixtral": _transformer("MixtralForCausalLM", **_EXPERTS),
     "qwen2": _transformer("Qwen2Model"),
     "qwen3": _transformer("Qwen3Model", head_dim=8),
-    "qwen3_moe": _transformer("Qwen3MoeModel", head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24),
+    "qwen3_moe": _transformer(
+        "Qwen3MoeModel", head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24
+    ),
     "olmoe": _transformer("OlmoeModel", num_experts=4, num_experts_per_tok=2),
     "gemma": _transformer("GemmaModel", head_dim=8),
     "gemma2": _transformer("Gemma2Model", head_dim=8, query_pre_attn_scalar=8),
@@ -225,9 +232,18 @@ PROGRAMS: dict[str, Program] = {
     "clip": Program("transformers", _clip),
     "convnext": _transformer("ConvNextModel", PICTURE, small=False, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]),
     "resnet": _transformer("ResNetModel", PICTURE, small=False, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1]),
-    "segformer": _transformer("SegformerModel", PICTURE, small=False, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]),
+    "segformer": _transformer(
+        "SegformerModel", PICTURE, small=False, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1]
+    ),
     "swin": _transformer(
-        "SwinModel", PICTURE, small=False, image_size=32, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2],
+        "SwinModel",
+        PICTURE,
+        small=False,
+        image_size=32,
+        patch_size=2,
+        embed_dim=8,
+        depths=[1, 1],
+        num_heads=[2, 2],
         window_size=4,
     ),  # fmt: skip
     "unet_condition": Program("diffusers", _unet),
@@ -246,16 +262,14 @@ PROGRAMS: dict[str, Program] = {
     "x_encoder": Program("x_transformers", _text(False)),
     "x_decoder": Program("x_transformers", _text(True)),
     "monai_unet": _class("monai.networks.nets.UNet", (1, 1, 16, 16), 2, 1, 2, (4, 8), (2,)),
-    "monai_densenet": _class("monai.networks.nets.DenseNet121", (1, 1, 32, 32), spatial_dims=2, in_channels=1, out_channels=3),
+    "monai_densenet": _class(
+        "monai.networks.nets.DenseNet121", (1, 1, 32, 32), spatial_dims=2, in_channels=1, out_channels=3
+    ),
     "kornia_hardnet": _class("kornia.feature.HardNet", (2, 1, 32, 32), pretrained=False),
     "kornia_sosnet": _class("kornia.feature.SOSNet", (2, 1, 32, 32), pretrained=False),
-    "segmentation_unet": _class(
-        "segmentation_models_pytorch.Unet", (1, 3, 32, 32), "resnet18", encoder_weights=None
-    ),
+    "segmentation_unet": _class("segmentation_models_pytorch.Unet", (1, 3, 32, 32), "resnet18", encoder_weights=None),
     "geometric_gat": Program("torch_geometric", _graph),
     "torch_lstm": _class("torch.nn.LSTM", (2, 5, 8), 8, 16, 2, batch_first=True),
     "torch_lstm_trained": _class("torch.nn.LSTM", (2, 5, 8), 8, 16, 2, batch_first=True, way="train"),
-    "torch_encoder": _class(
-        "torch.nn.TransformerEncoderLayer", (2, 5, 16), 16, 4, 32, batch_first=True, way="train"
-    ),
+    "torch_encoder": _class("torch.nn.TransformerEncoderLayer", (2, 5, 16), 16, 4, 32, batch_first=True, way="train"),
 }

@@ -87,7 +87,8 @@ class Values:
     def tell(self, stats):
         """Statistics, {"max":, "min":, "mean":, "l2norm":, …}; None for what has none."""
         self.stats = statistics_text(stats) if stats else ""
-        self.beyond = bool(stats) and stats.get("l2norm") == INFINITE and abs(stats.get("max") or 0) < INFINITE
+        finite = bool(stats) and all(abs(stats.get(name) or 0) < INFINITE for name in ("max", "min"))
+        self.beyond = finite and stats.get("l2norm") == INFINITE
         self.text = self.told = None
 
     def belong(self, weight):

@@ -87,7 +87,7 @@ class Round:
         prefix = _below(ROOT, path) + "."
         for stored in (module._parameters, module._buffers):
             for word, tensor in stored.items():
-                if tensor is not None and plain(tensor) and not is_lazy(tensor):
+                if tensor is not None and not is_lazy(tensor) and plain(tensor):
                     self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
         self.graded = self.graded or any(
             weight is not None and not is_lazy(weight) and weight.grad is not None

@@ -130,10 +130,11 @@ class Steps:
                 thread.inside -= 1
         root = transparent(module) or module
         try:
-            round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
+            with torch._C.DisableTorchFunction():
+                round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
         except Exception as error:
             self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
-            return original(*args, **kwargs)
+            return self.aside(original)(*args, **kwargs)
         thread.round = round
         taking = self.taking
         given = args if module is None else args[1:]

@@ -25,7 +25,6 @@ from sgsdump_torch_tensors import (
     why_not_plain,
 )
 
-
 MOST_WHY = 300
 
 

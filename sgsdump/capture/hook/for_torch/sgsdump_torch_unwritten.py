@@ -52,6 +52,10 @@ class Unwritten:
             if kind in _MOVING and isinstance(result, torch.Tensor):
                 self._moved(kind, func, args, kwargs, result)
             return
+        source = args[1] if kind == "aten.copy_" else None
+        if isinstance(source, torch.Tensor) and self.holds(source):
+            self._copied(args[0], self._elements(source))
+            return
         for tensor in written:
             blank = self._blank(tensor, looking=False)
             if blank is not None:
@@ -94,14 +98,20 @@ class Unwritten:
     def _write(self, blank, kind, tensor, args):
         storage = tensor.untyped_storage()
         own = _WRITING.get(kind)
-        source = args[1] if kind == "aten.copy_" else None
-        if isinstance(source, torch.Tensor) and self.holds(source):
-            taken = self._elements(source)
-            own = _copying(taken)
         if own is None and tensor.numel() * tensor.element_size() == storage.nbytes():
             del self._of_storage[storage._cdata]
             return
         blank.write(tensor, own, args)
+        blank.sample = _sample(storage)
+
+    def _copied(self, tensor, unwritten):
+        """Elements of which some are unwritten were copied to a tensor."""
+        storage = tensor.untyped_storage()
+        blank = self._of_storage.get(storage._cdata)
+        if blank is None:
+            blank = self._of_storage[storage._cdata] = Blank(tensor, storage)
+            blank.fill(False)
+        blank.places(tensor).copy_(unwritten.to(tensor.device).unsqueeze(-1))
         blank.sample = _sample(storage)
 
     def _moved(self, kind, func, args, kwargs, result):
@@ -120,9 +130,7 @@ class Unwritten:
         else:
             moved = func(masks if isinstance(values[0], (list, tuple)) else masks[0], *rest, **kwargs)
         if moved.any():
-            blank = Blank(result, result.untyped_storage())
-            blank.only(result, moved.to(result.device))
-            self._of_storage[result.untyped_storage()._cdata] = blank
+            self._copied(result, moved)
 
     def _elements(self, tensor):
         """Of each element whether it is unwritten."""
@@ -164,7 +172,7 @@ class Blank:
     def places(self, tensor):
         """The part of the mask that is a tensor's, with an axis more for the pieces of an element."""
         if self.mask is None:
-            self.mask = torch.ones(self._pieces, dtype=torch.bool, device=self._device)
+            self.fill(True)
         size = tensor.element_size()
         if size < self.unit:
             self.mask = self.mask.repeat_interleave(self.unit // size)
@@ -182,14 +190,12 @@ class Blank:
         for piece in range(places.shape[-1]):
             own(places[..., piece], args)
 
-    def only(self, tensor, unwritten):
-        """Nothing but these elements of a tensor is unwritten."""
-        self.mask = torch.zeros(self._pieces, dtype=torch.bool, device=self._device)
-        self.places(tensor).copy_(unwritten.unsqueeze(-1))
+    def fill(self, unwritten):
+        self.mask = torch.full((self._pieces,), unwritten, dtype=torch.bool, device=self._device)
 
     def resized(self, before, earlier):
         """The first bytes are those that were there before, as they are known of."""
-        self.mask = torch.ones(self._pieces, dtype=torch.bool, device=self._device)
+        self.fill(True)
         kept = min(before // self.unit, self._pieces)
         self.mask[:kept] = False
         if earlier is not None:
@@ -226,10 +232,6 @@ def _masked(places, args):
 
 def _put(places, args):
     places.put_(args[1], places.new_zeros(args[1].shape))
-
-
-def _copying(unwritten):
-    return lambda places, args: places.copy_(unwritten)
 
 
 # Operators that write to some of a tensor's elements.

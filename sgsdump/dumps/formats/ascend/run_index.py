@@ -63,7 +63,9 @@ def _unwritten(line: Mapping[str, Any]) -> Record | None:
         return None
     dtype = KNOWN.get(str(line.get("dtype")), np.dtype(np.uint8))
     op_type = str(line.get("op_type", ""))
-    info = TensorInfo(f"{line.get('name')}:{side}put:{slot}", tuple(shape), dtype, op_type=op_type if side == "out" else "")
+    info = TensorInfo(
+        f"{line.get('name')}:{side}put:{slot}", tuple(shape), dtype, op_type=op_type if side == "out" else ""
+    )
     return Record(side, slot, 0, op_type, Tensor.without_values(info, NOT_WRITTEN), unwritten=True)
 
 
