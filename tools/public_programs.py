@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Run programs of public model libraries under ``sgsdump exec`` and hold what comes out against what is known without it.
+"""Run programs of public model libraries under ``sgsdump exec``, and check what comes out by other means.
 
 public_programs.py                         all of them, ten in one process
 public_programs.py bert mixtral --size 1   these, each in a process of its own
 public_programs.py --draw 4 --seed 7       four of those whose library is installed
 
-Of each: exit status and output are those of the program alone, in tensor and in statistics mode; two captures, in memory
-that holds other rubbish, are equal; every module's outputs are those of hooks of its own; and of a capture with one weight
-times 1.01 the module of that weight is named first. Networks are small, with random weights; nothing is downloaded.
-The status is 1 where something is not so. Libraries that are not installed are skipped, with a line.
+Of each: exit status and output are those of the program alone, in tensor and in statistics mode; two captures, in
+memory that holds other rubbish, are equal; every module's outputs are those of hooks of its own; and of a capture with
+one weight times 1.01 the module of that weight is named first. Networks are small, with random weights; nothing is
+downloaded. The status is 1 where something is not so. Libraries that are not installed are skipped, with a line.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))  # a checkout that is not installed
 sys.path.append(str(Path(__file__).parent))
 
-import numpy as np
-from programs.table import PROGRAMS
+import numpy as np  # noqa: E402
+from programs.table import PROGRAMS  # noqa: E402
 
-from sgsdump import Comparison, compare, open_dump
-from sgsdump.capture.process_index import lines_of, processes_of
-from sgsdump.comparison.dataflow import first_difference
+from sgsdump import Comparison, compare, open_dump  # noqa: E402
+from sgsdump.capture.process_index import lines_of, processes_of  # noqa: E402
+from sgsdump.comparison.dataflow import first_difference  # noqa: E402
 
 RUN = Path(__file__).parent / "programs" / "run.py"
 FACTOR = "1.01"

@@ -209,8 +209,8 @@ def _left_out(process: Process) -> Iterator[str]:
         yield f"process {process.pid}: {these} left out, {named}: {why}"
     if process.unwritten:
         yield (
-            f"process {process.pid}: {process.unwritten} inputs and outputs were memory to which nothing had been written "
-            "yet (torch.empty and its like): they are not dumped, and not compared"
+            f"process {process.pid}: {process.unwritten} inputs and outputs were memory to which nothing had been "
+            "written yet (torch.empty and its like): they are not dumped, and not compared"
         )
 
 

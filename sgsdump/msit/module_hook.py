@@ -2,8 +2,9 @@
 
 A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
 what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has
-``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor is passed over; a tensor without
-values of its own (sparse, nested, meta, of torch.func) too, and the run's index says so. The model's results are what they are without the hook.
+``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor is passed over; so is a
+tensor without values of its own (sparse, nested, meta, of torch.func), and the run's index says that. The model's
+results are what they are without the hook.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ def write(
 ) -> None:
     """The file of one operator, and its lines in the index. An input or output that is None is left out.
 
-    ``NotWritten`` has a line, and no values. With ``watched`` the outputs are this one's, taken after the operator ran. ``summary`` gives a tensor's statistics.
+    ``NotWritten`` has a line, and no values. With ``watched`` the outputs are this one's, taken after the operator ran.
+    ``summary`` gives a tensor's statistics.
     What goes wrong is reported and costs the file, not the program.
     """
     if all(one is None for one in (*inputs, *outputs)) or not step.tree.room(plan.control.min_free):

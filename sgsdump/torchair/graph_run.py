@@ -13,7 +13,7 @@ from sgsdump.torchair.values import tensors_in
 
 
 class Observer(Protocol):
-    """Is called with the tensors that an operator reads and gives, ``NotWritten`` in the place of those without values."""
+    """Is called with the tensors that an operator reads and gives; ``NotWritten`` stands for those without values."""
 
     def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]: ...
 

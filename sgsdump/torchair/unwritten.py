@@ -1,5 +1,5 @@
-"""Tensors of a running graph to whose memory nothing has been written yet: what ``torch.empty`` gives, until an operator
-writes to it. By torch's own operators below the graph's, whatever these are called."""
+"""Tensors of a running graph to whose memory nothing has been written yet: what ``torch.empty`` gives, until an
+operator writes to it. By torch's own operators below the graph's, whatever these are called."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is taken of views of every kind, with writes between, is what copies of them hold: by the kernel and by torch alone.
-Memory ends where nothing may be read any more, so that a byte too many ends the test."""
+"""What is taken of views of every kind, with writes between, is what copies of them hold: by the kernel and by torch
+alone. Memory ends where nothing may be read any more, so that a byte too many ends the test."""
 
 import ctypes
 import importlib

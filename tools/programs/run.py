@@ -1,7 +1,8 @@
 """The program that runs some of them: ``python run.py NAME … [--plant FACTOR] [--watch FILE]``.
 
-Each network is called twice as a whole, so that a program is two steps of a dump, named after it. --plant multiplies one
-weight of each; --watch saves what hooks of its own, on every module, see each module give, and which weight was meant.
+Each network is called twice as a whole, so that a program is two steps of a dump, named after it. --plant multiplies
+one weight of each; --watch saves what hooks of its own, on every module, see each module give, and which weight was
+meant.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TIMES = 2
 
 
 def let_torchvision_load() -> None:
-    """One whose compiled part is of another torch still has what libraries import it for, but an operator is missing."""
+    """One whose compiled part is of another torch has what libraries import it for, but its operators are missing."""
     try:
         import torchvision  # noqa: F401
     except ModuleNotFoundError:
@@ -71,7 +72,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def planted(network: Any) -> str:
-    """The module whose weight is to be changed: the one in the middle of those with a matrix or a kernel of their own."""
+    """The module whose weight is to be changed: the middle one of those with a matrix or a kernel of their own."""
     named = dict(network.named_modules())
     owners = Counter(id(weight) for module in named.values() for weight in module._parameters.values())
     found = [

@@ -245,7 +245,7 @@ PROGRAMS: dict[str, Program] = {
         depths=[1, 1],
         num_heads=[2, 2],
         window_size=4,
-    ),  # fmt: skip
+    ),
     "unet_condition": Program("diffusers", _unet),
     "unet": Program("diffusers", _plain_unet),
     "autoencoder": _class("diffusers.AutoencoderKL", (1, 3, 32, 32), block_out_channels=(16,), norm_num_groups=8),

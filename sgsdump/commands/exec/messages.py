@@ -59,7 +59,8 @@ def more_ran(captured: Captured) -> Iterator[str]:
     if more:
         most = max(more, key=lambda process: process.begun or 0)
         dumped = f"{len(most.steps)} {'was' if len(most.steps) == 1 else 'were'} dumped"
-        yield f"the program ran {most.begun} steps, of which {dumped}; -er all dumps every step, -er A,B those from A to B"
+        hint = "-er all dumps every one, -er A,B those from A to B"
+        yield f"the program ran {most.begun} steps, of which {dumped}; {hint}"
 
 
 def steps_in_words(steps: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ _is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: 
 
 
 def plain(value):
-    """Whether a value is a tensor with elements in memory of its own, not a fake, meta, sparse, nested or quantised one."""
+    """Whether a value is a tensor with elements in memory of its own."""
     return not why_not_plain(value)
 
 
@@ -159,8 +159,8 @@ def fills_its_memory(tensor):
 
 
 def in_memory_order(tensor):
-    """All elements one after the other, each as often as the tensor has it, in the order of memory; without a copy where
-    they fill it."""
+    """All elements one after the other, each as often as the tensor has it, in the order of memory; without a copy
+    where they fill it."""
     tensor = tensor.detach()
     if not tensor.is_contiguous():
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), -tensor.size(axis)))

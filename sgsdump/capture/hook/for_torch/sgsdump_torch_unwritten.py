@@ -1,8 +1,8 @@
 """Which elements in memory nothing has written yet: what ``torch.empty`` gives is whatever was there before.
 
-Memory counts as unwritten from the operator that gave it (``given``) until operators have written to it (``ran``), element
-by element; what moves elements (a copy, a concatenation, an index) moves this with them. What writes behind torch's back,
-an extension's kernel or numpy, shows in a few bytes of the memory, by which all of it counts as written.
+Memory counts as unwritten from the operator that gave it (``given``) until operators have written to it (``ran``),
+element by element; what moves elements (a copy, a concatenation, an index) moves this with them. What writes behind
+torch's back, an extension's kernel or numpy, shows in a few bytes of the memory, by which all of it counts as written.
 
 Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdump/torchair``) use it.
 """
