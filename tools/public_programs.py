@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ MODES = {"tensor": ["model", "tensor"], "stats": ["model", "tensor", "stats"]}
 RUBBISH = ("85", "170")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Capture:
     """status and text of a program; its dump, where there is one, and of each program the steps in it."""
 
@@ -54,22 +55,28 @@ class Capture:
     errors: str
     root: Path | None = None
 
-    @property
+    @cached_property
     def steps(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for line in self.lines():
+        for line in self.lines:
             if line.get("event") == "step" and "inputs" in line:
                 found.setdefault(str(line["model"]), []).append(line["step"])
         return found
 
-    def lines(self) -> Iterator[Any]:
-        for process in processes_of(self.root) if self.root else ():
-            yield from lines_of(process.folder)
+    @cached_property
+    def lines(self) -> list[Any]:
+        """Those of steps, modules, and what modules gave."""
+        wanted = (line for process in processes_of(self.root) if self.root for line in lines_of(process.folder))
+        return [line for line in wanted if line.get("event") == "step" or _is_of_module(line)]
 
     def dump(self, step: int) -> Any:
         assert self.root is not None
         (folder,) = self.root.glob(f"tensors/*/{step}")
         return open_dump(folder)
+
+
+def _is_of_module(line: Any) -> bool:
+    return "." not in str(line.get("type", ".")) and (line.get("side") == "out" or line.get("event") == "operator")
 
 
 def run(
@@ -174,8 +181,8 @@ def module_outputs(capture: Capture, steps: Sequence[int]) -> list[tuple[str, li
     """The lines of each call's outputs in the order in which the calls ended."""
     found: list[tuple[str, list[Any]]] = []
     last: Any = None
-    for line in capture.lines():
-        if line.get("step") not in steps or "." in str(line.get("type", ".")):
+    for line in capture.lines:
+        if line.get("step") not in steps or not _is_of_module(line):
             continue
         if line.get("event") == "operator":
             if last != (line["step"], line["id"]):
