@@ -31,6 +31,8 @@ class Process:
     tensors     inputs and outputs that it has a line of; ``files``: those with a file.
     steps       the numbers of the steps that something was dumped of, in order.
     kinds       how many lines there are of each other kind, by their ``event``.
+    unreadable  inputs and outputs whose values could not be had, by the reason: how many, and the first of them.
+    unwritten   how many inputs and outputs were memory to which nothing had been written yet.
     troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
     names, types   some of the operators that ran, where they were asked for by name; ``matched``: the names,
                 beginnings and patterns that named one.
@@ -47,6 +49,8 @@ class Process:
     files: int = 0
     steps: tuple[int, ...] = ()
     kinds: Mapping[str, int] = field(default_factory=dict)
+    unreadable: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    unwritten: int = 0
     troubles: tuple[str, ...] = ()
     stopped: str = ""
     names: tuple[str, ...] = ()
@@ -113,6 +117,8 @@ class _Sums:
         self._tensors = self._files = self._open_steps = 0
         self._begun: int | None = None
         self._complete = False
+        self._unreadable: dict[str, tuple[int, str]] = {}
+        self._unwritten = 0
         self._troubles: list[str] = []
         self._stopped = ""
         self._seen: Line = {}
@@ -124,9 +130,18 @@ class _Sums:
             self._tensors += 1
             self._files += line.get("file") is not None
             self._steps.add(step_of(line))
+            self._unwritten += line.get("unwritten") is True
+            if line.get("unreadable") is True:
+                self._could_not_read(line)
         elif kind:
             self._kinds[kind] += 1
         self._event(kind, line)
+
+    def _could_not_read(self, line: Line) -> None:
+        why = str(line.get("why", ""))
+        count, first = self._unreadable.get(why, (0, f"{line.get('op')}, {line.get('side')}put {line.get('slot')}"))
+        if count or len(self._unreadable) < _MOST_TROUBLES:
+            self._unreadable[why] = count + 1, first
 
     def _event(self, kind: str, line: Line) -> None:
         if kind == "begin":
@@ -154,6 +169,8 @@ class _Sums:
             files=self._files,
             steps=tuple(sorted(self._steps)),
             kinds=dict(self._kinds),
+            unreadable=dict(self._unreadable),
+            unwritten=self._unwritten,
             troubles=tuple(self._troubles),
             stopped=self._stopped,
             names=names,

@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,6 +191,7 @@ def _notes(processes: Sequence[Process], status: int) -> list[str]:
     if not processes:
         return [NOTHING]
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
+    notes += [note for process in processes for note in _left_out(process)]
     notes += [process.stopped for process in processes if process.stopped]
     notes += [_cut_off(process) for process in processes if not process.complete]
     if not any(process.caught for process in processes):
@@ -198,6 +199,19 @@ def _notes(processes: Sequence[Process], status: int) -> list[str]:
         why = "" if status else _why(processes)
         notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{why}")
     return list(dict.fromkeys(notes))
+
+
+def _left_out(process: Process) -> Iterator[str]:
+    """What of the program's tensors has no values in the dump, a sentence for each reason."""
+    for why, (count, first) in process.unreadable.items():
+        these = f"{count} inputs and outputs are" if count > 1 else "an input or output is"
+        named = f"the first is {first}" if count > 1 else first
+        yield f"process {process.pid}: {these} left out, {named}: {why}"
+    if process.unwritten:
+        yield (
+            f"process {process.pid}: {process.unwritten} inputs and outputs were memory to which nothing had been "
+            "written yet (torch.empty and its like): they are not dumped, and not compared"
+        )
 
 
 def _cut_off(process: Process) -> str:

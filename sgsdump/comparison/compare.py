@@ -24,7 +24,7 @@ from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pairing.alignment import Given, Pair, align
-from sgsdump.comparison.pairing.exclusion import without
+from sgsdump.comparison.pairing.exclusion import without, without_unwritten
 from sgsdump.comparison.pairing.own_inputs import has_own_inputs
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.dumps.collector import collector_paused
@@ -102,6 +102,7 @@ def compare(
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
         alignment = align(sample, benchmark, inputs, places.given)
         alignment, excluded = without(alignment, exclude)
+        alignment, unwritten = without_unwritten(alignment)
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
         probes = None if repeats else Probes()
@@ -135,6 +136,7 @@ def compare(
         sample.notes,
         benchmark.notes,
         excluded,
+        unwritten,
     )
 
 

@@ -26,6 +26,7 @@ JUMP_SHARE = 0.1
 @dataclass(frozen=True)
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
+    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet.
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -38,6 +39,7 @@ class Comparison:
     sample_notes: tuple[str, ...] = ()
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     @property
     def suspects(self) -> tuple[Row, ...]:

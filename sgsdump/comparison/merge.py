@@ -61,6 +61,7 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         _notes(comparisons, lambda c: c.sample_notes),
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
+        tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
     )
 
 

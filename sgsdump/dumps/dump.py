@@ -31,7 +31,8 @@ class Record:
 
     The same tensor stands once as an output and again as the input of each consumer. ``constant`` marks weights,
     biases and shape parameters. ``cut`` marks a header that the old writer cut at 255 bytes: its op_index is inferred,
-    and its op_type, constant and the end of its name may be lost.
+    and its op_type, constant and the end of its name may be lost. ``unwritten`` marks memory to which the program had
+    written nothing yet, or not to all of it: it has no values, and is compared with nothing.
     """
 
     io: Literal["in", "out"]
@@ -41,6 +42,7 @@ class Record:
     tensor: Tensor
     constant: bool = False
     cut: bool = False
+    unwritten: bool = False
 
     @property
     def name(self) -> str:

@@ -2,8 +2,9 @@
 
 A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
 what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has
-``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor, or has no values (sparse,
-meta), is passed over. The model's results are what they are without the hook.
+``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor is passed over; so is a
+tensor without values of its own (sparse, nested, meta, of torch.func), and the run's index says that. The model's
+results are what they are without the hook.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sgsdump.msit.bin_data import torch_for
 from sgsdump.msit.dump_config import DumpConfig
 from sgsdump.msit.modules import ROOT, check_names, device_of, is_dumped, named_modules, tree_of
 from sgsdump.msit.run_writer import ENDING, RunWriter, part_of
-from sgsdump.msit.values import plain_tensor, statistics_of, tensors_in
+from sgsdump.msit.values import by_itself, plain_tensor, statistics_of, tensors_in
 
 _HOOK_TYPE = "dump_data"
 _PROPERTIES = ("__get__", "__set__", "__delete__")
@@ -193,14 +194,20 @@ class ModuleHook:
         writer = self._writer()
         if writer.stopped:
             return
-        for keys, tensor in tensors_in(self._torch, values):
-            if positional >= 0 and keys and keys[0] == positional:
-                keys = keys[1:]
-            with self._torch.no_grad(), self._torch._C.DisableTorchFunction():
-                plain = plain_tensor(self._torch, tensor)
-                stats = statistics_of(self._torch, plain) if self._config.keeps_statistics else None
-                part = part_of(keys)
-                writer.tensor(self._torch, plain, name, kind, side, part, stats, self._config.keeps_values)
+        without: list[str] = []
+        with by_itself(self._torch):
+            for keys, tensor in tensors_in(self._torch, values, (), without):
+                if positional >= 0 and keys and keys[0] == positional:
+                    keys = keys[1:]
+                try:
+                    plain = plain_tensor(self._torch, tensor)
+                    stats = statistics_of(self._torch, plain) if self._config.keeps_statistics else None
+                except Exception as error:  # whatever the tensor is, the program runs on
+                    without.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+                    continue
+                writer.tensor(self._torch, plain, name, kind, side, part_of(keys), stats, self._config.keeps_values)
+        for why in without:
+            writer.left_out(f"{name}, {side}put", why)
 
     def _weights(self) -> None:
         writer = self._writer()

@@ -34,6 +34,7 @@ class RunWriter:
         self._index: IO[str] | None = None
         self._run = folder
         self._numbers: dict[tuple[str, str], int] = {}
+        self._reasons: set[str] = set()
         self.stopped = False
 
     def start(self, token: int) -> None:
@@ -41,6 +42,7 @@ class RunWriter:
         self.finish(False)
         self._run = self.folder / str(token)
         self._numbers = {}
+        self._reasons = set()
         try:
             make_folder(self._run)
             self._index = open(self._run / run_index.NAME, "w", encoding="utf-8")  # noqa: SIM115 - open over a token
@@ -72,6 +74,13 @@ class RunWriter:
         dtype = str(tensor.dtype).removeprefix("torch.")
         line = {"name": name, "file": file, "module": module, "type": kind, "side": side, "slot": slot}
         self._write_line({**line, "dtype": dtype, "shape": list(map(int, tensor.shape)), "stats": stats})
+
+    def left_out(self, name: str, why: str) -> None:
+        """A tensor has no values to write: a line in the token's index for each reason."""
+        if self.stopped or self._index is None or why in self._reasons:
+            return
+        self._reasons.add(why)
+        self._write_line({"event": "note", "text": f"{name} is left out, and others like it: {why}"})
 
     def save(self, torch: Any, tensor: Any, path: Path) -> bool:
         """Write one tensor whole, or stop; whether it was written."""

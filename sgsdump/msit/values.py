@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sgsdump.capture.one_pass import sums_of
@@ -11,15 +12,21 @@ from sgsdump.capture.one_pass import sums_of
 _DEEPEST = 20
 
 
-def tensors_in(torch: Any, value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The tensors with values in tuples, lists and dicts within one another, with the way to each."""
+def tensors_in(
+    torch: Any, value: Any, keys: tuple[Any, ...] = (), without: list[str] | None = None
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The tensors with values in tuples, lists and dicts within one another, with the way to each; ``without`` gets why
+    others have none."""
     if isinstance(value, torch.Tensor):
-        if value.layout == torch.strided and value.device.type != "meta" and not _is_fake(value):
+        why = _why_without_values(value)
+        if not why:
             yield keys, value
+        elif without is not None:
+            without.append(why)
     elif len(keys) < _DEEPEST and isinstance(value, tuple | list | Mapping):
         inner = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, one in inner:
-            yield from tensors_in(torch, one, (*keys, key))
+            yield from tensors_in(torch, one, (*keys, key), without)
 
 
 def plain_tensor(torch: Any, tensor: Any) -> Any:
@@ -52,6 +59,20 @@ def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
     }
 
 
-def _is_fake(tensor: Any) -> bool:
-    """Whether a tensor stands for one while a graph is traced."""
-    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor")
+def _why_without_values(tensor: Any) -> str:
+    """Why a tensor has no values that could be saved; "" where it has. Those of a quantised one are its integers."""
+    # torch is there: a program that has none has no tensors
+    from sgsdump.capture.hook.for_torch.sgsdump_torch_tensors import unreadable, why_not_plain
+
+    if tensor.is_quantized:
+        return ""
+    return why_not_plain(tensor) or unreadable(tensor)
+
+
+@contextmanager
+def by_itself(torch: Any) -> Iterator[None]:
+    """What is computed here is seen by nothing of the program: no gradients, no modes, no transforms of torch.func."""
+    from sgsdump.capture.hook.for_torch.sgsdump_torch_tensors import outside_transforms
+
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
+        yield

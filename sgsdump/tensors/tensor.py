@@ -65,6 +65,15 @@ class Tensor:
 
         return cls(info, load, statistics)
 
+    @classmethod
+    def without_values(cls, info: TensorInfo, why: str) -> Tensor:
+        """A tensor whose values raise ValuesError, which says why; its statistics tell nothing."""
+
+        def load() -> np.ndarray:
+            raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+
+        return cls(info, load, Statistics())
+
     @property
     def name(self) -> str:
         return self.info.name

@@ -18,6 +18,7 @@ from sgsdump.torchair.log import logger
 from sgsdump.torchair.operators import Operator
 from sgsdump.torchair.plan import Plan
 from sgsdump.torchair.tree import Step
+from sgsdump.torchair.unwritten import NotWritten
 from sgsdump.torchair.values import (
     KnownStatistics,
     dtype_name,
@@ -26,7 +27,6 @@ from sgsdump.torchair.values import (
     payload,
     state,
     statistics,
-    tensors_in,
 )
 
 STREAM = 0
@@ -59,18 +59,18 @@ class Dumped:
         mode = "all" if self._on_overflow else plan.control.mode
         self._inputs, self._outputs = mode != "output", mode != "input"
 
-    def before(self, operator: Operator, arguments: Any) -> Sequence[Any]:
+    def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
         """Its inputs, copied where it may write into them."""
         if not self._inputs or operator.node not in self._nodes:
             return ()
-        kept = self._kept(operator, "input", tensors_in(arguments))
-        return [self._earlier.statistics.copy_of(one) if operator.writes and one is not None else one for one in kept]
+        kept = self._kept(operator, "input", inputs)
+        copied = self._earlier.statistics.copy_of
+        return [copied(one) if operator.writes and _has_values(one) else one for one in kept]
 
-    def after(self, operator: Operator, inputs: Sequence[Any], result: Any) -> None:
+    def after(self, operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if operator.node not in self._nodes:
             return
-        outputs = tensors_in(result)
-        if self._on_overflow and (operator.is_data or not any(map(overflows, outputs))):
+        if self._on_overflow and (operator.is_data or not any(map(overflows, filter(_has_values, outputs)))):
             return
         kept = self._kept(operator, "output", outputs) if self._outputs else ()
         known = self._earlier
@@ -96,13 +96,22 @@ def write(
 ) -> None:
     """The file of one operator, and its lines in the index. An input or output that is None is left out.
 
-    With ``watched`` the outputs are this one's, taken after the operator ran. ``summary`` gives a tensor's statistics.
+    ``NotWritten`` has a line, and no values. With ``watched`` the outputs are this one's, taken after the operator ran.
+    ``summary`` gives a tensor's statistics.
     What goes wrong is reported and costs the file, not the program.
     """
     if all(one is None for one in (*inputs, *outputs)) or not step.tree.room(plan.control.min_free):
         return
-    of, time, stats = watched or operator, step.tree.clock(), plan.control.content == "stats"
     name = f"{operator.name}_To_{watched.name}" if watched else operator.name
+    sides = [("in", slot, one) for slot, one in enumerate(inputs)] + [("out", i, one) for i, one in enumerate(outputs)]
+    for side, slot, one in sides:
+        if isinstance(one, NotWritten):
+            told = {"name": name, **_line(operator, side, slot, one), "file": None, "stats": None, "unwritten": True}
+            step.tensor(told)
+    inputs, outputs = ([one if _has_values(one) else None for one in some] for some in (inputs, outputs))
+    if all(one is None for one in (*inputs, *outputs)):
+        return
+    of, time, stats = watched or operator, step.tree.clock(), plan.control.content == "stats"
     file = file_name(operator.op_type, name, operator.number, STREAM, time)
     path = step.folder / (f"{file}{ENDING}" if stats else file)
     try:
@@ -124,10 +133,13 @@ def write(
         logger.warning("%s", text)
         step.note(text)
         return
-    sides = [("in", slot, one) for slot, one in enumerate(inputs)] + [("out", i, one) for i, one in enumerate(outputs)]
-    for place, (side, slot, one) in enumerate(side for side in sides if side[2] is not None):
+    for place, (side, slot, one) in enumerate(side for side in sides if _has_values(side[2])):
         known = rows[place].statistics if rows else None
         step.tensor({"name": name, **_line(operator, side, slot, one), "file": path.name, "stats": _for_index(known)})
+
+
+def _has_values(one: Any) -> bool:
+    return one is not None and not isinstance(one, NotWritten)
 
 
 def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, Any]:

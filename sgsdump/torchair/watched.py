@@ -12,7 +12,7 @@ from sgsdump.torchair.dumped import write
 from sgsdump.torchair.operators import Operator
 from sgsdump.torchair.plan import Plan
 from sgsdump.torchair.tree import Step
-from sgsdump.torchair.values import tensors_in
+from sgsdump.torchair.unwritten import NotWritten
 
 
 class Watched:
@@ -23,19 +23,19 @@ class Watched:
         self._step = step
         self._watched = watched
         self._listed = listed
-        self._held: list[tuple[Operator, list[Any]]] = []
+        self._held: list[tuple[Operator, Sequence[Any]]] = []
 
-    def before(self, operator: Operator, arguments: Any) -> Sequence[Any]:
+    def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
         return ()
 
-    def after(self, operator: Operator, inputs: Sequence[Any], result: Any) -> None:
+    def after(self, operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if operator.node in self._watched:
-            outputs = tensors_in(result)
             self._held.append((operator, outputs))
             write(self._plan, self._step, operator, (), outputs)
         elif self._is_listed(operator):
-            for one, outputs in self._held:
-                write(self._plan, self._step, operator, (), outputs, watched=one)
+            for one, held in self._held:
+                now = [tensor.now() if isinstance(tensor, NotWritten) else tensor for tensor in held]
+                write(self._plan, self._step, operator, (), now, watched=one)
 
     def _is_listed(self, operator: Operator) -> bool:
         if operator.is_data or operator.is_collective:

@@ -102,3 +102,14 @@ def test_layers_first_then_what_is_inside_one(tmp_path, decoder):
     inside = names(tree)
     assert {name.partition("/")[0] for name in inside} == {f"{number}_layers.1"}
     assert any("addmm" in name for name in inside)
+
+
+def test_one_line_says_that_more_rounds_ran_than_were_dumped(tmp_path, decoder):
+    def told(*options):
+        done = sgsdump("exec", "-o", "dumps", *options, "--", sys.executable, decoder, cwd=tmp_path)
+        return [line for line in done.stderr.splitlines() if "of which" in line]
+
+    assert told() == [
+        "sgsdump: the program ran 3 steps, of which 1 was dumped; -er all dumps every one, -er A,B those from A to B"
+    ]
+    assert told("-er", "all") == []

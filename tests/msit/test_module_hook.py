@@ -393,3 +393,38 @@ def test_warnings_of_analyze_and_nothing_else(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DumpConfig(dump_path=str(tmp_path), token_range=range(3))
+
+
+class Odd(torch.nn.Module):
+    """Hands tensors without memory of their own to a module."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.same = torch.nn.Linear(4, 4), torch.nn.Identity()
+
+    def forward(self, x):
+        from torch.masked import masked_tensor
+
+        y, tangent = torch.func.jvp(lambda v: self.same(v) * 2, (x,), (torch.ones_like(x),))
+        mapped = torch.func.vmap(self.fc)(x)
+        self.same(masked_tensor(x, x > 0))
+        self.same(torch._efficientzerotensor(4))
+        for layout in (torch.jagged, torch.strided):
+            self.same(self.fc(torch.nested.nested_tensor([x, x[:2]], layout=layout)))
+        return self.fc(y + tangent + mapped)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", [["module"], ["module", "api"]])
+def test_tensors_without_memory_are_left_out_alone(tmp_path: Path, mode: list[str]) -> None:
+    torch.manual_seed(0)
+    model, x = Odd(), torch.randn(4, 4)
+    expected = model(x)
+    register_hook(model, DumpConfig(dump_path=str(tmp_path), mode=mode, dump_statistics_mode=2))
+    assert torch.equal(model(x), expected)
+    dump = open_dump(tmp_path)
+    assert np.array_equal(dump["root/output"].stored(), expected.detach().numpy())
+    told = " ".join(dump.notes)
+    for what in ("MaskedTensor", "NestedTensor", "a nested tensor has no shape", "without memory", "torch.func"):
+        assert what in told, told
+    assert "not complete" not in told

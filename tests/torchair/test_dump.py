@@ -446,3 +446,38 @@ def test_the_tree_names_the_rank_of_a_distributed_run(tmp_path: Path, monkeypatc
     compiled(torch.nn.ReLU(), tmp_path)(torch.ones(2))
     (run,) = runs_of(tmp_path)
     assert run.rank == 2 and run.place.startswith("worldsize4_global_rank2/")
+
+
+class Unwritten(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = torch.nn.Linear(64, 8)
+
+    def forward(self, x: Any) -> Any:
+        rows = torch.empty_like(x)
+        rows[0] = x[0]
+        rows[1:] = 3
+        return self.head(torch.empty_like(x).copy_(x) + rows)
+
+
+@pytest.mark.parametrize("data", ["tensor", "stats"])
+def test_memory_that_nothing_was_written_to_is_not_compared(tmp_path: Path, data: str) -> None:
+    dumps = []
+    for number in range(2):
+        model = Unwritten()
+        noise = [torch.full((64, 64), float(number)) for _ in range(20)]  # what is in the memory that it is given
+        del noise
+        (tmp_path / str(number)).mkdir()
+        run = compiled(model, tmp_path / str(number), dump_mode="all", dump_data=data)
+        with torch.no_grad():
+            run(torch.ones(64, 64))
+        dumps.append(opened(tmp_path / str(number)))
+    comparison = compare(*dumps, inputs=True)
+    assert all(not row.error for row in comparison.rows) and not comparison.failed
+    assert not (comparison.only_in_sample or comparison.only_in_benchmark)
+    assert {"empty_like:output:0", "copy_:input:0", "empty_like_1:output:0"} <= set(comparison.unwritten)
+    written = {row.name for row in comparison.rows}
+    assert {"copy_:output:0", "copy__1:output:0", "add:input:0", "add:input:1"} <= written
+    lines = [json.loads(line) for path in tmp_path.rglob("index.jsonl") for line in path.read_text().splitlines()]
+    assert all(line["file"] is None for line in lines if line.get("unwritten"))

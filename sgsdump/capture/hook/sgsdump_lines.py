@@ -7,9 +7,11 @@ where they come first in a step. All other lines have numbers::
     {"step": 0, "at": 7, "side": "in", "moment": "before", "values": [12, {"value": 13, "dtype": …, "shape": …}, …]}
     {"step": 0, "at": 7, "event": "operator", "param": {…}, "nanoseconds": null}
 
+"unwritten" stands with values to whose memory nothing has written yet: they are whatever was there, and not dumped.
 Of the file of values that are described there is::
 
     "file": null     where it has none (then perhaps "why"); else its name follows from its place
+    "unreadable"     with it, where there are values but they could not be read
     "stored"         the file below ``processes/`` that has it; without, the file is a header made of what is described
     "link"           the earlier file that a symbolic link is to lead to;  "same": that stands for this one
 
@@ -102,8 +104,12 @@ class Lines:
                 self._trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
         if content == "structure" or self._control.stopped:
             file = _without("")
+        elif values.why:
+            file = f'{_without(values.why)}, "unreadable": true'
         elif values.dtype not in ATB_TYPES:
             file = _without(f"ATB has no number for {values.dtype}")
+        elif values.unwritten:
+            file = ""
         elif content == "stats" and not values.stats:
             file = _without("it has no statistics")
         elif content == "tensor":
@@ -112,6 +118,7 @@ class Lines:
         else:
             file = ""
         named = f', "weight": {quoted(values.weight)}' if values.weight else ""
+        named += ', "unwritten": true' if values.unwritten else ""
         return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
 
     def _stored(self, control, path, values, data):

@@ -58,6 +58,8 @@ class Values:
     weight   where they are a weight's, its name in the program's network, ``root.fc.weight``.
     stored   the file that has them, below ``processes/``; None until there is one. ``first``: where in the tree they
              were dumped first.
+    unwritten  nothing has written to their memory yet, or not to all of it.
+    why      why they cannot be had, "" where they can.
     stats    their statistics in JSON, "" where there are none; beyond: their sum of squares is beyond a double.
     text     what the session says of them, None where it has to look again; it holds in an ``era`` of the session, and
              was written in the step ``told``.
@@ -65,16 +67,18 @@ class Values:
 
     __slots__ = (
         *("beyond", "device", "dtype", "era", "first", "number", "shape", "stats", "stored"),
-        *("text", "told", "weight", "word"),
+        *("text", "told", "unwritten", "weight", "why", "word"),
     )
 
-    def __init__(self, dtype, shape, number=None, device=None, stats=None, weight=""):
+    def __init__(self, dtype, shape, number=None, device=None, stats=None, weight="", why=""):
         self.dtype = dtype
         self.shape = shape
         self.number = number
         self.word = "null" if number is None else str(number)
         self.device = device
         self.weight = weight
+        self.why = why
+        self.unwritten = False
         self.stored = self.first = self.era = self.text = self.told = None
         self.stats, self.beyond = "", False
         if stats:
@@ -83,7 +87,8 @@ class Values:
     def tell(self, stats):
         """Statistics, {"max":, "min":, "mean":, "l2norm":, …}; None for what has none."""
         self.stats = statistics_text(stats) if stats else ""
-        self.beyond = bool(stats) and stats.get("l2norm") == INFINITE and abs(stats.get("max") or 0) < INFINITE
+        finite = bool(stats) and all(abs(stats.get(name) or 0) < INFINITE for name in ("max", "min"))
+        self.beyond = finite and stats.get("l2norm") == INFINITE
         self.text = self.told = None
 
     def belong(self, weight):

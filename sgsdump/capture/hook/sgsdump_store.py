@@ -1,5 +1,6 @@
 """Values go to files, each once; with ``links`` other than "none" those that are equal to earlier ones, too."""
 
+import errno
 import hashlib
 import threading
 from collections import OrderedDict
@@ -45,6 +46,8 @@ class Store:
         except Full as full:
             self._stop(str(full))
         except OSError as error:
+            if error.errno == errno.EFAULT:
+                return "its memory cannot be read"
             self._stop(f"{path}: {error.strerror or error}")
         except Exception as error:
             return f"{type(error).__name__}: {error}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.exec import options
-from sgsdump.commands.exec.messages import Say, chosen, never_reached, ran, steps_in_words
+from sgsdump.commands.exec.messages import Say, chosen, more_ran, never_reached, ran, steps_in_words
 from sgsdump.commands.exec.options import add_arguments, add_msit_options, add_program
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
         return captured.status or NOT_AS_ASKED
     for note in () if live else never_reached(control, captured):
         say("warning", note)
+    for note in () if live else more_ran(captured):
+        say("info", note)
     steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
     tensors = sum(process.tensors for process in captured.processes) + replayed.tensors
     processes = len([process for process in captured.processes if process.caught])

@@ -53,6 +53,16 @@ def never_reached(control: DumpControl, captured: Captured) -> Iterator[str]:
             yield f"{which} never ran (-er){ran(captured)}"
 
 
+def more_ran(captured: Captured) -> Iterator[str]:
+    """That more steps ran than were dumped, where a process dumped some."""
+    more = [one for one in captured.processes if one.steps and (one.begun or 0) > len(one.steps)]
+    if more:
+        most = max(more, key=lambda process: process.begun or 0)
+        dumped = f"{len(most.steps)} {'was' if len(most.steps) == 1 else 'were'} dumped"
+        hint = "-er all dumps every one, -er A,B those from A to B"
+        yield f"the program ran {most.begun} steps, of which {dumped}; {hint}"
+
+
 def steps_in_words(steps: Sequence[int]) -> str:
     if len(steps) == 1:
         return f"step {steps[0]}"

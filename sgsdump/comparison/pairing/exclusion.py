@@ -1,8 +1,9 @@
-"""Layers that a comparison leaves out, by patterns of their names."""
+"""Layers that a comparison leaves out: by patterns of their names, and what has no values that mean anything."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from sgsdump.comparison.pairing.alignment import Alignment
@@ -33,3 +34,12 @@ def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, t
         if not any(fnmatchcase(name, pattern) for name in every):
             raise ConfigError(f"nothing is named {pattern!r} among the compared tensors{hint(pattern, every)}")
     return kept, tuple(names)
+
+
+def without_unwritten(alignment: Alignment) -> tuple[Alignment, tuple[str, ...]]:
+    """What is left without the pairs of which a side is memory that nothing had been written to, and their names."""
+    apart = [pair for pair in alignment.pairs if pair.sample.unwritten or pair.benchmark.unwritten]
+    if not apart:
+        return alignment, ()
+    left = tuple(pair for pair in alignment.pairs if not (pair.sample.unwritten or pair.benchmark.unwritten))
+    return replace(alignment, pairs=left), tuple(dict.fromkeys(pair.benchmark.name for pair in apart))

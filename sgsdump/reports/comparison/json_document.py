@@ -1,7 +1,7 @@
 """The comparison as JSON: ``rows`` (numbers in full precision), ``failed``, ``only_in_sample``, ``only_in_benchmark``,
-``excluded``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is ``pass``,
-``warn`` or ``fail``; what failed to be compared is not comparable. ``schema.json`` beside this module is its JSON
-Schema; docs/formats/comparison.md tells more.
+``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names. Each row's ``verdict`` is
+``pass``, ``warn`` or ``fail``; what failed to be compared is not comparable. ``schema.json`` beside this module is its
+JSON Schema; docs/formats/comparison.md tells more.
 
 JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and ``"-inf"``, which float() reads.
 """
@@ -46,6 +46,7 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
         "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],
         "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
         "excluded": comparison.excluded,
+        "unwritten": comparison.unwritten,
     }
     return text_of(document)
 

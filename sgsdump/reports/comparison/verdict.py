@@ -35,6 +35,11 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
+    if comparison.unwritten:
+        yield (
+            f"Not compared, as nothing had been written to their memory yet: {len(comparison.unwritten)} "
+            f"({listed(comparison.unwritten, MOST_NAMES)})."
+        )
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."

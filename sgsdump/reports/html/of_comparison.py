@@ -154,7 +154,8 @@ def left_out_of(comparison: Comparison) -> tuple[LeftOut, ...]:
         for side, those in (("benchmark", comparison.only_in_benchmark), ("sample", comparison.only_in_sample))
         for one in those
     ]
-    return (*failed, *apart, *(LeftOut(name, "excluded", "both") for name in comparison.excluded))
+    unwritten = (LeftOut(name, "nothing had been written to its memory yet", "both") for name in comparison.unwritten)
+    return (*failed, *apart, *unwritten, *(LeftOut(name, "excluded", "both") for name in comparison.excluded))
 
 
 def limits_of(thresholds: Thresholds) -> dict[str, float]:

@@ -54,6 +54,8 @@ def _left_out(comparison: Comparison) -> Iterator[Entry]:
         yield _not_compared(one.record, "only in benchmark", one.reason)
     for one in comparison.only_in_sample:
         yield _not_compared(one.record, "only in sample", one.reason, one.record.name)
+    for name in comparison.unwritten:
+        yield Entry(name, NOT_COMPARABLE, status="excluded", remark="nothing had been written to its memory yet")
     for name in comparison.excluded:
         yield Entry(name, NOT_COMPARABLE, status="excluded", remark="excluded")
 

@@ -16,25 +16,24 @@ WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 def checksum_of(tensor):
     """All bytes of a small tensor, else numbers that none of its words can change alone, nor two of them by changing
     places; None where elements do not fill their memory."""
-    flat = tensor if fills_its_memory(tensor) else in_memory_order(tensor)
-    if flat.data_ptr() != tensor.data_ptr() or flat.is_conj() or flat.is_neg():
+    if not fills_its_memory(tensor) or tensor.is_conj() or tensor.is_neg():
         return None
-    size = flat.numel() * flat.element_size()
+    size = tensor.numel() * tensor.element_size()
     if size <= SMALL:
-        return _bytes(flat)
-    if kernel is not None and flat.is_cpu:
-        return kernel.checksum(flat.data_ptr(), size)
-    return _by_torch(flat.detach(), size)
+        return _bytes(tensor)
+    if kernel is not None and tensor.is_cpu:
+        return kernel.checksum(tensor.data_ptr(), size)
+    return _by_torch(in_memory_order(tensor), size)
 
 
-def _by_torch(tensor, size):
+def _by_torch(flat, size):
     """The sums of the words in 512 sets of places."""
-    flat = in_memory_order(tensor)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
-    word = next(width for width in WORDS if not (size % width or flat.data_ptr() % width))
-    if word < flat.element_size():
-        return None
+    starts = flat.data_ptr() | flat.storage_offset() * flat.element_size()
+    word = next(width for width in WORDS if not (size % width or starts % width))
+    if word < flat.element_size():  # in memory that is not aligned
+        return _by_torch(flat.clone(), size)
     words = flat.view(WORDS[word])
     whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES
     if not whole:

@@ -6,6 +6,7 @@ import threading
 
 from sgsdump_records import Values
 from sgsdump_torch_tensors import type_word
+from sgsdump_torch_unwritten import Unwritten
 from torch.multiprocessing.reductions import StorageWeakRef
 
 LEAST = 1000
@@ -31,6 +32,7 @@ class Seen(Values):
 class Memories:
     def __init__(self):
         self._numbers = itertools.count()
+        self.unwritten = Unwritten()
         self._of_storage: dict = {}
         self._enough = LEAST
         self.after_fork()
@@ -45,12 +47,16 @@ class Memories:
         place = _place(tensor)
         memory = self._of_storage.get(number)
         seen = None if memory is None else memory.seen.get(place)
+        if seen is not None and seen.unwritten and not self.unwritten.holds(tensor):
+            self.written(tensor)  # by what torch knows nothing of
+            seen = None
         if seen is None:
             with self._lock:
                 memory = self._of_storage.get(number)
                 if memory is None:
                     memory = self._of_storage[number] = Memory(storage)
                 seen = memory.seen.setdefault(place, Seen(tensor, next(self._numbers), number))
+                seen.unwritten = self.unwritten.holds(tensor)
         return seen
 
     def renew(self, tensor, seen):

@@ -2,12 +2,13 @@
 
 import torch
 from sgsdump_torch_tensors import plain, tensors_in
+from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # They compute nothing: torch makes them in passing.
 SKIPPED = {
     *("aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.is_same_size", "aten.sym_size"),
-    *("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided"),
+    *GIVING,
 }
 SIMPLE = frozenset((bool, int, float, str, type(None)))
 MOST_IN_LIST = 100
@@ -15,7 +16,7 @@ COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class Dispatch(TorchDispatchMode):
-    """Hands every operator to ``dispatched(round, func, args, kwargs)``."""
+    """Hands every operator to ``dispatched(round, func, types, args, kwargs)``."""
 
     supports_higher_order_operators = True
 
@@ -29,7 +30,7 @@ class Dispatch(TorchDispatchMode):
         self.round = round
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return self.dispatched(self.round, func, args, kwargs or {})
+        return self.dispatched(self.round, func, types, args, kwargs or {})
 
 
 class Facts:
@@ -43,11 +44,15 @@ class Facts:
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
+            self.gives = self.resizes = False
+            self.scratch = ()
             self.body = _body_of(func)
             return
         namespace, _, name = schema.name.partition("::")
         self.kind = "{}.{}".format(namespace, name)
         self.skipped = self.kind in SKIPPED or namespace == "prim"
+        self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
+        self.scratch = SCRATCH.get(self.kind, ())
         self.arguments = [argument.name for argument in schema.arguments]
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
         self.writes = [
@@ -74,7 +79,7 @@ class Facts:
         """The tensors that it reads."""
         if self.out:
             kwargs = {name: value for name, value in kwargs.items() if name not in self.out}
-        return [tensor for tensor in tensors_in((args, kwargs) if kwargs else args) if plain(tensor)]
+        return tensors_in((args, kwargs) if kwargs else args)
 
     def written(self, args, kwargs):
         if not self.writes:

@@ -13,6 +13,7 @@ import torch
 from sgsdump_records import Operator
 from sgsdump_torch_known import Known
 from sgsdump_torch_tensors import plain
+from torch.nn.parameter import is_lazy
 
 ROOT = "root"
 MOST_KNOWN = 20000
@@ -22,16 +23,18 @@ _COMPILED = "_orig_mod"
 class Frame:
     """A module that is running: its path below the outermost one ("" for that), and its ``Operator``, None for that.
 
+    asks      its program asks whether tensors are equal; None where that is not known yet.
     children  how many ran in it so far; opaque: which of its modules an operator is of its calls do not tell.
     """
 
-    __slots__ = ("children", "module", "nodes", "opaque", "operator", "path")
+    __slots__ = ("asks", "children", "module", "nodes", "opaque", "operator", "path")
 
     def __init__(self, module, path, operator=None):
         self.module = module
         self.path = path
         self.operator = operator
         self.opaque = not isinstance(module, torch.nn.Module) or isinstance(module, _OPAQUE)
+        self.asks = None
         self.children = 0
         self.nodes = None
 
@@ -84,10 +87,11 @@ class Round:
         prefix = _below(ROOT, path) + "."
         for stored in (module._parameters, module._buffers):
             for word, tensor in stored.items():
-                if tensor is not None and plain(tensor):
+                if tensor is not None and not is_lazy(tensor) and plain(tensor):
                     self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
         self.graded = self.graded or any(
-            weight is not None and weight.grad is not None for weight in module._parameters.values()
+            weight is not None and not is_lazy(weight) and weight.grad is not None
+            for weight in module._parameters.values()
         )
         for word, inner in module._modules.items():
             if inner is not None:
@@ -125,6 +129,17 @@ class Round:
         folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
         outer = frame.operator.folders if frame.operator else ()
         return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix)
+
+    def is_of_optimiser(self, kind):
+        """Whether TorchScript's optimiser runs an operator for itself: it looks for equal constants, in a program that
+        asks for no such thing."""
+        frame = self.frames[-1]
+        if kind != "aten.equal" or not isinstance(frame.module, torch.jit.ScriptModule):
+            return False
+        if frame.asks is None:
+            graph = getattr(frame.module, "inlined_graph", None)
+            frame.asks = graph is None or bool(graph.findAllNodes("aten::equal", recurse=True))
+        return not frame.asks
 
     def _path_inside(self, frame, tensors):
         """Where an operator of a scripted, traced or FX graph stands: by its node, else by whose weights it reads."""

@@ -22,14 +22,12 @@ def statistics(tensor):
     NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
     """
     size = tensor.numel()
-    kind = KINDS.get(tensor.dtype)
-    if kind is not None and size and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
-        return _of(sgsdump_torch_kernel.statistics(tensor.data_ptr(), size, kind), size)
     if not size or tensor.dtype is torch.bool or tensor.is_complex():
         return None
-    if not fills_its_memory(tensor) or tensor.is_neg() or not tensor.is_cpu:
+    kind = KINDS.get(tensor.dtype)
+    if not tensor.is_cpu or tensor.is_neg() or not fills_its_memory(tensor):
         tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
-    if kind is None or not fills_its_memory(tensor):
+    if kind is None:
         return _of(_by_torch(in_memory_order(tensor)), size)
     return _of(sgsdump_torch_kernel.statistics(tensor.data_ptr(), size, kind), size)
 

@@ -20,7 +20,7 @@ import torch
 from sgsdump_torch_operators import Dispatch, Facts, is_no_step, transparent
 from sgsdump_torch_round import Round
 from sgsdump_torch_taking import Taking
-from sgsdump_torch_tensors import tensors_in
+from sgsdump_torch_tensors import plain, tensors_in
 
 COMPILED = (
     "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
@@ -129,7 +129,12 @@ class Steps:
             finally:
                 thread.inside -= 1
         root = transparent(module) or module
-        round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
+        try:
+            with torch._C.DisableTorchFunction():
+                round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
+        except Exception as error:
+            self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
+            return self.aside(original)(*args, **kwargs)
         thread.round = round
         taking = self.taking
         given = args if module is None else args[1:]
@@ -176,9 +181,10 @@ class Steps:
         """A module that is called inside a step that is dumped."""
         if round.quiet or module is round.root or transparent(module) or type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
-        operator, taking = round.begin_module(module), self.taking
-        given = tensors_in((args, kwargs) if kwargs else args)
-        wanted = taking.guard(round, taking.before, operator, given)
+        taking = self.taking
+        running = taking.guard(round, self.begin_module, module, args, kwargs)
+        if running is None:
+            return original(module, *args, **kwargs)
         result, ended, begun = None, False, time.perf_counter_ns()
         try:
             result = original(module, *args, **kwargs)
@@ -188,20 +194,36 @@ class Steps:
             taken = time.perf_counter_ns() - begun
             round.end_module()
             if ended:
-                taking.guard(round, taking.after, wanted, operator, given, result, None, taken, ())
+                taking.guard(round, taking.after, running, result, None, taken, ())
 
-    def dispatched(self, round, func, args, kwargs):
+    def begin_module(self, round, module, args, kwargs):
+        given = tensors_in((args, kwargs) if kwargs else args)
+        operator = round.begin_module(module)
+        try:
+            return self.taking.before(round, operator, given)
+        except Exception:
+            round.end_module()
+            raise
+
+    def dispatched(self, round, func, types, args, kwargs):
         """One of torch's operators."""
         facts = self.facts.get(func) or self.facts.setdefault(func, Facts(func))
-        if round.quiet or facts.skipped:
+        if round.quiet:
             return func(*args, **kwargs)
         taking = self.taking
-        inputs = facts.inputs(args, kwargs)
-        if facts.is_made_of_others(inputs):
+        if types and not taking.guard(round, _are_plain, types, args, kwargs):
+            return NotImplemented  # what stands for tensors tells by itself what it does with them
+        if facts.skipped:
+            result = func(*args, **kwargs)
+            if facts.gives:
+                taking.guard(round, taking.given, result)
+            return result
+        running = taking.guard(round, self.begin_operator, facts, args, kwargs)
+        if running is None:
+            return func(*args, **kwargs)
+        if running is OF_OTHERS:
             with Dispatch(self.dispatched, round):
                 return facts.by_others(args, kwargs)
-        operator = round.begin_operator(facts.kind, inputs)
-        wanted = taking.guard(round, taking.before_operator, operator, inputs)
         begun = time.perf_counter_ns()
         if facts.body is None:
             result = func(*args, **kwargs)
@@ -209,8 +231,42 @@ class Steps:
             with Dispatch(self.dispatched, round):
                 result = facts.body(*args, **kwargs)
         taken = time.perf_counter_ns() - begun
+        taking.guard(round, self.end_operator, running, facts, func, args, kwargs, result, taken)
+        return result
+
+    def begin_operator(self, round, facts, args, kwargs):
+        """What runs: ``Running``; ``OF_OTHERS`` where that is other operators; None for what is not the program's."""
+        tensors = facts.inputs(args, kwargs)
+        inputs = [tensor for tensor in tensors if plain(tensor)]
+        if len(inputs) == len(tensors) and facts.is_made_of_others(inputs):
+            return OF_OTHERS
+        if round.is_of_optimiser(facts.kind):
+            return None
+        running = self.taking.before(round, round.begin_operator(facts.kind, inputs), inputs)
+        if facts.resizes:
+            running.size = args[0].untyped_storage().nbytes()
+        self.taking.say(round)
+        return running
+
+    def end_operator(self, round, running, facts, func, args, kwargs, result, taken):
+        taking = self.taking
         written = facts.written(args, kwargs)
         output = written if result is None else result
-        param = facts.param(args, kwargs)
-        taking.guard(round, taking.after, wanted, operator, inputs, output, param, taken, written)
-        return result
+        unwritten = taking.memories.unwritten
+        if facts.resizes:
+            taking.grown(round, args[0], running.size)
+        elif unwritten:
+            unwritten.ran(facts.kind, func, args, kwargs, result, written)
+        for slot in facts.scratch:
+            taking.given(round, result[slot])
+        taking.after(round, running, output, facts.param(args, kwargs), taken, written)
+
+
+# Stands for an operator that is made of others, which are seen instead.
+OF_OTHERS = object()
+
+
+def _are_plain(round, types, args, kwargs):
+    """Whether the tensors of subclasses that know what operators do with them have memory of their own all the same."""
+    own = {kind for kind in types if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__}
+    return not own or all(plain(tensor) for tensor in tensors_in((args, kwargs)) if type(tensor) in own)

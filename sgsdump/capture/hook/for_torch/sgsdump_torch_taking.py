@@ -13,13 +13,30 @@ from sgsdump_torch_memory import Memories
 from sgsdump_torch_statistics import quick, statistics
 from sgsdump_torch_tensors import (
     in_c_order,
+    outside_transforms,
     payload,
     plain,
+    shape_of,
     synchronise,
     tensors_in,
     type_word,
+    unreadable,
     version,
+    why_not_plain,
 )
+
+MOST_WHY = 300
+
+
+class Running:
+    """An operator or module that is running. wanted: it is dumped; size: of the memory that it resizes, in bytes."""
+
+    __slots__ = ("inputs", "operator", "size", "wanted")
+
+    def __init__(self, operator, inputs, wanted):
+        self.operator = operator
+        self.inputs = inputs
+        self.wanted = wanted
 
 
 class Taking:
@@ -32,7 +49,7 @@ class Taking:
         """Call something of the hook: what it does is not seen by itself, and no mistake of it reaches the program."""
         round.quiet = True
         try:
-            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
                 return function(round, *args)
         except Exception as error:
             self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
@@ -40,25 +57,32 @@ class Taking:
         finally:
             round.quiet = False
 
-    def before_operator(self, round, *facts):
-        wanted = self.before(round, *facts)
-        self.say(round)
-        return wanted
-
     def before(self, round, operator, inputs):
-        """Before a module or an operator runs; returns whether it is dumped."""
+        """Before a module or an operator runs."""
         wanted = self.session.wants(round.step, operator)
         if wanted:
             self.take(round, operator, "in", "before", inputs)
-        return wanted
+        return Running(operator, inputs, wanted)
 
-    def after(self, round, wanted, operator, inputs, outputs, param, nanoseconds, written):
+    def after(self, round, running, outputs, param, nanoseconds, written):
+        operator = running.operator
         for tensor in written:
             self.memories.written(tensor)
-        if wanted:
-            self.take(round, operator, "in", "after", inputs)
+        if running.wanted:
+            self.take(round, operator, "in", "after", running.inputs)
             self.take(round, operator, "out", "after", tensors_in(outputs))
         round.lines.append(self.session.operator(round.step, operator, param, nanoseconds))
+
+    def given(self, round, result):
+        """An operator gave memory to which nothing is written."""
+        for tensor in tensors_in(result):
+            if plain(tensor):
+                self.memories.unwritten.given(tensor)
+
+    def grown(self, round, tensor, before):
+        """An operator resized memory that had so many bytes."""
+        self.memories.written(tensor)
+        self.memories.unwritten.grown(tensor, before)
 
     def say(self, round):
         """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
@@ -67,10 +91,12 @@ class Taking:
             self.session.say(lines)
 
     def step_begins(self, round, given):
+        self.memories.unwritten.begins()
         self.session.line(event="step", step=round.step, model=round.model, inputs=self._numbers(given))
 
     def step_ends(self, round, result, ended):
         self.say(round)
+        self.memories.unwritten.ends()
         outputs = self._numbers(result)
         self.session.line(event="step", step=round.step, model=round.model, outputs=outputs, ended=ended)
 
@@ -85,28 +111,51 @@ class Taking:
         known = round.known
         if known.content != content:
             known = round.known = self._last = Known(content, self._last)
-        step, told = round.step, []
+        told = []
         for slot, tensor in enumerate(tensors):
-            lying = data = None
-            if content == "tensor" and plain(tensor):
-                values, lying = self.to_be_stored(self.seen(round, tensor), tensor)
-                data = None if lying is None else payload(lying)
-            else:
-                values = known.get(tensor) or self.described(round, content, tensor)
-            told.append(session.tensor(step, operator, side, slot, moment, values, data))
-            del lying  # until now, for the payload is its memory
-        round.lines.append(session.tensors(step, operator, side, moment, told))
+            place = round.step, operator, side, slot, moment
+            try:
+                told.append(self._of_tensor(round, content, place, tensor))
+            except Exception as error:
+                told.append(self._left_out(place, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY]))
+        round.lines.append(session.tensors(round.step, operator, side, moment, told))
+
+    def _of_tensor(self, round, content, place, tensor):
+        """What the index says of a tensor."""
+        if content != "tensor":
+            values = round.known.get(tensor) or self.described(round, content, tensor)
+            return self._left_out(place, tensor, values.why) if values.why else self.session.tensor(*place, values)
+        why = why_not_plain(tensor) or unreadable(tensor)
+        if why:
+            return self._left_out(place, tensor, why)
+        values = self.seen(round, tensor)
+        if values.unwritten:
+            return self.session.tensor(*place, values)
+        values, lying = self.to_be_stored(values, tensor)
+        told = self.session.tensor(*place, values, None if lying is None else payload(lying))
+        del lying  # until now, for the payload is its memory
+        return told
+
+    def _left_out(self, place, tensor, why):
+        """What the index says of a tensor whose values cannot be had."""
+        return self.session.tensor(*place, Values(type_word(tensor.dtype), shape_of(tensor), why=why))
 
     def described(self, round, content, tensor):
         """The values of a tensor that is not to be stored."""
         seen = round.known.of_last(tensor)
         if seen is not None:
             seen.belong(round.weight(seen.storage, tensor))
-        elif plain(tensor):
-            seen = self.seen(round, tensor)
         else:
-            return Values(type_word(tensor.dtype), tensor.shape)
+            why = why_not_plain(tensor)
+            if why:
+                return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
+            seen = self.seen(round, tensor)
+        if seen.unwritten:
+            return seen
         if content == "stats" and (seen.round is not round.mark or seen.version != version(tensor)):
+            why = unreadable(tensor)
+            if why:
+                return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
             seen = self.with_statistics(round, seen, tensor)
         round.known.add(tensor, seen)
         return seen

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +35,7 @@ from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, re
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
 from sgsdump.dumps.formats.ascend.overflow import Culprit
 from sgsdump.dumps.formats.ascend.run_folders import run_of
-from sgsdump.dumps.formats.ascend.run_index import network_of, notes_of
+from sgsdump.dumps.formats.ascend.run_index import network_of, notes_of, unwritten_of
 from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
 from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
 from sgsdump.dumps.runs.run import Run
@@ -78,7 +80,7 @@ def read(path: Path) -> Dump:
         sources = _sources(folder, notes)
     notes += notes_of(folder)
     operators = list(_operators(_in_order(sources), notes))
-    records = list(_records(operators, notes))
+    records = list(_with_unwritten(list(_records(operators, notes)), operators, unwritten_of(folder)))
     if not records:
         raise FormatError(f"no operator dump in {path} can be read: {notes[-1] if notes else 'there is none'}")
     return Dump(records, FORMAT.name, None, path, notes, partial(network_of, folder, records))
@@ -172,6 +174,21 @@ def _records(operators: Sequence[Operator], notes: list[str]) -> Iterator[Record
             yield from records_of_statistics(source.path, source.called, index, name, notes)
         except FormatError as error:
             notes.append(f"left out: {error}")
+
+
+def _with_unwritten(
+    records: Sequence[Record], operators: Sequence[Operator], unwritten: Mapping[str, Sequence[Record]]
+) -> Iterator[Record]:
+    """The records, and in their operators' places those without values; last, those of operators without a file."""
+    of_operator = defaultdict(list, {name: list(found) for name, found in unwritten.items()})
+    last = -1
+    for index, group in groupby(records, lambda record: record.op_index):
+        yield from group
+        last = index
+        for record in of_operator.pop(operators[index].name, ()):
+            yield replace(record, op_index=index)
+    for number, found in enumerate(of_operator.values(), max(last, len(operators) - 1) + 1):
+        yield from (replace(record, op_index=number) for record in found)
 
 
 def _accused(culprit: Culprit, operators: Sequence[Operator], names: Sequence[str]) -> str:

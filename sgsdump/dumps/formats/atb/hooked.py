@@ -63,6 +63,24 @@ def equals(path: Path) -> dict[str, str]:
     return same_as
 
 
+def unwritten(path: Path) -> set[str]:
+    """The files below a folder that stand for memory to which nothing had been written yet."""
+    root = _root_of(path)
+    if root is None:
+        return set()
+    folder = path.resolve().relative_to(root.resolve())
+    parts = folder.parts[1:3]  # tensors/{device}_{pid}/{step}
+    found = set()
+    for process in _folders(root):
+        if parts and parts[0].rpartition("_")[2] != process.name:
+            continue
+        for line in _lines(process / LINES, int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else None):
+            own = line.get("file")
+            if line.get("unwritten") is True and isinstance(own, str) and Path(own).is_relative_to(folder):
+                found.add(Path(own).relative_to(folder).as_posix())
+    return found
+
+
 def network(
     path: Path, records: Sequence[Record], paths: Mapping[Key, str], key_of: Callable[[Record], Key]
 ) -> dict[int, Operator]:

@@ -64,19 +64,10 @@ class Content:
         """The tensor under a name; ``missing`` is why it has no values, an alias that leads nowhere."""
         info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
         if missing or self.described:
-            return without_values(info, missing or "only its type and shape were dumped")
+            return Tensor.without_values(info, missing or "only its type and shape were dumped")
         if self.statistics is not None:
             return Tensor.of_statistics(info, self.statistics)
         return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
-
-
-def without_values(info: TensorInfo, why: str) -> Tensor:
-    """A tensor whose values raise ValuesError; its statistics tell nothing."""
-
-    def load() -> np.ndarray:
-        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
-
-    return Tensor(info, load, Statistics())
 
 
 def recognised(path: Path) -> bool:

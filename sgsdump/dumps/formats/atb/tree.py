@@ -44,6 +44,7 @@ from sgsdump.files.names.value_names import file_stem
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 _EXECUTION = "0_0/0"
+NOT_WRITTEN = "it is memory to which nothing had been written yet"
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -94,6 +95,7 @@ def _theirs(
     there = {place.key for place in chosen}
     listed = {place: row for place, row in rows.items() if place.key not in there}
     targets = alias.targets_of(chosen)
+    unwritten = hooked.unwritten(root) if any(content.described for content in contents.values()) else set()
     numbers: dict[tuple[Execution, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
@@ -103,10 +105,14 @@ def _theirs(
             tensor = _of_row(listed[place], place.name, place.op_type)
         else:
             content, why = alias.followed(chosen[place], contents, targets, places)
+            if chosen[place] in unwritten:
+                why = NOT_WRITTEN
             tensor = content.tensor(place.name, place.op_type, why)
             if why:
                 lost[f"has no values: {why}"].append(chosen[place])
         record = Record(place.io, place.slot, number, place.op_type, tensor)
+        if chosen.get(place) in unwritten:
+            record = replace(record, unwritten=True)
         records.append(record)
         if place in chosen:
             paths[_key(record)] = chosen[place]
@@ -120,7 +126,7 @@ def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
     info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
     if row.statistics is None:
-        return atb_tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
+        return Tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
     return Tensor.of_statistics(info, row.statistics)
 
 

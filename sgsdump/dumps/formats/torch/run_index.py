@@ -5,6 +5,7 @@
     {"name": "root.conv1/output", "file": "root.conv1/output.pth", "module": "root.conv1", "type": "Conv2d",
      "side": "out", "slot": 0, "dtype": "float32", "shape": [1, 8, 4, 4], "stats": {"max": 1.5, "min": 0.0,
      "mean": 0.25, "l2norm": 3.0}}
+    {"event": "note", "text": "root.attention, input is left out, and others like it: a nested tensor has no shape"}
     {"complete": true}
 
 ``file`` is null where only statistics were dumped, ``stats`` where only values were. The last line is missing when the
@@ -23,6 +24,7 @@ from sgsdump.tensors.statistics import Statistics
 
 NAME = "index.jsonl"
 MOST_BYTES = 256 << 20
+_MOST_NOTE = 1000
 _STATISTICS = ("min", "max", "mean", "l2norm")
 
 
@@ -59,6 +61,8 @@ def read(folder: Path, notes: list[str]) -> Index | None:
         entry = None if document is None else _entry(document)
         if entry is not None:
             entries.append(entry)
+        elif document is not None and document.get("event") == "note":
+            notes.append(str(document.get("text", ""))[:_MOST_NOTE])
         elif document is not None and document.get("complete") is True:
             complete = True
         else:

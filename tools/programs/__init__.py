@@ -1,0 +1,1 @@
+"""Programs of public model libraries, each a small network with random weights; see ``public_programs.py``."""
