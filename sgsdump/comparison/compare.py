@@ -20,6 +20,7 @@ from sgsdump.comparison.misnaming.misnamed import find_misnamed
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import placed
+from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures
@@ -33,6 +34,7 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.cores import cores
+from sgsdump.tensors.stages import Stage
 
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
@@ -45,6 +47,7 @@ def compare(
     inputs: bool = False,
     name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
+    stages: Sequence[Stage] = (),
     exclude: Sequence[str] = (),
     metrics: Asked = (),
     settings: Settings | None = None,
@@ -60,6 +63,7 @@ def compare(
     sample, benchmark  dumps, or paths of dumps of any format.
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
+    stages    the table of stages that the model of a Caffe network carries; without it, names tell.
     exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
     metrics   further metrics for the rows' ``extra``: names (of ``METRICS``; ``settings`` are for these), or {name:
               function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
@@ -100,7 +104,8 @@ def compare(
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
-        alignment = align(sample, benchmark, inputs, places.given)
+        given = with_stages(sample, benchmark, inputs, places.given, stages)
+        alignment = align(sample, benchmark, inputs, given)
         alignment, excluded = without(alignment, exclude)
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
         repeats = has_own_inputs(sample) and has_own_inputs(benchmark)

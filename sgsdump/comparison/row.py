@@ -85,6 +85,7 @@ class Row:
     sums         what mse, cos and rmse are made of.
     integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
+    stage        what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
     details      histograms and the like, where they were asked for (``details/``); else None.
     """
 
@@ -126,6 +127,7 @@ class Row:
     sums: Sums | None = field(default=None, repr=False)
     integers: StoredIntegers | None = None
     runs: OverRuns | None = None
+    stage: str = ""
     details: Details | None = field(default=None, repr=False, compare=False)
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
@@ -207,6 +209,7 @@ def row_of(pair: Pair, sums: Sums, note: str) -> Row:
         benchmark_minus_inf=sums.benchmark_minus_inf,
         odd_apart=sums.odd_apart,
         sums=sums,
+        stage=pair.stage,
     )
 
 
