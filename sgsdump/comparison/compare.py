@@ -13,10 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.batches import in_batches
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import with_rises
+from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
-from sgsdump.comparison.misnaming.misnamed import find_misnamed
+from sgsdump.comparison.misnaming.misnamed import find_misnamed, may_be_renamed
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import placed
@@ -27,7 +27,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pairing.alignment import Given, Pair, align
 from sgsdump.comparison.pairing.exclusion import without
 from sgsdump.comparison.pairing.own_inputs import has_own_inputs
-from sgsdump.comparison.row import Failed, Row
+from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
@@ -119,19 +119,17 @@ def compare(
         misnamed = (
             {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes, pool.map)
         )
-    rows = [
-        replace(result, misnamed=misnamed.get(i), module=module, origin=places.origin_of(pair))
-        if i in misnamed or module
-        else result
-        for i, (result, pair) in enumerate(zip(results, alignment.pairs))
-        if isinstance(result, Row)
-        for module in [places.module_of(pair)]
-    ]
-    failed = [
-        replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)
-        for i, result in enumerate(results)
-        if isinstance(result, Failed)
-    ]
+    outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
+    rows, failed = [], []
+    for i, (result, pair) in enumerate(zip(results, alignment.pairs)):
+        match = misnamed.get(i)
+        if match is not None:
+            result = _with_match(result, match, may_be_renamed(pair, outputs))
+        if isinstance(result, Failed):
+            failed.append(result)
+            continue
+        module = places.module_of(pair)
+        rows.append(replace(result, module=module, origin=places.origin_of(pair)) if module else result)
     return Comparison(
         tuple(with_rises(rows, sample, benchmark, places.sources)),
         alignment.only_in_sample,
@@ -141,6 +139,16 @@ def compare(
         benchmark.notes,
         excluded,
     )
+
+
+def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:
+    """The result with the tensor that its values are nearer to: the right one perhaps, else a remark."""
+    told = str(match) if may_be_renamed else f"holds the values of {match.found}"
+    if isinstance(result, Failed):
+        return replace(result, reason=f"{result.reason}; {told}")
+    if may_be_renamed:
+        return replace(result, misnamed=match)
+    return replace(result, note="; ".join(filter(None, [result.note, told])))
 
 
 def _opened(dump: Dump | str | Path) -> Dump:

@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows whose names agree although they are different tensors."""
+        """Rows whose names agree although they are different tensors; no threshold passes them."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
@@ -51,12 +51,13 @@ class Comparison:
 
     @property
     def worst(self) -> Row | None:
-        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects apart."""
-        return max(self.alike or self.rows, key=lambda row: (row.error, -row.cos), default=None)
+        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects included."""
+        return max(self.rows, key=lambda row: (row.error, -row.cos), default=None)
 
     @property
     def jumps(self) -> tuple[Row, ...]:
-        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first.
+        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first; not the
+        suspects, whose error is of another tensor.
 
         Rises below a tenth of the steepest finite one are left out.
         """
@@ -65,11 +66,11 @@ class Comparison:
         return tuple(row for row in rising if row.rise >= JUMP_SHARE * steepest)
 
     def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
-        """The rows past the thresholds, suspects apart."""
-        return tuple(row for row in self.alike if not row.passes(thresholds))
+        """The rows past the thresholds, and all suspects, which none passes."""
+        return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """True when something was compared, nothing failed to be, and every row (suspects too) is within."""
+        """True when something was compared, nothing failed to be, every row is within, and none is a suspect."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
     def check_layers(self, thresholds: Thresholds) -> None:

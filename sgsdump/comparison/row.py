@@ -20,7 +20,7 @@ from sgsdump.tensors.tensor import TensorInfo
 
 @dataclass(frozen=True)
 class Misnamed:
-    """The tensor that one side of a misnamed pair really agrees with; ``side`` is the dump that holds it."""
+    """The tensor that one side of a pair really agrees with, and how well; ``side`` is the dump that holds it."""
 
     side: str
     name: str
@@ -30,9 +30,14 @@ class Misnamed:
     rmse: float
 
     def __str__(self) -> str:
+        return f"same name, another tensor: matches {self.found}"
+
+    @property
+    def found(self) -> str:
+        """``conv1_xx of the sample after PRELU (COS 1.000000, RMSE 0.000001)``"""
         of = "" if self.side == "benchmark" else " of the sample"
-        after = f" after {self.op_type}" if self.op_type else ""
-        return f"same name, another tensor: matches {self.name}{of}{after}"
+        after = f" after {self.op_type}" if self.op_type and self.op_type != self.name else ""
+        return f"{self.name}{of}{after} (COS {self.cos:f}, RMSE {self.rmse:f})"
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ class Row:
     module       the path of the module in the program's network that it stands in, "" where that is not known.
     origin       of an operator's input that no compared operator made, what it is, where that is known.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
-    misnamed     the tensor that agrees where this pair does not, or None.
+    misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
+                 figures are those of the pair by name, and no threshold passes it.
     *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
     *_minus_inf  the negative ones of the infinite values.
     odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
@@ -153,6 +159,10 @@ class Row:
         return 0.0 if self.mse == 0 else self.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        return not self.misnamed and self.is_within(thresholds)
+
+    def is_within(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        """Whether the figures are within; those of another tensor of the same name may be, but do not pass."""
         if self.equal:
             return True
         thresholds = thresholds.of_layer(self.name)
@@ -165,7 +175,7 @@ class Row:
         """``fail`` past a threshold or with NaN or Inf on any side (but see ``equal``); else ``warn`` where
         there is a remark: types that differ, values left out, another layout, an ambiguous name, another tensor; else
         ``pass``."""
-        if not self.passes(thresholds):
+        if not self.is_within(thresholds):
             return "fail"
         return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"
 
