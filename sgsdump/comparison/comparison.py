@@ -75,25 +75,29 @@ class Comparison:
 
     def check_layers(self, thresholds: Thresholds) -> None:
         """Raises ConfigError where a layer that has limits of its own is not among those compared."""
-        names = [row.name for row in self.rows] + [failed.pair.benchmark.name for failed in self.failed]
+        names = [name for row in self.rows for name in row.names] + [
+            failed.pair.benchmark.name for failed in self.failed
+        ]
         for pattern, _, _ in thresholds.layers:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise ConfigError(f"the limit on {pattern!r} is of no compared layer{hint(pattern, names)}")
 
     def __getitem__(self, name: str) -> Row:
-        """The row of the benchmark's tensor of this name, the first one in file order when several bear it.
+        """The row of the benchmark's tensor of this name, the first one in file order when several bear it; of a Caffe
+        blob the name of its stage will do too.
 
         Raises KeyError with the nearest names, or with the reason why the tensor was not compared.
         """
-        for row in self.rows:
-            if row.name == name:
-                return row
+        found = next((row for row in self.rows if row.name == name), None)
+        found = found or next((row for row in self.rows if name and row.stage == name), None)
+        if found is not None:
+            return found
         reason = self._why_not_compared(name) or f"no compared layer {name!r}"
         raise KeyError(f"{reason}{hint(str(name), {row.name: row for row in self.rows})}")
 
     def __contains__(self, item: object) -> bool:
         """True for a row and for a row's name."""
-        return any(row.name == item or row is item for row in self.rows)
+        return any(item in row.names or row is item for row in self.rows)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

@@ -143,6 +143,11 @@ class Row:
         return row
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What the layer is called: the benchmark's name and, of a Caffe blob, its stage's."""
+        return (self.name, self.stage) if self.stage else (self.name,)
+
+    @property
     def finite(self) -> bool:
         """True when neither side holds NaN or infinite values."""
         return not (self.sample_nan or self.sample_inf or self.benchmark_nan or self.benchmark_inf)
@@ -165,7 +170,7 @@ class Row:
         """Whether the figures are within; those of another tensor of the same name may be, but do not pass."""
         if self.equal:
             return True
-        thresholds = thresholds.of_layer(self.name)
+        thresholds = thresholds.of_layer(*self.names)
         if self.statistics:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)

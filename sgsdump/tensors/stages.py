@@ -19,11 +19,15 @@ stage. Names cannot tell whether a later stage is missing; the table of stages t
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from sgsdump.errors import FormatError
+
+KEY = "sgsdump.stages"  # of the table in a model's metadata
 SUFFIX = "_xx"
 _BEFORE_OUTPUT = "#0"
 _SUFFIXES = re.compile(r"(?:_xx)+\Z")
@@ -113,6 +117,21 @@ def is_product(name: str) -> bool:
 def is_converters_own(name: str) -> bool:
     """Whether a name is one that the converter makes for itself."""
     return _OWN.search(name) is not None
+
+
+def table_of(text: str) -> tuple[Stage, ...]:
+    """The table of stages as a model carries it, JSON: a list of [stage, blob, layer]. Raises FormatError."""
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError):
+        rows = None
+    if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
+        raise FormatError(f"the model's {KEY} is no list of [stage, blob, layer]; make the model again")
+    return tuple(Stage(*row) for row in rows)
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and len(row) == len(Stage._fields) and all(isinstance(cell, str) for cell in row)
 
 
 def last_of_table(table: Iterable[Stage]) -> dict[str, str]:

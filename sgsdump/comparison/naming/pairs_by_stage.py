@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sgsdump.comparison.misnaming.value_probes import Probes
-from sgsdump.comparison.pairing.alignment import Given, Pair, compared
+from sgsdump.comparison.pairing.alignment import Alignment, Given, Pair, align, compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.stages import (
     Stage,
@@ -34,6 +34,7 @@ from sgsdump.tensors.stages import (
 
 STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
 OWN = "made by the SDK's converter, the network itself has no such tensor"
+NO_STAGE = "has no stage for it (a BatchNorm and its Scale make one)"
 _RESHAPES = frozenset(("RESHAPE", "Reshape_Alias"))
 _WEIGHTS = "_filter"
 _OPERATORS = frozenset(
@@ -49,12 +50,12 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
     """``given`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     sides = [_Side(dump, _free(dump, inputs, settled)) for dump in (sample, benchmark)]
+    known = any(_has_stages(*pair, table) for pair in (sides, sides[::-1]))
     for (staged, blobs), names in zip((sides, sides[::-1]), (("sample", "benchmark"), ("benchmark", "sample"))):
-        if table and _has_stages(staged, blobs, table):
-            found = _Found(*names)
+        found = _Found(*names)
+        if known and _has_stages(staged, blobs, table):
             _by_table(staged, blobs, table, found)
-        elif not table and _is_pair_of(staged, blobs):
-            found = _Found(*names)
+        elif not known and _is_pair_of(staged, blobs):
             _by_names(staged, blobs, found)
         else:
             continue
@@ -70,6 +71,11 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
             expected=given.expected | found.expected,
         )
     return given
+
+
+def align_stages(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
+    """The tensors of two dumps paired by their names and stages alone."""
+    return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Given()))
 
 
 @dataclass
@@ -266,6 +272,10 @@ def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[st
             continue
         for stage, value in _numbered(staged, blob, values, owners):
             found.take(staged.records[stage], blobs.records[value], ORDER)
+    taken = found.taken
+    for record in (blobs.records[value] for values in groups.values() for value in values):
+        if id(record) not in taken:
+            found.reasons.setdefault(id(record), f"a layer in place wrote over it, and the {found.staged} {NO_STAGE}")
 
 
 def _numbered(staged: _Side, blob: str, values: list[str], owners: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -336,7 +346,8 @@ def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:
 
 
 def _why(name: str, staged: _Side, by_stage: dict[str, str], other: str) -> str:
-    if name in staged.products or (not staged.words and is_product(name)):
+    is_named_so = is_product(name) and (not staged.words or name in staged.products)
+    if is_named_so or (name in staged.products and name in by_stage):
         return OWN
     if name in by_stage:
         return f"an earlier value of a blob that layers in place write over; the {other} has the last one"
