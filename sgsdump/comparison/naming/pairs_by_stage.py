@@ -35,6 +35,8 @@ from sgsdump.tensors.stages import (
 STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
 OWN = "made by the SDK's converter, the network itself has no such tensor"
 NO_STAGE = "has no stage for it (a BatchNorm and its Scale make one)"
+_CONCAT = "CONCATENATION"
+_CHANNELS = {"NHWC": -1, "NCHW": 1}
 _RESHAPES = frozenset(("RESHAPE", "Reshape_Alias"))
 _WEIGHTS = "_filter"
 _OPERATORS = frozenset(
@@ -49,10 +51,11 @@ _IN_PLACE = frozenset(
 def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table: Sequence[Stage] = ()) -> Given:
     """``given`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    sides = [_Side(dump, _free(dump, inputs, settled)) for dump in (sample, benchmark)]
-    known = any(_has_stages(*pair, table) for pair in (sides, sides[::-1]))
-    for (staged, blobs), names in zip((sides, sides[::-1]), (("sample", "benchmark"), ("benchmark", "sample"))):
-        found = _Found(*names)
+    one = _Side("sample", sample, _free(sample, inputs, settled))
+    other = _Side("benchmark", benchmark, _free(benchmark, inputs, settled))
+    known = _has_stages(one, other, table) or _has_stages(other, one, table)
+    for staged, blobs in ((one, other), (other, one)):
+        found = _Found(staged.side, blobs.side)
         if known and _has_stages(staged, blobs, table):
             _by_table(staged, blobs, table, found)
         elif not known and _is_pair_of(staged, blobs):
@@ -62,7 +65,7 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
         if not (found.pairs or staged.words & _OPERATORS):
             continue
         _explain(staged, blobs, found)
-        turned = [pair if staged is sides[0] else _turned(pair) for pair in found.pairs]
+        turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
         return replace(
             given,
             pairs=(*given.pairs, *turned),
@@ -90,17 +93,35 @@ class _Found:
     expected: set[int] = field(default_factory=set)
     probes: Probes = field(default_factory=Probes)
 
-    def take(self, stage: Record, blob: Record, how: str) -> bool:
+    def take(self, staged: _Side, stage: Record, blob: Record, how: str) -> bool:
         """Whether the two fit each other, and are a pair now."""
         sizes = self.probes.size(stage), self.probes.size(blob)
-        if all(sizes) and sizes[0] != sizes[1]:
+        parts = () if sizes[0] == sizes[1] else self._parts(staged, stage, blob)
+        if all(sizes) and sizes[0] != sizes[1] and not parts:
             self.reasons[id(blob)] = (
                 f"{stage.name!r} of the {self.staged} would be its stage, but holds {sizes[0]} values, not {sizes[1]}"
             )
             return False
         how = COPY if how == STAGE and without_copy(stage.name) == blob.name != stage.name else how
-        self.pairs.append(Pair(stage, blob, how, stage=stage.name))
+        self.pairs.append(Pair(stage, blob, how, stage=stage.name, parts=parts))
         return True
+
+    def _parts(self, staged: _Side, stage: Record, blob: Record) -> tuple[tuple[int, int], ...]:
+        """Of a Concat whose parts the converter aligned, the channels that each takes and its own; () for any other."""
+        info = blob.tensor.info
+        if stage.op_type != _CONCAT or info.shape is None or info.layout not in _CHANNELS or len(info.shape) != 4:
+            return ()
+        channels = info.shape[_CHANNELS[info.layout]]
+        pixels = self.probes.size(blob) // channels if channels else 0
+        read = [r for r in staged.operators[stage.op_index] if r.io == "in" and not r.constant]
+        own = [staged.records.get(without_copy(record.name), record) for record in read]
+        sizes = [(self.probes.size(record), self.probes.size(of)) for record, of in zip(read, own)]
+        if not pixels or any(size % pixels for pair in sizes for size in pair):
+            return ()
+        parts = tuple((aligned // pixels, count // pixels) for aligned, count in sizes)
+        fits = sum(aligned for aligned, _ in parts) * pixels == self.probes.size(stage)
+        fits = fits and sum(count for _, count in parts) == channels
+        return parts if fits and all(0 < count <= aligned for aligned, count in parts) else ()
 
     @property
     def taken(self) -> set[int]:
@@ -110,7 +131,8 @@ class _Found:
 class _Side:
     """One dump: its free output tensors by name, those that stand there once, and what is known of its operators."""
 
-    def __init__(self, dump: Dump, free: list[Record]):
+    def __init__(self, side: str, dump: Dump, free: list[Record]):
+        self.side = side
         self.dump = dump
         self.all = {record.name for record in dump.records}
         counts = Counter(record.name for record in free)
@@ -218,7 +240,7 @@ def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
         for name in names:
             last = staged.stages.last(name)
             if last is not None and (last != name or last not in staged.records):
-                found.take(staged.with_copies[last], blobs.records[name], STAGE)
+                found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
     _written_over(staged, blobs, found, open_roots)
 
 
@@ -238,7 +260,7 @@ def _by_operators(staged: _Side, names: list[str], blobs: _Side, found: _Found) 
         return
     for last, name in zip(lasts, names):
         if last != name:
-            found.take(staged.records[last], blobs.records[name], STAGE)
+            found.take(staged, staged.records[last], blobs.records[name], STAGE)
 
 
 def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[str]) -> None:
@@ -251,7 +273,7 @@ def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[st
     are_blobs_only = len(unknown) <= len(of_input)
     before = [name for name in _begin(names, set(unknown)) if "@" not in name]
     if of_input and before and (are_blobs_only or len(before) < len(unknown)):
-        found.take(staged.records[of_input[-1]], blobs.records[before[-1]], ORDER)
+        found.take(staged, staged.records[of_input[-1]], blobs.records[before[-1]], ORDER)
         unknown = [name for name in unknown if name not in before]
     if are_blobs_only:
         return
@@ -271,7 +293,7 @@ def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[st
         if root_of(blob) in open_roots:
             continue
         for stage, value in _numbered(staged, blob, values, owners):
-            found.take(staged.records[stage], blobs.records[value], ORDER)
+            found.take(staged, staged.records[stage], blobs.records[value], ORDER)
     taken = found.taken
     for record in (blobs.records[value] for values in groups.values() for value in values):
         if id(record) not in taken:
@@ -326,7 +348,7 @@ def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found
             continue
         if stage in staged.with_copies and stage not in staged.products:
             if stage != name or stage not in staged.records:
-                found.take(staged.with_copies[stage], record, TABLE)
+                found.take(staged, staged.with_copies[stage], record, TABLE)
         elif name in staged.records:
             found.apart[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
 

@@ -22,13 +22,17 @@ NAME_WAYS = ("name", "normalised name", "cut name")
 @dataclass(frozen=True)
 class Pair:
     """Two records of one tensor; ``how`` is one of NAME_WAYS, ``map``, ``value``, or the rule that made the pair.
-    ``stage`` is what the SDK calls a Caffe blob's value, where one side is such a stage and the other the blob."""
+
+    stage  what the SDK calls a Caffe blob's value, where one side is such a stage and the other the blob.
+    parts  of a Concat whose parts the SDK aligned, the channels that each takes there, and its own.
+    """
 
     sample: Record
     benchmark: Record
     how: str
     note: str = ""
     stage: str = ""
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,25 @@ def test_a_copy_is_the_tensor_and_a_shape_that_does_not_fit_gives_way():
     assert found["route"].paired == "copy" and found.worst.error == 0
 
 
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_a_concat_whose_parts_the_converter_aligned(layout):
+    """Channels go up to a multiple of 8 within the Concat; the probe is yoloface's layer14-route, 18 and 18 to 48."""
+    a, b = noise(), noise(1, 6, 6, 6)
+    whole = np.concatenate([a, b], axis=3)
+    sdk = Sdk().conv("data", "a", array=a).conv("data", "b", array=b)
+    sdk.add("Align2", "a", "a#1#9", np.pad(a, [(0, 0)] * 3 + [(0, 4)]))
+    sdk.add("Align2", "b", "b#1#8", np.pad(b, [(0, 0)] * 3 + [(0, 2)]))
+    aligned = np.concatenate([sdk.values["a#1#9"], sdk.values["b#1#8"]], axis=3)
+    sdk.add("CONCATENATION", "a#1#9 b#1#8", "route#1#10", aligned.reshape(-1))
+    shown = whole if layout == "NHWC" else np.ascontiguousarray(whole.transpose(0, 3, 1, 2))
+    reference = [Record("out", 0, 0, "route", Tensor.of("route", shown, layout=layout))]
+    (row,) = sgsdump.compare(sdk.dump, Dump(reference)).rows
+    assert (row.sample_name, row.error, row.count) == ("route#1#10", 0, whole.size)
+    assert "without the zeros that align its 2 parts" in row.note
+    (turned,) = sgsdump.compare(Dump(reference), sdk.dump).rows
+    assert turned.error == 0
+
+
 @pytest.mark.parametrize("words", [("Conv", "Relu"), ("Conv2d", "ReLU")])
 def test_dumps_of_other_tools_pair_by_name_whatever_they_call_their_tensors(words):
     values = {name: noise() for name in ("a", "a_xx", "a_MUL", "b#0", "b")}
