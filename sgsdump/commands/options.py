@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+    from sgsdump.tensors.stages import Stage
 
 INPUTS = "picture, folder, list file, .npy, or random[:SEED]"
 
@@ -69,6 +70,35 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--step", type=int, metavar="N", help="of a tree of several runs, that of this step; or write TREE@step=N"
     )
     parser.add_argument("--rank", type=int, metavar="N", help="and of this rank (or device); or TREE@step=N,rank=N")
+
+
+def add_stages(parser: argparse._ActionsContainer) -> None:
+    """``--stages``: a model that tells which stages the blobs of a Caffe network have."""
+    parser.add_argument(
+        "--stages",
+        type=Path,
+        metavar="MODEL",
+        help="of a Caffe network: a model of it, float or fixed, that calibrate made; blobs pair with the SDK's stages "
+        "by its table instead of by their names",
+    )
+
+
+def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
+    """The table of stages that a model carries, () for None. Raises ConfigError where one is required that it lacks."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.models.model import open_model
+    from sgsdump.tensors.stages import KEY, table_of
+
+    if model is None:
+        return ()
+    properties = {entry.key: entry.value for entry in open_model(model).proto.metadata_props}
+    if KEY in properties:
+        return table_of(properties[KEY])
+    if required:
+        raise ConfigError(
+            f"{model} has no table of stages ({KEY}); give a model that calibrate made of a Caffe network"
+        )
+    return ()
 
 
 def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:

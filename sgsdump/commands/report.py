@@ -18,7 +18,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_run, opened
+from sgsdump.commands.options import add_run, add_stages, opened, stages_of
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs", action="store_true", help="both are folders of dumps, one for each picture: compare those of one name"
     )
     add_run(parser)
+    add_stages(parser)
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="the file (%(default)s)"
     )
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.html.of_comparison import report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    read = [path for path in (args.sample, args.benchmark, args.ranges) if path]
+    read = [path for path in (args.sample, args.benchmark, args.ranges, args.stages) if path]
     check_outputs([args.output], [tree_of(path) for path in read])
     ranges = read_ranges(args.ranges) if args.ranges else {}
     comparison, sample, benchmark, pictures = _compared(args)
@@ -82,12 +83,13 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     from sgsdump.dumps.runs.dump_pairs import paired_dumps
     from sgsdump.progress import each
 
+    stages = stages_of(args.stages)
     if not args.runs:
         sample, benchmark = opened(args, args.sample, args.benchmark)
-        return compare(sample, benchmark, details=True, progress=TERMINAL), sample, benchmark, 0
+        return compare(sample, benchmark, stages=stages, details=True, progress=TERMINAL), sample, benchmark, 0
     pairs = paired_dumps(args.sample, args.benchmark).pairs
     dumps = {name: opened(args, *paths) for name, paths in pairs.items()}
     runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
-    merged = merge_each((name, compare(*both, details=True)) for name, both in runs)
+    merged = merge_each((name, compare(*both, stages=stages, details=True)) for name, both in runs)
     sample, benchmark = next(iter(dumps.values()))
     return merged, sample, benchmark, len(pairs)

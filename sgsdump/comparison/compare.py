@@ -13,26 +13,28 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.batches import in_batches
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import with_rises
+from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.metrics.base import Settings
 from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
-from sgsdump.comparison.misnaming.misnamed import find_misnamed
+from sgsdump.comparison.misnaming.misnamed import find_misnamed, may_be_renamed
 from sgsdump.comparison.misnaming.value_probes import Probes
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import placed
+from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pairing.alignment import Given, Pair, align
 from sgsdump.comparison.pairing.exclusion import without, without_unwritten
 from sgsdump.comparison.pairing.own_inputs import has_own_inputs
-from sgsdump.comparison.row import Failed, Row
+from sgsdump.comparison.row import Failed, Misnamed, Row
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.cores import cores
+from sgsdump.tensors.stages import Stage
 
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
@@ -45,6 +47,7 @@ def compare(
     inputs: bool = False,
     name_map: Mapping[str, str] | NameSources | None = None,
     match_by_value: bool = False,
+    stages: Sequence[Stage] = (),
     exclude: Sequence[str] = (),
     metrics: Asked = (),
     settings: Settings | None = None,
@@ -60,6 +63,7 @@ def compare(
     sample, benchmark  dumps, or paths of dumps of any format.
     name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
     match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
+    stages    the table of stages that the model of a Caffe network carries; without it, names tell.
     exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
     metrics   further metrics for the rows' ``extra``: names (of ``METRICS``; ``settings`` are for these), or {name:
               function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
@@ -100,7 +104,8 @@ def compare(
         if match_by_value:
             given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
         places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
-        alignment = align(sample, benchmark, inputs, places.given)
+        given = with_stages(sample, benchmark, inputs, places.given, stages)
+        alignment = align(sample, benchmark, inputs, given)
         alignment, excluded = without(alignment, exclude)
         alignment, unwritten = without_unwritten(alignment)
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
@@ -115,19 +120,17 @@ def compare(
         misnamed = (
             {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes, pool.map)
         )
-    rows = [
-        replace(result, misnamed=misnamed.get(i), module=module, origin=places.origin_of(pair))
-        if i in misnamed or module
-        else result
-        for i, (result, pair) in enumerate(zip(results, alignment.pairs))
-        if isinstance(result, Row)
-        for module in [places.module_of(pair)]
-    ]
-    failed = [
-        replace(result, reason=f"{result.reason}; {misnamed[i]}" if i in misnamed else result.reason)
-        for i, result in enumerate(results)
-        if isinstance(result, Failed)
-    ]
+    outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
+    rows, failed = [], []
+    for i, (result, pair) in enumerate(zip(results, alignment.pairs)):
+        match = misnamed.get(i)
+        if match is not None:
+            result = _with_match(result, match, may_be_renamed(pair, outputs))
+        if isinstance(result, Failed):
+            failed.append(result)
+            continue
+        module = places.module_of(pair)
+        rows.append(replace(result, module=module, origin=places.origin_of(pair)) if module else result)
     return Comparison(
         tuple(with_rises(rows, sample, benchmark, places.sources)),
         alignment.only_in_sample,
@@ -138,6 +141,16 @@ def compare(
         excluded,
         unwritten,
     )
+
+
+def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:
+    """The result with the tensor that its values are nearer to: the right one perhaps, else a remark."""
+    told = str(match) if may_be_renamed else f"holds the values of {match.found}"
+    if isinstance(result, Failed):
+        return replace(result, reason=f"{result.reason}; {told}")
+    if may_be_renamed:
+        return replace(result, misnamed=match)
+    return replace(result, note="; ".join(filter(None, [result.note, told])))
 
 
 def _opened(dump: Dump | str | Path) -> Dump:

@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows whose names agree although they are different tensors."""
+        """Rows whose names agree although they are different tensors; no threshold passes them."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
@@ -53,12 +53,13 @@ class Comparison:
 
     @property
     def worst(self) -> Row | None:
-        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects apart."""
-        return max(self.alike or self.rows, key=lambda row: (row.error, -row.cos), default=None)
+        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects included."""
+        return max(self.rows, key=lambda row: (row.error, -row.cos), default=None)
 
     @property
     def jumps(self) -> tuple[Row, ...]:
-        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first.
+        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first; not the
+        suspects, whose error is of another tensor.
 
         Rises below a tenth of the steepest finite one are left out.
         """
@@ -67,34 +68,38 @@ class Comparison:
         return tuple(row for row in rising if row.rise >= JUMP_SHARE * steepest)
 
     def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
-        """The rows past the thresholds, suspects apart."""
-        return tuple(row for row in self.alike if not row.passes(thresholds))
+        """The rows past the thresholds, and all suspects, which none passes."""
+        return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """True when something was compared, nothing failed to be, and every row (suspects too) is within."""
+        """True when something was compared, nothing failed to be, every row is within, and none is a suspect."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
     def check_layers(self, thresholds: Thresholds) -> None:
         """Raises ConfigError where a layer that has limits of its own is not among those compared."""
-        names = [row.name for row in self.rows] + [failed.pair.benchmark.name for failed in self.failed]
+        names = [name for row in self.rows for name in row.names] + [
+            failed.pair.benchmark.name for failed in self.failed
+        ]
         for pattern, _, _ in thresholds.layers:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise ConfigError(f"the limit on {pattern!r} is of no compared layer{hint(pattern, names)}")
 
     def __getitem__(self, name: str) -> Row:
-        """The row of the benchmark's tensor of this name, the first one in file order when several bear it.
+        """The row of the benchmark's tensor of this name, the first one in file order when several bear it; of a Caffe
+        blob the name of its stage will do too.
 
         Raises KeyError with the nearest names, or with the reason why the tensor was not compared.
         """
-        for row in self.rows:
-            if row.name == name:
-                return row
+        found = next((row for row in self.rows if row.name == name), None)
+        found = found or next((row for row in self.rows if name and row.stage == name), None)
+        if found is not None:
+            return found
         reason = self._why_not_compared(name) or f"no compared layer {name!r}"
         raise KeyError(f"{reason}{hint(str(name), {row.name: row for row in self.rows})}")
 
     def __contains__(self, item: object) -> bool:
         """True for a row and for a row's name."""
-        return any(row.name == item or row is item for row in self.rows)
+        return any(item in row.names or row is item for row in self.rows)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

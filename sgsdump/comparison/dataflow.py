@@ -71,6 +71,12 @@ def has_flow(dump: Dump) -> bool:
     return any(r.io == "in" and not r.constant for r in dump.records)
 
 
+def network_outputs(dump: Dump) -> frozenset[str]:
+    """The outputs that no operator reads; none where the dump does not record what operators read."""
+    read = {record.name for record in dump.records if record.io == "in" and not record.constant}
+    return frozenset(name for name in dump.outputs if name not in read) if read else frozenset()
+
+
 def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
     """Output name -> the nearest tensors upstream of it that are in ``wanted``, in the order of their use.
 

@@ -7,8 +7,9 @@ better of the two is kept, whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -132,6 +133,21 @@ def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np
             yield a.reshape(turn(b).shape), turn(b), f"benchmark transposed {way}"
         elif b.ndim != 4 and a.ndim == 4 and not turn(a).flags.c_contiguous:
             yield turn(a), b.reshape(turn(a).shape), f"sample transposed {way}"
+
+
+def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) -> tuple[Values, Values]:
+    """The values of a Concat and of the same one whose parts the SDK aligned, each part's channels (the innermost
+    axis) followed by others that mean nothing: the aligned one, which is the larger, without these.
+
+    parts  the channels that each part takes when aligned, and its own.
+    """
+    large = max(a, b, key=lambda values: values.array.size)
+    pixels = large.array.reshape(-1, sum(aligned for aligned, _ in parts))
+    starts = accumulate((aligned for aligned, _ in parts), initial=0)
+    own = [pixels[:, start : start + count] for start, (_, count) in zip(starts, parts)]
+    shape = large.array.shape[:-1] if large.array.shape[-1] == pixels.shape[1] else ()
+    cut = large.of(np.concatenate(own, axis=1).reshape(*shape, -1))
+    return (cut, b) if large is a else (a, cut)
 
 
 def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:

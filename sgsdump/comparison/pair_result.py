@@ -10,7 +10,7 @@ import numpy as np
 
 from sgsdump.comparison.details.layer_details import details_of
 from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
-from sgsdump.comparison.layout_match import Fit, Measured, fit, measured, without_overallocation
+from sgsdump.comparison.layout_match import Fit, Measured, fit, measured, without_alignment, without_overallocation
 from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, Sums
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
 from sgsdump.comparison.pair_sums import hold_equal, sums_of_each
@@ -115,6 +115,9 @@ class Measures:
         quants = (measured_in_steps(pair) if are_quantised else None) or (None, None)
         a, b = real_values(pair.sample, as_stored, quants[0]), real_values(pair.benchmark, as_stored, quants[1])
         notes = [pair.note, layout_note(pair, as_stored)]
+        if pair.parts:
+            a, b = without_alignment(a, b, pair.parts)
+            notes.append(f"without the zeros that align its {len(pair.parts)} parts")
         if pair.benchmark.io == "in" and self.crop:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)

@@ -20,7 +20,7 @@ from sgsdump.tensors.tensor import TensorInfo
 
 @dataclass(frozen=True)
 class Misnamed:
-    """The tensor that one side of a misnamed pair really agrees with; ``side`` is the dump that holds it."""
+    """The tensor that one side of a pair really agrees with, and how well; ``side`` is the dump that holds it."""
 
     side: str
     name: str
@@ -30,9 +30,14 @@ class Misnamed:
     rmse: float
 
     def __str__(self) -> str:
+        return f"same name, another tensor: matches {self.found}"
+
+    @property
+    def found(self) -> str:
+        """``conv1_xx of the sample after PRELU (COS 1.000000, RMSE 0.000001)``"""
         of = "" if self.side == "benchmark" else " of the sample"
-        after = f" after {self.op_type}" if self.op_type else ""
-        return f"same name, another tensor: matches {self.name}{of}{after}"
+        after = f" after {self.op_type}" if self.op_type and self.op_type != self.name else ""
+        return f"{self.name}{of}{after} (COS {self.cos:f}, RMSE {self.rmse:f})"
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ class Row:
     module       the path of the module in the program's network that it stands in, "" where that is not known.
     origin       of an operator's input that no compared operator made, what it is, where that is known.
     rise         rmse less the highest rmse among the sources (0 at the network's input).
-    misnamed     the tensor that agrees where this pair does not, or None.
+    misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
+                 figures are those of the pair by name, and no threshold passes it.
     *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
     *_minus_inf  the negative ones of the infinite values.
     odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
@@ -85,6 +91,7 @@ class Row:
     sums         what mse, cos and rmse are made of.
     integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
+    stage        what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
     details      histograms and the like, where they were asked for (``details/``); else None.
     """
 
@@ -126,6 +133,7 @@ class Row:
     sums: Sums | None = field(default=None, repr=False)
     integers: StoredIntegers | None = None
     runs: OverRuns | None = None
+    stage: str = ""
     details: Details | None = field(default=None, repr=False, compare=False)
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
@@ -133,6 +141,11 @@ class Row:
         row = object.__new__(Row)
         row.__dict__.update(self.__dict__, sources=sources, rise=rise)
         return row
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the layer is called: the benchmark's name and, of a Caffe blob, its stage's."""
+        return (self.name, self.stage) if self.stage else (self.name,)
 
     @property
     def finite(self) -> bool:
@@ -151,9 +164,13 @@ class Row:
         return 0.0 if self.mse == 0 else self.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        return not self.misnamed and self.is_within(thresholds)
+
+    def is_within(self, thresholds: Thresholds = DOCUMENTED) -> bool:
+        """Whether the figures are within; those of another tensor of the same name may be, but do not pass."""
         if self.equal:
             return True
-        thresholds = thresholds.of_layer(self.name)
+        thresholds = thresholds.of_layer(*self.names)
         if self.statistics:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)
@@ -163,7 +180,7 @@ class Row:
         """``fail`` past a threshold or with NaN or Inf on any side (but see ``equal``); else ``warn`` where
         there is a remark: types that differ, values left out, another layout, an ambiguous name, another tensor; else
         ``pass``."""
-        if not self.passes(thresholds):
+        if not self.is_within(thresholds):
             return "fail"
         return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"
 
@@ -207,6 +224,7 @@ def row_of(pair: Pair, sums: Sums, note: str) -> Row:
         benchmark_minus_inf=sums.benchmark_minus_inf,
         odd_apart=sums.odd_apart,
         sums=sums,
+        stage=pair.stage,
     )
 
 

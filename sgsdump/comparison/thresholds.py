@@ -56,13 +56,13 @@ class Thresholds:
             return replace(self, max_mse=limit)
         return replace(self, further=(*(one for one in self.further if one[0] != name), (name, limit)))
 
-    def of_layer(self, layer: str) -> Thresholds:
-        """The limits that hold for the layer of this name."""
+    def of_layer(self, *names: str) -> Thresholds:
+        """The limits that hold for the layer of this name, or of these."""
         if not self.layers:
             return self
         limits = replace(self, layers=())
         for pattern, name, limit in self.layers:
-            if fnmatchcase(layer, pattern):
+            if any(fnmatchcase(name, pattern) for name in names):
                 limits = limits.limited(name, limit)
         return limits
 

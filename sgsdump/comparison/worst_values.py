@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sgsdump.comparison.metrics.base import Accumulator, Settings
+from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.comparison.pairing.alignment import Pair, align
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.pairing.own_inputs import has_own_inputs
 from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.dumps.dump import Dump
@@ -78,7 +79,7 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
 
 def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
     """The pair that bears the name, outputs before inputs."""
-    alignment = align(sample, benchmark, inputs=True)
+    alignment = align_stages(sample, benchmark, inputs=True)
     pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
     for wanted in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
         if wanted:

@@ -38,13 +38,17 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     folded = np.ascontiguousarray(norm.transpose(0, 3, 1, 2))
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
-    assert str(comparison.rows[0].misnamed) == "same name, another tensor: matches 246 after BatchNormalization"
-    assert comparison.worst.name == "z" and not comparison.past() and not comparison.passes()
+    other = "same name, another tensor: matches 246 after BatchNormalization (COS 1.000000, RMSE 0.000000)"
+    assert str(comparison.rows[0].misnamed) == other
+    # what the values alone say is counted, and no threshold passes it
+    assert comparison.worst.name == "245" and [row.name for row in comparison.past()] == ["245"]
+    assert [row.name for row in comparison.past(Thresholds(min_cos=-1.0, max_rmse=100.0))] == ["245"]
+    assert not comparison.passes(Thresholds(min_cos=-1.0, max_rmse=100.0))
     # the other way round the matching tensor is in the sample
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
         str(comparison.rows[0].misnamed)
-        == "same name, another tensor: matches 246 of the sample after BatchNormalization"
+        == "same name, another tensor: matches 246 of the sample after BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
 
 
@@ -154,7 +158,8 @@ def test_the_detector_with_wrongly_named_tensors(shared):
     found = {row.name: values[row.misnamed.name] for row in comparison.suspects}
     assert found.keys() == moved.keys()
     assert all(np.array_equal(array, values[moved[name]]) for name, array in found.items())
-    assert comparison.worst.error < 1e-6
+    assert {row.name for row in comparison.past()} == moved.keys() and comparison.worst.name in moved
+    assert max(row.error for row in comparison.alike) < 1e-6
 
 
 def _nhwc(array: np.ndarray) -> np.ndarray:

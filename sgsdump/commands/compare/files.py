@@ -22,7 +22,8 @@ def check_files(args: argparse.Namespace) -> None:
     from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
 
     model, annotated = args.annotate or (None, None)
-    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, *args.name_map, model]
+    read = [args.sample, args.benchmark, args.golden, args.tensor_min_max, args.parse_net, args.stages]
+    read += [*args.name_map, model]
     written = [*(getattr(args, name) for name in FILES), annotated, args.write_name_map]
     trees = [tree_of(path) for path in read if path]
     check_outputs([*written, args.plots], trees)

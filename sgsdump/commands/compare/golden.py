@@ -7,7 +7,7 @@ import argparse
 from sgsdump.commands.options import described
 
 NOT_WITH_GOLDEN = (
-    *"min_cos max_rmse max_mse match_by_value name_map name_rule write_name_map".split(),
+    *"min_cos max_rmse max_mse match_by_value stages name_map name_rule write_name_map".split(),
     *"metrics metric limit exclude compatible runs html plots scheduler".split(),
 )
 

@@ -32,6 +32,8 @@ class _Place(NamedTuple):
     names: tuple[str, str]
     how: str
     note: str
+    stage: str
+    parts: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ def measured_on_cluster(args: argparse.Namespace) -> MeasuredBy | None:
 def _places(sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[_Place]:
     mine, theirs = ({id(record): i for i, record in enumerate(dump.records)} for dump in (sample, benchmark))
     for pair in pairs:
-        names = pair.sample.name, pair.benchmark.name
-        yield _Place(mine[id(pair.sample)], theirs[id(pair.benchmark)], names, pair.how, pair.note)
+        names, facts = (pair.sample.name, pair.benchmark.name), (pair.how, pair.note, pair.stage, pair.parts)
+        yield _Place(mine[id(pair.sample)], theirs[id(pair.benchmark)], names, *facts)
 
 
 def _measuring(files: _Files, measures: Measures) -> Callable[[list[_Place]], list[Row | str]]:
@@ -106,7 +108,7 @@ def _measuring(files: _Files, measures: Measures) -> Callable[[list[_Place]], li
         mine = _record(sample, place.sample, place.names[0], files.sample)
         theirs = _record(benchmark, place.benchmark, place.names[1], files.benchmark)
         with threadpool_limits(limits=1, user_api="blas"):
-            result = measures.result(Pair(mine, theirs, place.how, place.note))
+            result = measures.result(Pair(mine, theirs, place.how, place.note, place.stage, place.parts))
         return result.reason if isinstance(result, Failed) else result
 
     return lambda places: [measure(place) for place in places]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sgsdump.commands.option_values import names, whole_number
-from sgsdump.commands.options import add_parse_net, add_run
+from sgsdump.commands.options import add_parse_net, add_run, add_stages
 from sgsdump.commands.shared_files import add_scheduler
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
@@ -47,6 +47,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
     )
+    add_stages(parser)
     parser.add_argument(
         "--name-map",
         type=Path,

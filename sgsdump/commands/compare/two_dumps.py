@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.on_cluster import measured_on_cluster
 from sgsdump.commands.compare.options import ALWAYS
-from sgsdump.commands.options import described
+from sgsdump.commands.options import described, stages_of
 from sgsdump.errors import ConfigError, ValuesError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def _comparing(args: argparse.Namespace, own: Mapping[str, OwnMetric]) -> Callab
         inputs=args.inputs,
         name_map=names,
         match_by_value=args.match_by_value,
+        stages=stages_of(args.stages) or stages_of(args.annotate and args.annotate[0], required=False),
         exclude=args.exclude,
         metrics={name: own.get(name) for name in [*_extra([*args.metrics, *limited]), *own]},
         settings=Settings(args.th1),

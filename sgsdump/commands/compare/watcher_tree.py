@@ -34,7 +34,7 @@ def compare_watched(args: argparse.Namespace) -> int:
 
 
 _NOT_HERE = (
-    *"min_cos max_rmse max_mse inputs tensor_min_max parse_net runs match_by_value name_map name_rule".split(),
+    *"min_cos max_rmse max_mse inputs tensor_min_max parse_net runs match_by_value stages name_map name_rule".split(),
     *"write_name_map metrics metric limit exclude compatible golden input_tag csv json".split(),
     *"html plots junit markdown annotate sort top only_bad scheduler".split(),
 )

@@ -12,7 +12,8 @@ from sgsdump.comparison.golden.measure import row_of
 from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
 from sgsdump.comparison.golden.settings import check_settings, counts
 from sgsdump.comparison.layout_match import Layouts
-from sgsdump.comparison.pairing.alignment import Pair, align
+from sgsdump.comparison.naming.pairs_by_stage import align_stages
+from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.real_values import real_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
@@ -37,16 +38,16 @@ def compare_golden(
     """
     check_settings(tag, th1, th2)
     dumps = [dump for dump in (sample, benchmark, golden) if dump is not None]
-    paired = align(dumps[0], dumps[1], inputs)
+    paired = align_stages(dumps[0], dumps[1], inputs)
     joined: list[tuple[Record, ...]] = [(pair.sample, pair.benchmark) for pair in paired.pairs]
     pair_notes = {id(pair.benchmark): pair.note for pair in paired.pairs}
     only_in_golden: tuple[str, ...] = ()
     not_in_golden: tuple[str, ...] = ()
     if golden is not None:
-        partner = {id(pair.sample): pair.benchmark for pair in align(dumps[1], dumps[2], inputs).pairs}
+        partner = {id(pair.sample): pair.benchmark for pair in align_stages(dumps[1], dumps[2], inputs).pairs}
         not_in_golden = _files(b for _, b in joined if id(b) not in partner)
         joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
-        only_in_golden = _files(u.record for u in align(dumps[0], dumps[2], inputs).only_in_benchmark)
+        only_in_golden = _files(u.record for u in align_stages(dumps[0], dumps[2], inputs).only_in_benchmark)
     if not joined:
         raise ValuesError(f"no tensor in common: {counts(titles, *dumps)}; are they dumps of one model?")
 

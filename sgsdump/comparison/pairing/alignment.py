@@ -10,7 +10,7 @@ dropped: every unpaired tensor has a reason.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field
 
 from sgsdump.dumps.dump import Dump, Record
@@ -21,20 +21,28 @@ NAME_WAYS = ("name", "normalised name", "cut name")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two records of one tensor; ``how`` is one of NAME_WAYS, ``map``, ``value``, or the rule that made the pair."""
+    """Two records of one tensor; ``how`` is one of NAME_WAYS, ``map``, ``value``, or the rule that made the pair.
+
+    stage  what the SDK calls a Caffe blob's value, where one side is such a stage and the other the blob.
+    parts  of a Concat whose parts the SDK aligned, the channels that each takes there, and its own.
+    """
 
     sample: Record
     benchmark: Record
     how: str
     note: str = ""
+    stage: str = ""
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Unpaired:
-    """A record without partner in the other dump, and the reason."""
+    """A record without partner in the other dump, and the reason; ``expected``: the other one cannot have it, so
+    nothing is missing."""
 
     record: Record
     reason: str
+    expected: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,11 +51,13 @@ class Given:
 
     apart     records that must not be paired by name, and why.
     reasons   why a record has no partner, in case names do not find one either.
+    expected  of those in ``apart``, which have no partner by nature.
     """
 
     pairs: tuple[Pair, ...] = ()
     apart: Mapping[int, str] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
+    expected: Set[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,8 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, given: Given | No
     )
     named = [_by_name(other) if left else {} for left, other, _ in left_over]
     only = [
-        tuple(Unpaired(r, reason(r, others, side)) for r in left) for (left, _, side), others in zip(left_over, named)
+        tuple(Unpaired(r, reason(r, others, side), id(r) in given.expected) for r in left)
+        for (left, _, side), others in zip(left_over, named)
     ]
     return Alignment(tuple(pairs), *only)
 

@@ -17,13 +17,14 @@ Report = Callable[["Comparison", "Thresholds"], str]
 
 
 def layer_name(row: Row) -> str:
-    """A row as the SDK's script calls it, ``3.conv1_xx.xx.output0``: the benchmark's index, normalised name, slot."""
-    return f"{row.op_index}.{normalised(row.name)}.xx.{row.io}put{row.slot}"
+    """A row as the SDK's script calls it, ``3.conv1_xx.xx.output0``: the benchmark's index, normalised name, slot. Of a
+    Caffe blob it is the name of its stage, whichever side has it."""
+    return f"{row.op_index}.{normalised(row.stage or row.name)}.xx.{row.io}put{row.slot}"
 
 
 def plain_layer_name(row: Row) -> str:
     """The same with the tensor's own name, of which only ``/`` is changed: no two names of a dump look alike."""
-    return f"{row.op_index}.{row.name.replace('/', '_')}.xx.{row.io}put{row.slot}"
+    return f"{row.op_index}.{(row.stage or row.name).replace('/', '_')}.xx.{row.io}put{row.slot}"
 
 
 def remark(row: Row) -> str:
@@ -38,7 +39,8 @@ def remark(row: Row) -> str:
         remarks.append(str(row.misnamed))
     if row.sample_name != row.name and row.paired != "cut name":
         by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
-        remarks.append(f"paired{by} with {row.sample_name!r} of the sample")
+        other = (row.name, "benchmark") if row.stage == row.sample_name else (row.sample_name, "sample")
+        remarks.append(f"paired{by} with {other[0]!r} of the {other[1]}")
     if row.integers and not row.integers.unlike:
         remarks.append(str(row.integers))
     if row.runs:

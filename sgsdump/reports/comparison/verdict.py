@@ -62,12 +62,17 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
         yield "RMSE rises most at:"
     yield from (f"  {_label(row)}, {_rise(row, comparison)}" for row in jumps)
     yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite and not r.equal])
-    yield from _list("Same name, another tensor (left out of the lines above)", list(comparison.suspects))
+    yield from _list("Same name, another tensor (no threshold passes it)", list(comparison.suspects))
     missing = [(f.pair.benchmark.name, f.reason) for f in comparison.failed]
-    missing += [(u.record.name, u.reason) for u in comparison.only_in_benchmark + comparison.only_in_sample]
+    alone = comparison.only_in_benchmark + comparison.only_in_sample
+    missing += [(u.record.name, u.reason) for u in alone if not u.expected]
     if missing:
         yield f"Not compared: {len(missing)}"
     yield from _by_reason(missing)
+    own = [(u.record.name, u.reason) for u in alone if u.expected]
+    if own:
+        yield f"Without counterpart, so not missing: {len(own)}"
+    yield from _by_reason(own)
 
 
 def _first(rows: Sequence[Row]) -> Iterator[str]:
@@ -102,9 +107,9 @@ def _integers(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _not_compared(comparison: Comparison) -> int:
-    """How many of the benchmark's layers have no row; of several runs, in none of them."""
+    """How many of the benchmark's layers have no row though they could; of several runs, in none of them."""
     records = [failed.pair.benchmark for failed in comparison.failed]
-    records += [unpaired.record for unpaired in comparison.only_in_benchmark]
+    records += [unpaired.record for unpaired in comparison.only_in_benchmark if not unpaired.expected]
     if not any(row.runs for row in comparison.rows):
         return len(records)
     return len({record.name for record in records} - {row.name for row in comparison.rows})

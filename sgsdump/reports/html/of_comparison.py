@@ -106,13 +106,13 @@ def layers_of(
 ) -> tuple[Layer, ...]:
     """A layer of each row, in the rows' order."""
     jumps = {id(row) for row in comparison.jumps}
-    range_names = pair_ranges([row.name for row in comparison.rows], ranges)
+    range_names = pair_ranges([row.names[-1] for row in comparison.rows], ranges)
     found = []
     for row in comparison.rows:
         info = _info(sample, row.sample_name)
         other = _info(benchmark, row.name)
         quant = info.quant if info else None
-        limits = ranges.get(range_names.get(row.name, ""))
+        limits = ranges.get(range_names.get(row.names[-1], ""))
         details = row.details
         if details is not None and limits is not None:
             details = replace(details, low=limits.low, high=limits.high)

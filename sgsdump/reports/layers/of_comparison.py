@@ -42,7 +42,7 @@ def _entry(row: Row, thresholds: Thresholds) -> Entry:
         sample_name=row.sample_name,
         figures=figures_of(row),
         error=row.error,
-        limits=str(thresholds.of_layer(row.name)),
+        limits=str(thresholds.of_layer(*row.names)),
         remark=why(row),
     )
 

@@ -143,7 +143,7 @@ def read_signs(
     """
     spread = _spread(convolutions, ranges, float_dump) if float_dump is not None else {}
     raised = _int16(convolutions, fixed_dump) if fixed_dump is not None else frozenset()
-    rows = {normalised(row.name): row for row in comparison.alike} if comparison else {}
+    rows = {normalised(row.names[-1]): row for row in comparison.alike} if comparison else {}
     after = _worst_after(analysis.graph, rows) if rows else {}
     of_domain: dict[str, Range] = {}
     for name, limits in ranges.items():

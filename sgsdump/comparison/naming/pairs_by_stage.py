@@ -1,0 +1,382 @@
+"""Pairing a dump of the SDK's tools with one of a Caffe network: a blob is the last stage of that blob.
+
+The SDK gives every value of a blob that layers write in place a tensor of its own (``sgsdump/tensors/stages.py``);
+pycaffe, and the dumps of a prototxt, show the last value under the blob's name. So ``conv1`` of such a dump is
+``conv1_xx_xx_xx`` of the SDK's, and not the ``conv1`` that is there too. The rule holds where one dump has the stages
+and the other lacks these names; where both have them, names pair. A model's table of stages, where one is given, says
+the same without guessing.
+
+Which of two blobs a name is a stage of may be open (blobs ``c`` and ``c_xx``): then an operator that cannot work in
+place begins the next blob. The values that were written over, which ``dump --every-layer`` adds under their layers'
+names, are counted: the k-th of a blob is its stage k.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from sgsdump.comparison.misnaming.value_probes import Probes
+from sgsdump.comparison.pairing.alignment import Alignment, Given, Pair, align, compared
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.tensors.stages import (
+    Stage,
+    StageNames,
+    is_converters_own,
+    is_product,
+    last_of_table,
+    of_layers,
+    root_of,
+    without_copy,
+)
+
+STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
+OWN = "made by the SDK's converter, the network itself has no such tensor"
+NO_STAGE = "has no stage for it (a BatchNorm and its Scale make one)"
+_CONCAT = "CONCATENATION"
+_CHANNELS = {"NHWC": -1, "NCHW": 1}
+_RESHAPES = frozenset(("RESHAPE", "Reshape_Alias"))
+_WEIGHTS = "_filter"
+_OPERATORS = frozenset(
+    "ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED LEAKY_RELU LOGISTIC MAX_POOL_2D MUL "
+    "PRELU RELU RELU6 RESHAPE SOFTMAX TRANSPOSE_CONV Reshape_Alias Concatenation_Alias".split()
+)
+_IN_PLACE = frozenset(
+    "ADD MUL RELU RELU6 LEAKY_RELU PRELU LOGISTIC TANH ELU EXP LOG ABS POW SQRT SUB RESHAPE Reshape_Alias".split()
+)
+
+
+def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table: Sequence[Stage] = ()) -> Given:
+    """``given`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
+    settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
+    one = _Side("sample", sample, _free(sample, inputs, settled))
+    other = _Side("benchmark", benchmark, _free(benchmark, inputs, settled))
+    known = _has_stages(one, other, table) or _has_stages(other, one, table)
+    for staged, blobs in ((one, other), (other, one)):
+        found = _Found(staged.side, blobs.side)
+        if known and _has_stages(staged, blobs, table):
+            _by_table(staged, blobs, table, found)
+        elif not known and _is_pair_of(staged, blobs):
+            _by_names(staged, blobs, found)
+        else:
+            continue
+        if not (found.pairs or staged.words & _OPERATORS):
+            continue
+        _explain(staged, blobs, found)
+        turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
+        return replace(
+            given,
+            pairs=(*given.pairs, *turned),
+            apart={**given.apart, **found.apart},
+            reasons={**given.reasons, **found.reasons},
+            expected=given.expected | found.expected,
+        )
+    return given
+
+
+def align_stages(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
+    """The tensors of two dumps paired by their names and stages alone."""
+    return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Given()))
+
+
+@dataclass
+class _Found:
+    """What is found, with the staged dump as the pairs' sample; records by ``id``."""
+
+    staged: str
+    blobs: str
+    pairs: list[Pair] = field(default_factory=list)
+    apart: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+    probes: Probes = field(default_factory=Probes)
+
+    def take(self, staged: _Side, stage: Record, blob: Record, how: str) -> bool:
+        """Whether the two fit each other, and are a pair now."""
+        sizes = self.probes.size(stage), self.probes.size(blob)
+        parts = () if sizes[0] == sizes[1] else self._parts(staged, stage, blob)
+        if all(sizes) and sizes[0] != sizes[1] and not parts:
+            self.reasons[id(blob)] = (
+                f"{stage.name!r} of the {self.staged} would be its stage, but holds {sizes[0]} values, not {sizes[1]}"
+            )
+            return False
+        how = COPY if how == STAGE and without_copy(stage.name) == blob.name != stage.name else how
+        self.pairs.append(Pair(stage, blob, how, stage=stage.name, parts=parts))
+        return True
+
+    def _parts(self, staged: _Side, stage: Record, blob: Record) -> tuple[tuple[int, int], ...]:
+        """Of a Concat whose parts the converter aligned, the channels that each takes and its own; () for any other."""
+        info = blob.tensor.info
+        if stage.op_type != _CONCAT or info.shape is None or info.layout not in _CHANNELS or len(info.shape) != 4:
+            return ()
+        channels = info.shape[_CHANNELS[info.layout]]
+        pixels = self.probes.size(blob) // channels if channels else 0
+        read = [r for r in staged.operators[stage.op_index] if r.io == "in" and not r.constant]
+        own = [staged.records.get(without_copy(record.name), record) for record in read]
+        sizes = [(self.probes.size(record), self.probes.size(of)) for record, of in zip(read, own)]
+        if not pixels or any(size % pixels for pair in sizes for size in pair):
+            return ()
+        parts = tuple((aligned // pixels, count // pixels) for aligned, count in sizes)
+        fits = sum(aligned for aligned, _ in parts) * pixels == self.probes.size(stage)
+        fits = fits and sum(count for _, count in parts) == channels
+        return parts if fits and all(0 < count <= aligned for aligned, count in parts) else ()
+
+    @property
+    def taken(self) -> set[int]:
+        return {id(record) for pair in self.pairs for record in (pair.sample, pair.benchmark)}
+
+
+class _Side:
+    """One dump: its free output tensors by name, those that stand there once, and what is known of its operators."""
+
+    def __init__(self, side: str, dump: Dump, free: list[Record]):
+        self.side = side
+        self.dump = dump
+        self.all = {record.name for record in dump.records}
+        counts = Counter(record.name for record in free)
+        self.free = free
+        self.records = {r.name: r for r in free if counts[r.name] == 1 and r.slot == 0}
+
+    @cached_property
+    def words(self) -> set[str]:
+        """What its operators are called; a reference's dump repeats the tensor's name there."""
+        return {r.op_type for r in self.dump.records if r.io == "out" and r.op_type not in ("", r.name)}
+
+    @cached_property
+    def with_copies(self) -> dict[str, Record]:
+        """The records by name, and by the name of what they are a copy of where that is not there itself."""
+        found = dict(self.records)
+        for name, record in self.records.items():
+            if (of := without_copy(name)) not in self.all:
+                found.setdefault(of, record)
+        return found
+
+    @cached_property
+    def stages(self) -> StageNames:
+        return StageNames(self.with_copies)
+
+    @cached_property
+    def operators(self) -> dict[int, list[Record]]:
+        found: defaultdict[int, list[Record]] = defaultdict(list)
+        for record in self.dump.records:
+            found[record.op_index].append(record)
+        return found
+
+    @cached_property
+    def products(self) -> set[str]:
+        """The products that only a sum with a constant reads: the first halves of a BatchNorm, Scale or Power."""
+        readers: defaultdict[str, list[int]] = defaultdict(list)
+        for record in self.dump.records:
+            if record.io == "in" and not record.constant:
+                readers[record.name].append(record.op_index)
+        return {name for name, record in self.records.items() if record.op_type == "MUL" and self._sums(readers[name])}
+
+    def _sums(self, readers: list[int]) -> bool:
+        if len(readers) != 1:
+            return False
+        records = self.operators[readers[0]]
+        return any(r.constant for r in records) and any(r.io == "out" and r.op_type == "ADD" for r in records)
+
+    def works_in_place(self, name: str) -> bool:
+        """Whether the operator that makes a tensor may write over what it reads: of one variable input, and each of
+        the words a fused one has."""
+        record = self.records[name]
+        records = self.operators[record.op_index]
+        variable = {r.name for r in records if r.io == "in" and not r.constant}
+        return len(variable) <= 1 and {r.op_type for r in records} <= _IN_PLACE
+
+    def is_reshape(self, name: str) -> bool:
+        return name in self.records and self.records[name].op_type in _RESHAPES
+
+    def is_layer(self, name: str) -> bool:
+        """Whether a name is a layer's and no blob's: its weights are read by an operator of its own that makes a blob
+        of another name."""
+        index = self.weights.get(f"{name}{_WEIGHTS}")
+        records = [r for r in self.operators[index] if r.io == "out" or not r.constant] if index is not None else []
+        made = [r.name for r in records if r.io == "out"]
+        return len({r.op_type for r in records}) == 1 and not any(root_of(one) == root_of(name) for one in made)
+
+    @cached_property
+    def weights(self) -> dict[str, int]:
+        return {r.name: r.op_index for r in self.dump.records if r.constant and r.name.endswith(_WEIGHTS)}
+
+    @cached_property
+    def network_inputs(self) -> list[str]:
+        return list(self.dump.inputs)
+
+
+def _free(dump: Dump, inputs: bool, settled: set[int]) -> list[Record]:
+    return [r for r in compared(dump, inputs) if r.io == "out" and id(r) not in settled]
+
+
+def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
+    """Whether one dump is of the SDK's tools and the other is not. Where no operators are known, because a format has
+    none, every name must be a blob's, a stage of one, or the converter's own."""
+    if blobs.words & _OPERATORS:
+        return False
+    if staged.words:
+        return bool(staged.words & _OPERATORS)
+    roots = {root_of(name) for name in blobs.records}
+    return all(root_of(name) in roots or is_product(name) or is_converters_own(name) for name in staged.records)
+
+
+def _has_stages(staged: _Side, blobs: _Side, table: Iterable[Stage]) -> bool:
+    names = {stage.name for stage in table if stage.name != stage.blob}
+    return bool(names & staged.with_copies.keys()) and not names & blobs.records.keys()
+
+
+def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
+    of_root: defaultdict[str, list[str]] = defaultdict(list)
+    for name in blobs.records:
+        of_root[root_of(name)].append(name)
+    open_roots = set()
+    for root, names in of_root.items():
+        if any(stage in blobs.records for name in names for stage in staged.stages.of(name) if stage != name):
+            open_roots.add(root)
+            _by_operators(staged, names, blobs, found)
+            continue
+        for name in names:
+            last = staged.stages.last(name)
+            if last is not None and (last != name or last not in staged.records):
+                found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
+    _written_over(staged, blobs, found, open_roots)
+
+
+def _by_operators(staged: _Side, names: list[str], blobs: _Side, found: _Found) -> None:
+    """Blobs one of which is called as a stage of another would be: each begins with an operator that cannot work in
+    place. Where these are not as many as the blobs, names pair."""
+    stages = {stage: None for name in names for stage in staged.stages.of(name) if stage in staged.records}
+    groups: list[list[str]] = []
+    for name in (name for name in staged.records if name in stages):
+        if not groups or not staged.works_in_place(name):
+            groups.append([])
+        groups[-1].append(name)
+    lasts = [group[-1] for group in groups]
+    if len(groups) != len(names) or any(root_of(name) != root_of(names[0]) for name in lasts):
+        return
+    if any(group[0] not in staged.stages.of(name) for group, name in zip(groups, names)):
+        return
+    for last, name in zip(lasts, names):
+        if last != name:
+            found.take(staged, staged.records[last], blobs.records[name], STAGE)
+
+
+def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[str]) -> None:
+    """The values that layers in place wrote over, by the order of the records; those of an input that is written over,
+    whose last one bears its layer's name too."""
+    names = list(blobs.records)
+    taken = found.taken
+    unknown = [name for name in names if id(blobs.records[name]) not in taken and name not in staged.with_copies]
+    of_input = _stages_of_inputs(staged)
+    are_blobs_only = len(unknown) <= len(of_input)
+    before = [name for name in _begin(names, set(unknown)) if "@" not in name]
+    if of_input and before and (are_blobs_only or len(before) < len(unknown)):
+        found.take(staged, staged.records[of_input[-1]], blobs.records[before[-1]], ORDER)
+        unknown = [name for name in unknown if name not in before]
+    if are_blobs_only:
+        return
+    owners = {name: owner for name in unknown if (owner := _owner(name, blobs.records)) is not None}
+    if not (owners or any(staged.is_layer(name) for name in unknown)):
+        return
+    in_place = {*owners.values()}
+    in_place |= {n for n in names if n not in unknown and (len(staged.stages.of(n)) > 1 or staged.stages.last(n) != n)}
+    groups: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    for name in names:
+        if name in in_place and waiting:
+            groups[name], waiting = waiting, []
+        elif name in unknown:
+            waiting.append(name)
+    for blob, values in groups.items():
+        if root_of(blob) in open_roots:
+            continue
+        for stage, value in _numbered(staged, blob, values, owners):
+            found.take(staged, staged.records[stage], blobs.records[value], ORDER)
+    taken = found.taken
+    for record in (blobs.records[value] for values in groups.values() for value in values):
+        if id(record) not in taken:
+            found.reasons.setdefault(id(record), f"a layer in place wrote over it, and the {found.staged} {NO_STAGE}")
+
+
+def _numbered(staged: _Side, blob: str, values: list[str], owners: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The k-th value of a blob is its stage k, but for what a Dropout makes, which is a stage only. The last stages may
+    be one; where the numbers contradict each other otherwise, only the first is sure, and only by its name."""
+    stages = staged.stages.of(blob)
+    last = staged.stages.last(blob)
+    if last is None or any(owners.get(value, blob) != blob for value in values):
+        return
+    dropped = [number for stage, number in stages.items() if staged.is_reshape(stage) and number]
+    is_named = owners.get(values[0]) == blob
+    count = stages[last] - sum(number < stages[last] for number in dropped)
+    for stage, number in stages.items():
+        index = number - sum(one < number for one in dropped)
+        # without operators a BatchNorm's product cannot be told from a stage
+        product = stage in staged.products or (not staged.words and number == 1 and count > 1)
+        fits = index < len(values) and (len(values) == count or (is_named and len(values) > count))
+        sure = fits or (number == 0 and is_named)
+        if stage != last and stage in staged.records and number not in dropped and sure and not product:
+            yield stage, values[index]
+
+
+def _stages_of_inputs(staged: _Side) -> list[str]:
+    found = [stage for name in staged.network_inputs for stage in staged.stages.of(name) if stage != name]
+    return [name for name in staged.records if name in found and name not in staged.products]
+
+
+def _begin(names: list[str], unknown: set[str]) -> list[str]:
+    begin = []
+    for name in names:
+        if name not in unknown:
+            break
+        begin.append(name)
+    return begin
+
+
+def _owner(name: str, records: dict[str, Record]) -> str | None:
+    """The blob of a ``blob@layer``."""
+    ends = [place for place, letter in enumerate(name) if letter == "@"]
+    return next((name[:end] for end in ends if name[:end] in records), None)
+
+
+def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found) -> None:
+    last, layers = last_of_table(table), of_layers(table)
+    for name, record in blobs.records.items():
+        stage = last.get(name) or layers.get(name)
+        if stage is None:
+            continue
+        if stage in staged.with_copies and stage not in staged.products:
+            if stage != name or stage not in staged.records:
+                found.take(staged, staged.with_copies[stage], record, TABLE)
+        elif name in staged.records:
+            found.apart[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
+
+
+def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:
+    """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
+    taken = found.taken
+    by_stage = {stage: name for name in blobs.records for stage in staged.stages.of(name)}
+    for record in staged.free:
+        name = record.name
+        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in taken):
+            continue
+        reason = _why(name, staged, by_stage, found.blobs)
+        if reason:
+            found.apart[id(record)] = reason
+            found.expected.add(id(record))
+
+
+def _why(name: str, staged: _Side, by_stage: dict[str, str], other: str) -> str:
+    is_named_so = is_product(name) and (not staged.words or name in staged.products)
+    if is_named_so or (name in staged.products and name in by_stage):
+        return OWN
+    if name in by_stage:
+        return f"an earlier value of a blob that layers in place write over; the {other} has the last one"
+    if without_copy(name) != name:
+        return "a copy that the SDK's converter makes of a tensor"
+    return OWN if is_converters_own(name) else ""
+
+
+def _turned(pair: Pair) -> Pair:
+    return replace(pair, sample=pair.benchmark, benchmark=pair.sample)
