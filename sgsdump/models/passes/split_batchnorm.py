@@ -2,6 +2,7 @@
 
     y = x * gain + offset,   gain = gamma / sqrt(var + epsilon),   offset = beta - mean * gain
 
+var + epsilon is a sum of float32; all else is computed in double precision and kept as float32 at the end.
 A Scale behind its BatchNorm joins it. The product is called after what it multiplies, the constants after the first
 layer: ``a_MUL = a * bn_scale``, ``bs = a_MUL + bn_offset``. Source: the SDK's float dumps.
 """
@@ -74,7 +75,8 @@ def _combined(graph: Graph, run: list[NodeProto], rank: int) -> tuple[np.ndarray
     gain, offset = np.ones(1), np.zeros(1)
     for node in run:
         gamma, beta, mean, var = (graph.value(name).astype(np.float64) for name in node.input[1:5])
-        own = gamma / np.sqrt(var + attribute(node, "epsilon", 1e-5))
+        spread = (var.astype(np.float32) + np.float32(attribute(node, "epsilon", 1e-5))).astype(np.float64)
+        own = gamma / np.sqrt(spread)
         gain, offset = gain * own, offset * own + beta - mean * own
     return tuple(values.astype(np.float32).reshape(-1, *[1] * (rank - 2)) for values in (gain, offset))  # type: ignore[return-value]
 
