@@ -125,13 +125,13 @@ class Walk:
         if operands is None:
             return self._in_float(node, quant, name)
         if node.op_type in RULES:
-            bounds = self.ranges.get(name) or reach(quant)
+            bounds = self._bounds(name, quant)
             constant = self._spread(node)
             values = None if constant is None else self.graph.value(constant)
             return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
         if node.op_type in CURVES:
             curve, source = CURVES[node.op_type], operands[0].quant
-            bounds = self.ranges.get(name) or reach(quant)
+            bounds = self._bounds(name, quant)
             return look_up(
                 self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
             )
@@ -164,6 +164,10 @@ class Walk:
         self.biases[made.rows] = made.bias
         self.named[name] = (made.kernel, made.rows)
         return made.outcome
+
+    def _bounds(self, name: str, quant: Quant) -> Range:
+        """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""
+        return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
 
     def _spread(self, node: NodeProto) -> str | None:
         """The constant that a node multiplies by or adds, where it is spread over the tensor; one as large as the tensor
