@@ -119,12 +119,13 @@ def _always_int16(graph: Graph, ops: Sequence[Operator]) -> frozenset[str]:
         elif op.head.op_type in AVERAGE_POOLS and _averaged(graph, op.head) >= MOST_UINT8:
             names.update([*op.inputs[:1], *op.outputs[:1]])
     made = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
-    pending = [op for op in made.values() if len(op.inputs) > 1 and not _fits_uint8(graph, op)]
+    # Of Concats of Concats the last one decides for all.
+    inner = {name for op in made.values() if len(op.inputs) > 1 for name in op.inputs}
+    pending = [op for name, op in made.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)]
     while pending:
         op = pending.pop()
-        # A Concat of Concats is one.
         pending.extend(made[name] for name in op.inputs if name in made and name not in names)
-        names.update([*op.outputs, *op.inputs])
+        names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
     return frozenset(names)
 
 
@@ -142,10 +143,16 @@ def _fits_uint8(graph: Graph, op: Operator) -> bool:
     shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
     if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
         return True
-    channels = [shape[1] or 0 for shape in shapes]
+    channels = [_channels(graph, name) for name in op.head.input if name]
     return all(channel % 16 == 0 for channel in channels) or (
         all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0
     )
+
+
+def _channels(graph: Graph, name: str) -> int:
+    """How many channels a tensor has; 0 where that is not known."""
+    shape = graph.shapes.get(name, ())
+    return shape[1] or 0 if len(shape) > 1 else 0
 
 
 def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: frozenset[str]) -> _Domains:
