@@ -74,8 +74,11 @@ def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) 
 
 def moves_values(op: Operator) -> bool:
     """Whether an operator other than Concat only moves its first input's values."""
-    nearest = op.head.op_type in UPSAMPLERS and attribute(op.head, "mode", b"nearest") == b"nearest"
-    return (op.head.op_type in MOVERS or nearest) and len(op.nodes) == 1 and op.inputs[:1] == tuple(op.head.input[:1])
+    return (op.head.op_type in MOVERS or _is_nearest(op.head)) and len(op.nodes) == 1 and op.inputs[:1] == tuple(op.head.input[:1])
+
+
+def _is_nearest(node: NodeProto) -> bool:
+    return node.op_type in UPSAMPLERS and attribute(node, "mode", b"nearest") == b"nearest"
 
 
 class _Domains(dict):
@@ -138,15 +141,21 @@ def _averaged(graph: Graph, node: NodeProto) -> int:
 
 
 def _fits_uint8(graph: Graph, op: Operator) -> bool:
-    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels,
-    or all but the last one have a multiple of 8 and the last one has not."""
+    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
+    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not."""
     shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
     if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
         return True
     channels = [_channels(graph, name) for name in op.head.input if name]
-    return all(channel % 16 == 0 for channel in channels) or (
-        all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0
+    units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
+    return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
+        all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
     )
+
+
+def _upsampled(graph: Graph, name: str) -> bool:
+    """Whether a tensor is what the SDK's converter makes a TILE of."""
+    return name in graph.producer and (graph.producer[name].op_type == "Tile" or _is_nearest(graph.producer[name]))
 
 
 def _channels(graph: Graph, name: str) -> int:
