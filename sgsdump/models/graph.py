@@ -60,6 +60,18 @@ class Graph:
                     readers[name].append(node)
         return dict(readers)
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The shape of every tensor whose rank is known; None stands for a length that is not."""
+        from sgsdump.models.shape_inference import infer_types
+
+        types = {**infer_types(self.proto), **{output.name: output.type for output in self.proto.graph.output}}
+        return {
+            name: tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
+            for name, kind in types.items()
+            if kind.tensor_type.HasField("shape")
+        }
+
     def value(self, name: str) -> np.ndarray:
         """The values of a constant, as numpy."""
         from onnx import numpy_helper

@@ -1,7 +1,8 @@
 """Operators of the fixed model: which ONNX nodes the hardware computes as one, with one requantisation at the end.
 
 An activation, an Add or a Mul behind a convolution joins its quantisation domain, so the tensors between them are never
-stored. A fully connected operator takes none: the SDK makes it a convolution between two reshapes. With ``fuse=False``
+stored. A fully connected operator takes none: the SDK makes it a convolution between two reshapes; nor does a
+convolution with groups, which it makes as many convolutions between a Split and a Concat. With ``fuse=False``
 (disableDomainFuseOps) only the activation stays inside its convolution, as in the SDK, and every other tensor stays
 visible. Source: docs/formats/sigmastar.md#the-fixed-model, checked against the SDK's own dumps.
 """
@@ -85,10 +86,17 @@ def is_convolution(graph: Graph, node: NodeProto) -> bool:
 
 
 def is_depthwise(graph: Graph, node: NodeProto) -> bool:
-    """A Conv whose groups are its input channels."""
+    """A Conv whose groups are its input channels and its output channels; with several outputs for each input it is one
+    with groups, as any other."""
     if node.op_type != "Conv" or not is_convolution(graph, node):
         return False
-    return attribute(node, "group", 1) > 1 and graph.constants[node.input[1]].dims[1] == 1
+    outputs, inputs, *_ = graph.constants[node.input[1]].dims
+    return 1 < attribute(node, "group", 1) == outputs and inputs == 1
+
+
+def is_grouped(graph: Graph, node: NodeProto) -> bool:
+    """A Conv with groups that is not depthwise."""
+    return node.op_type == "Conv" and attribute(node, "group", 1) > 1 and not is_depthwise(graph, node)
 
 
 def sdk_name(graph: Graph, node: NodeProto) -> str:
@@ -101,7 +109,7 @@ def sdk_name(graph: Graph, node: NodeProto) -> str:
 def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
     """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
     head, last = chain[0].op_type, chain[-1]
-    following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 else None
+    following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
     if following is None or len(following.output) != 1:
         return None
     others = [name for name in graph.variables(following) if name != last.output[0]]

@@ -20,13 +20,13 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.quantisation.domains import Analysis, analyse, moves_values
+from sgsdump.quantisation.domains import AVERAGE_POOLS, Analysis, analyse, moves_values
 from sgsdump.quantisation.fusion import Operator, is_depthwise
 from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
@@ -37,7 +37,6 @@ from sgsdump.tensors.value_range import Range
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
 SOFTMAX_INPUT_MIN = -10.0
 
 
@@ -59,13 +58,15 @@ class Choice:
 class QuantPlan:
     """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
 
-    Tensors without a calibrated range (integers, and what the ranges leave out) are in neither and keep the float
-    model's type. ``weights`` is keyed by the name of the convolution node's output.
+    Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
+    model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
+    stored tensor's domain.
     """
 
     operators: tuple[Operator, ...]
     tensors: dict[str, Quant]
     weights: dict[str, Quant]
+    bounds: dict[str, Range] = field(default_factory=dict)
 
 
 def plan(
@@ -86,12 +87,14 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
             per output channel.
     Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
     """
+    bounds = _domain_bounds(analysis, ranges, _int16_domains(analysis, choice))
     tensors = decide_tensors(analysis, ranges, choice)
     weights = {
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
     }
-    return QuantPlan(analysis.operators, tensors, weights)
+    own = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
+    return QuantPlan(analysis.operators, tensors, weights, own)
 
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:

@@ -2,8 +2,8 @@
 
 SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1`` raises c1_xx and c10 alike.
 So a Caffe blob stands for all its stages that a convolution reads, as long as no other name begins with it. The input
-of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the layer's name; the blob that
-it reads raises nothing. Source: small networks through the SDK, see docs/caffe.md.
+of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the layer's name; the blob
+that it reads raises nothing. Source: small networks through the SDK, see docs/caffe.md.
 """
 
 from __future__ import annotations

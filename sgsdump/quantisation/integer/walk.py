@@ -10,6 +10,7 @@ and a requantised output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -122,13 +123,13 @@ class Walk:
         if operands is None:
             return self._in_float(node, quant, name)
         if node.op_type in RULES:
-            bounds = self.ranges.get(name) or reach(quant)
-            constant = constant_of(self.graph, node)
+            bounds = self._bounds(name, quant)
+            constant = self._spread(node)
             values = None if constant is None else self.graph.value(constant)
             return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
         if node.op_type in CURVES:
             curve, source = CURVES[node.op_type], operands[0].quant
-            bounds = self.ranges.get(name) or reach(quant)
+            bounds = self._bounds(name, quant)
             return look_up(
                 self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
             )
@@ -162,11 +163,27 @@ class Walk:
         self.named[name] = (made.kernel, made.rows)
         return made.outcome
 
+    def _bounds(self, name: str, quant: Quant) -> Range:
+        """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""
+        return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
+
+    def _spread(self, node: NodeProto) -> str | None:
+        """The constant that a node multiplies by or adds, where it is spread over the tensor; one as large as the
+        tensor (Caffe's BatchNorm and Scale after a fully connected operator, or on maps of one pixel) is an operand."""
+        constant = constant_of(self.graph, node)
+        if constant is None:
+            return None
+        shape = self.graph.shapes.get(next(name for name in node.input if name != constant), ())
+        size = math.prod(self.graph.constants[constant].dims)
+        sizes = [length for length in shape[1:] if length is not None]
+        whole = size > 1 and len(sizes) == len(shape) - 1 and math.prod(sizes) == size
+        return None if whole else constant
+
     def _operands(self, node: NodeProto) -> list[Integers] | None:
         """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
         if node.op_type in RULES and any(self._is_infinite(name) for name in node.input):
             return None
-        constant = constant_of(self.graph, node)
+        constant = self._spread(node)
         names = [name for name in node.input if name and name != constant]
         if node.op_type in PARAMETRIC or node.op_type not in RULES:
             names = names[:1]
@@ -194,7 +211,8 @@ class Walk:
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
-        bounds = self.ranges.get(name) or Range.of(float(values.min()), float(values.max()))
+        # Without a calibrated range its own, in the six decimals that the SDK's file of ranges has.
+        bounds = self.ranges.get(name) or Range.of(*(float(f"{end:.6f}") for end in (values.min(), values.max())))
         quant = int16_quant(bounds.low, bounds.high)
         stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
         return Integers(self.emit.constant(stored), DOUBLE, quant)

@@ -22,8 +22,10 @@ class Affine(NamedTuple):
 def gain_and_offset(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
 ) -> Affine:
-    """What a batch normalisation does to its input."""
-    gain = gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)
+    """What a batch normalisation does to its input; as in the SDK variance + epsilon is a sum of float32, all else
+    double precision."""
+    spread = variance.astype(np.float32) + np.float32(epsilon)
+    gain = gamma.astype(np.float64) / np.sqrt(spread.astype(np.float64))
     return Affine(gain, beta.astype(np.float64) - mean.astype(np.float64) * gain)
 
 

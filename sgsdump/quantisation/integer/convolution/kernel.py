@@ -35,7 +35,7 @@ class Kernel:
 
     @property
     def depthwise(self) -> bool:
-        return self.op_type == "Conv" and self.group > 1 and self.values.shape[1] == 1
+        return self.op_type == "Conv" and 1 < self.group == self.values.shape[0] and self.values.shape[1] == 1
 
     @property
     def shape(self) -> tuple[int, ...]:

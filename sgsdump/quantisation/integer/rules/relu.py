@@ -4,18 +4,15 @@
     k = shift(M * max slope)                            q <  0: half_up(q * half_up(M * slope_c * 2^k) / 2^k)
 
 s_16 = max(|lo|, |hi|) / 32767 of the operator's output range; a UINT8 output takes one more requantisation from there.
-A ReLU that is an operator of its own and goes to UINT8 is that requantisation alone, and one directly behind a
-convolution is only the convolution's lower limit.
+So does one that is an operator of its own. A ReLU directly behind a convolution is only the convolution's lower limit.
 Source: docs/formats/fixed_arithmetic.md#fused-chains. Exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
+from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.rounding import half_up, shift, step
 from sgsdump.quantisation.integer.scaling import centred, requantise
 from sgsdump.quantisation.scales import INT16, int16_quant
@@ -27,8 +24,6 @@ def relu(emit: Emitter, value: Integers, output: Quant, bounds: Range, slope: np
     """max(q, 0) + slope * min(q, 0); ``slope``: one value, or shaped per channel; ``bounds``: the output's range."""
     if output.dtype == INT16:
         return _sides(emit, value, output, slope)
-    if value.dtype != DOUBLE and not np.any(slope):
-        return replace(requantise(emit, value, output), lowest=output.zero_point)
     wide = int16_quant(bounds.low, bounds.high)
     return requantise(emit, emit.inner(_sides(emit, value, wide, slope), wide), output)
 
