@@ -121,7 +121,7 @@ def sums(d1, b1):
 def test_the_output_error_is_the_mean_of_the_outputs_that_are_not_zero():
     assert output_error({"a": sums(1, 4), "b": sums(3, 4), "zero": sums(2, 0)}) == 0.5
     assert error_of(sums(0, 0)) == 0
-    with pytest.raises(ValuesError, match="zero on every picture"):
+    with pytest.raises(ValuesError, match="zero or empty on every picture"):
         output_error({"zero": sums(2, 0)})
     with pytest.raises(ValuesError, match="no output of numbers"):
         output_error({})

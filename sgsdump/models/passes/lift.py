@@ -293,9 +293,10 @@ def _in_a_row(
     nodes: list[NodeProto] = []
     source = node.input[0]
     for number, (op_type, constant) in enumerate(steps, 1):
-        target = node.output[0] if number == len(steps) else f"{node.output[0]}#{number}"
+        last = number == len(steps)
+        target = node.output[0] if last else f"{node.output[0]}#{number}"
         values = [] if constant is None else [_added(proto, f"{target}#{op_type}", np.asarray(constant, np.float32))]
-        nodes.append(helper.make_node(op_type, [source, *values], [target], target))
+        nodes.append(helper.make_node(op_type, [source, *values], [target], node.name if last else None))
         source = target
     return nodes
 

@@ -186,7 +186,7 @@ def output_error(totals: Totals) -> float:
         raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
     errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
     if not errors:
-        raise ValuesError("the model's outputs are zero on every picture, so no error can be measured on them")
+        raise ValuesError("the model's outputs are zero or empty on every picture, so no error can be measured on them")
     if not all(map(math.isfinite, errors)):
         name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
         raise ValuesError(f"tensor {name!r} holds NaN or infinity, so no error can be measured on it")
