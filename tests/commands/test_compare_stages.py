@@ -138,12 +138,12 @@ def model(path, table) -> None:
 
 
 def test_the_table_of_a_model(dumps, capsys, tmp_path):
-    table = [["pool1", "pool1", "pool1"], ["conv1_xx", "conv1", "relu"], ["res2a_xx", "res2a", "res2a_relu"]]
+    table = [["pool1", "pool1", "pool1"], ["conv1_xx_xx", "conv1", "scale"], ["res2a_xx", "res2a", "res2a_relu"]]
     model(tmp_path / "net.onnx", json.dumps(table))
     for command in ("compare", "report"):
         assert main([command, "float.bin", "caffe_NHWC_outtensor_dump.bin", "--stages", "net.onnx"]) == 0
     said = capsys.readouterr().out
-    assert "by the model's stages: 'conv1_xx' of the sample, 'conv1' of the benchmark" in said
+    assert "by the model's stages: 'conv1_xx_xx' of the sample, 'conv1' of the benchmark" in said
     assert "Paired: 4 by name, 2 by the model's stages." in said
 
 
