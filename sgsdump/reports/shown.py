@@ -53,3 +53,9 @@ def whole(value: float) -> int:
 def _escape(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def left_out_title(missing: int, expected: int) -> str:
+    """The heading over what was not compared: what is missing, and what the other dump cannot have."""
+    own = f"Without counterpart, so not missing: {expected}"
+    return f"Not compared: {missing}{f'. {own}' if expected else ''}" if missing or not expected else own

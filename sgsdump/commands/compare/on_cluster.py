@@ -32,8 +32,8 @@ class _Place(NamedTuple):
     names: tuple[str, str]
     how: str
     note: str
-    stage: str
-    parts: tuple[tuple[int, int], ...]
+    stage: str = ""
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -233,9 +233,9 @@ def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
         of_root[root_of(name)].append(name)
     open_roots = set()
     for root, names in of_root.items():
-        if any(stage in blobs.records for name in names for stage in staged.stages.of(name) if stage != name):
+        if len(names) > 1 or any(stage in blobs.records for stage in staged.stages.of(names[0]) if stage != names[0]):
             open_roots.add(root)
-            _by_operators(staged, names, blobs, found)
+            _by_operators(staged, root, names, blobs, found)
             continue
         for name in names:
             last = staged.stages.last(name)
@@ -244,19 +244,16 @@ def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
     _written_over(staged, blobs, found, open_roots)
 
 
-def _by_operators(staged: _Side, names: list[str], blobs: _Side, found: _Found) -> None:
+def _by_operators(staged: _Side, root: str, names: list[str], blobs: _Side, found: _Found) -> None:
     """Blobs one of which is called as a stage of another would be: each begins with an operator that cannot work in
     place. Where these are not as many as the blobs, names pair."""
-    stages = {stage: None for name in names for stage in staged.stages.of(name) if stage in staged.records}
     groups: list[list[str]] = []
-    for name in (name for name in staged.records if name in stages):
+    for name in (name for name in staged.records if root_of(name) == root):
         if not groups or not staged.works_in_place(name):
             groups.append([])
         groups[-1].append(name)
     lasts = [group[-1] for group in groups]
-    if len(groups) != len(names) or any(root_of(name) != root_of(names[0]) for name in lasts):
-        return
-    if any(group[0] not in staged.stages.of(name) for group, name in zip(groups, names)):
+    if len(groups) != len(names) or not all(group[0].startswith(name) for group, name in zip(groups, names)):
         return
     for last, name in zip(lasts, names):
         if last != name:

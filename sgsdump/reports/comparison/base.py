@@ -39,8 +39,8 @@ def remark(row: Row) -> str:
         remarks.append(str(row.misnamed))
     if row.sample_name != row.name and row.paired != "cut name":
         by = "" if row.paired in NAME_WAYS else f" by {row.paired}"
-        other = (row.name, "benchmark") if row.stage == row.sample_name else (row.sample_name, "sample")
-        remarks.append(f"paired{by} with {other[0]!r} of the {other[1]}")
+        of_both = f": {row.sample_name!r} of the sample, {row.name!r} of the benchmark"
+        remarks.append(f"paired{by}{of_both if row.stage else f' with {row.sample_name!r} of the sample'}")
     if row.integers and not row.integers.unlike:
         remarks.append(str(row.integers))
     if row.runs:

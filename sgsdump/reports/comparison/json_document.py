@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.pairing.alignment import Unpaired
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
@@ -43,8 +44,8 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
             | {"sample_name": failed.pair.sample.name, "paired": failed.pair.how, "reason": failed.reason}
             for failed in comparison.failed
         ],
-        "only_in_sample": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_sample],
-        "only_in_benchmark": [_facts(u.record) | {"reason": u.reason} for u in comparison.only_in_benchmark],
+        "only_in_sample": [_unpaired(u) for u in comparison.only_in_sample],
+        "only_in_benchmark": [_unpaired(u) for u in comparison.only_in_benchmark],
         "excluded": comparison.excluded,
         "unwritten": comparison.unwritten,
     }
@@ -60,6 +61,10 @@ def _row(row: Row) -> dict[str, Any]:
         if (name, value) not in ABSENT
     }
     return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}
+
+
+def _unpaired(unpaired: Unpaired) -> dict[str, Any]:
+    return _facts(unpaired.record) | {"reason": unpaired.reason, "expected": unpaired.expected}
 
 
 def _facts(record: Record) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from sgsdump.reports.bars import share
 from sgsdump.reports.html import page_data
 from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
-from sgsdump.reports.shown import copied, number, shown
+from sgsdump.reports.shown import copied, left_out_title, number, shown
 
 if TYPE_CHECKING:
     import jinja2
@@ -40,6 +40,7 @@ def render(report: Report) -> str:
     """The HTML file's text, in pure Unicode (no lone surrogates)."""
     style, script = "".join(map(_part, ("palette.css", *STYLES))), _script()
     top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
+    expected = sum(one.expected for one in report.left_out)
     return _template().render(
         report=report,
         bars=[_bar(layer.rmse, top) for layer in report.layers],
@@ -47,6 +48,7 @@ def render(report: Report) -> str:
         long_numbers=any(len(number(v)) > ROOM for each in report.layers for v in (each.rmse, each.mse, each.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
+        left_out_title=left_out_title(len(report.left_out) - expected, expected),
         data=page_data.as_json(report),
         style=style,
         script=script,

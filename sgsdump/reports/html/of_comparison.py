@@ -150,7 +150,7 @@ def left_out_of(comparison: Comparison) -> tuple[LeftOut, ...]:
         LeftOut(one.pair.benchmark.name, one.reason, "both", one.pair.benchmark.op_type) for one in comparison.failed
     ]
     apart = [
-        LeftOut(one.record.name, one.reason, side, one.record.op_type)
+        LeftOut(one.record.name, one.reason, side, one.record.op_type, one.expected)
         for side, those in (("benchmark", comparison.only_in_benchmark), ("sample", comparison.only_in_sample))
         for one in those
     ]

@@ -61,12 +61,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A layer that was not compared, and why. ``side`` is where it stands: sample, benchmark or both."""
+    """A layer that was not compared, and why. ``side`` is where it stands: sample, benchmark or both; ``expected``: the
+    other side cannot have it."""
 
     name: str
     reason: str
     side: str = ""
     op_type: str = ""
+    expected: bool = False
 
 
 @dataclass(frozen=True)

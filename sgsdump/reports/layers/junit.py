@@ -15,7 +15,7 @@ from sgsdump.reports.shown import shown
 
 CLASS = "sgsdump.compare"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
-_OUTCOMES = {"failed": "error", "only in benchmark": "skipped", "only in sample": "skipped", "excluded": "skipped"}
+_OUTCOMES = {"failed": "error"}  # of what was not compared; the others are skipped
 
 
 def render(table: LayerTable) -> str:
@@ -41,7 +41,7 @@ def _case(entry: Entry) -> ElementTree.Element:
     figures = shown(in_a_line(entry.figures))
     remark = shown(entry.remark)
     if entry.status != "compared":
-        ElementTree.SubElement(case, _OUTCOMES[entry.status], {"message": remark})
+        ElementTree.SubElement(case, _OUTCOMES.get(entry.status, "skipped"), {"message": remark})
     elif entry.bad:
         failure = ElementTree.SubElement(case, "failure", {"message": figures, "type": "past limits"})
         limits = f"limits: {shown(entry.limits)}" if entry.limits else ""

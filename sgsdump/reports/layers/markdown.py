@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sgsdump.registry import listed
 from sgsdump.reports.cells import middle_cut
 from sgsdump.reports.layers.table import Entry, LayerTable, Listing, as_text, by_reason, title_of
-from sgsdump.reports.shown import shown
+from sgsdump.reports.shown import left_out_title, shown
 
 MOST = 100
 LONGEST = 120  # of a name
@@ -76,7 +76,8 @@ def _table(entries: Sequence[Entry]) -> Iterator[str]:
 def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     if not entries:
         return
-    yield f"<details><summary>Not compared: {len(entries)}</summary>"
+    expected = sum(entry.status == "without counterpart" for entry in entries)
+    yield f"<details><summary>{left_out_title(len(entries) - expected, expected)}</summary>"
     yield ""
     for reason, names in by_reason((entry.name, entry.remark) for entry in entries).items():
         yield f"- {text(reason)}: {listed(names, NAMED, lambda name: code(middle_cut(name, LONGEST)))}"

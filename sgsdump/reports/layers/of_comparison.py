@@ -44,6 +44,7 @@ def _entry(row: Row, thresholds: Thresholds) -> Entry:
         error=row.error,
         limits=str(thresholds.of_layer(*row.names)),
         remark=why(row),
+        passes=row.passes(thresholds),
     )
 
 
@@ -51,9 +52,10 @@ def _left_out(comparison: Comparison) -> Iterator[Entry]:
     for failed in comparison.failed:
         yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
     for one in comparison.only_in_benchmark:
-        yield _not_compared(one.record, "only in benchmark", one.reason)
+        yield _not_compared(one.record, "without counterpart" if one.expected else "only in benchmark", one.reason)
     for one in comparison.only_in_sample:
-        yield _not_compared(one.record, "only in sample", one.reason, one.record.name)
+        status: Status = "without counterpart" if one.expected else "only in sample"
+        yield _not_compared(one.record, status, one.reason, one.record.name)
     for name in comparison.unwritten:
         yield Entry(name, NOT_COMPARABLE, status="excluded", remark="nothing had been written to its memory yet")
     for name in comparison.excluded:

@@ -10,7 +10,7 @@ from typing import Literal
 from sgsdump.reports.shown import number
 
 Figure = float | int | str | bool
-Status = Literal["compared", "failed", "only in benchmark", "only in sample", "excluded"]
+Status = Literal["compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Entry:
 
     sample_name  what the sample calls it.
     verdict      pass, warn or fail; "not comparable" where the status is not "compared".
+    passes       whether it is within the limits; another tensor of the same name never is.
     figures      by the metric's name, in the order they are shown; empty for what was not compared.
     error        what entries are ranked by; infinite where NaN or Inf is among the values.
     limits       what the figures were held against, in words.
@@ -35,10 +36,11 @@ class Entry:
     error: float = 0.0
     limits: str = ""
     remark: str = ""
+    passes: bool = True
 
     @property
     def bad(self) -> bool:
-        return self.verdict == "fail"
+        return self.verdict == "fail" or not self.passes
 
 
 @dataclass(frozen=True)

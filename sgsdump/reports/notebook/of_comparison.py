@@ -11,6 +11,7 @@ from sgsdump.reports.bars import share
 from sgsdump.reports.layers.of_comparison import table_of
 from sgsdump.reports.layers.table import Entry, Listing, as_text, by_reason, title_of
 from sgsdump.reports.notebook.base import card, name, paragraph, table, text
+from sgsdump.reports.shown import left_out_title
 
 SHOWN = 20
 NAMED, REASONS = 5, 5
@@ -74,7 +75,8 @@ def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     """Some of the names under each reason."""
     reasons = by_reason((entry.name, entry.remark) for entry in entries)
     if entries:
-        yield paragraph(f"Not compared: {len(entries)}")
+        expected = sum(entry.status == "without counterpart" for entry in entries)
+        yield paragraph(left_out_title(len(entries) - expected, expected))
     for reason, names in list(reasons.items())[:REASONS]:
         yield f"<p><small>{text(reason)}: {listed(names, NAMED, name)}</small></p>"
     if len(reasons) > REASONS:

@@ -4,6 +4,8 @@ import lzma
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import sgsdump
 from sgsdump.comparison.thresholds import Thresholds
@@ -346,3 +348,42 @@ def test_the_vendors_dumps_against_ours_of_the_prototxt(shared, tmp_path, name, 
         assert all(one.expected for one in found.only_in_sample)
         # a BatchNorm that a Scale follows has no stage
         assert all(every and name.endswith("bn") for name in left)
+
+
+NAMES = ["c", "c_xx", "c_xx_xx", "c_xx_xx_xx", "d", "d#0", "e_MUL", "e", "x@y", "x"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True).flatmap(
+        lambda blobs: st.lists(st.integers(0, 3), min_size=len(blobs), max_size=len(blobs)).map(
+            lambda counts: list(zip(blobs, counts))
+        )
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whatever_a_network_calls_its_blobs(blobs, is_sample, is_fused):
+    """Chains of convolutions with layers in place; the names by the rule: of the first top that is free."""
+    sdk, taken, stages = Sdk(), {"data"}, {}
+    read = "data"
+    for blob, count in blobs:
+        for number in range(count + 1):
+            name = blob
+            while name in taken:
+                name += "_xx"
+            taken.add(name)
+            if is_fused:
+                stages[blob] = name
+            elif number:
+                sdk.add("RELU", read, name)
+            else:
+                sdk.conv(read, name)
+            read = name if not is_fused else read
+        if is_fused:
+            sdk.conv(read, stages[blob], fused="RELU" if count else None)
+        read = stages[blob] = stages.get(blob, read)
+    reference = caffe({blob: sdk.values[stage] for blob, stage in stages.items()})
+    found = sgsdump.compare(sdk.dump, reference) if is_sample else sgsdump.compare(reference, sdk.dump)
+    pairs = {(r.name, r.sample_name) if is_sample else (r.sample_name, r.name) for r in found}
+    assert pairs == set(stages.items()) and found.worst.error == 0
