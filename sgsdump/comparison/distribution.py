@@ -23,6 +23,7 @@ from sgsdump.errors import SgsdumpError
 from sgsdump.files.names.safe_names import normalised
 from sgsdump.notebook import as_html
 from sgsdump.tensors.cores import cores
+from sgsdump.tensors.stages import SUFFIX, StageNames
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
 from sgsdump.tensors.value_range import Range
 
@@ -128,15 +129,22 @@ def layers(dump: Dump) -> list[Record]:
 
 
 def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Layer name -> name in ``ranges``: the same name, else the only one that the SDK's tools take for the same."""
+    """Layer name -> name in ``ranges``: the same name, else the only one that the SDK's tools take for the same.
+
+    A blob of a Caffe reference, whose names lack the stages that the ranges have, takes the range of its last stage.
+    """
+    names = list(names)
     alike: dict[str, list[str]] = {}
     for name in ranges:
         alike.setdefault(normalised(name), []).append(name)
+    later = {name for name in ranges if name.endswith(SUFFIX) and name.removesuffix(SUFFIX) in ranges}
+    stages = StageNames(ranges) if later and not later & set(names) else None
     pairs = {}
-    for name in names:
+    for layer in names:
+        name = (stages and stages.last(layer)) or layer
         candidates = [name] if name in ranges else alike.get(normalised(name), [])
         if len(candidates) == 1:
-            pairs[name] = candidates[0]
+            pairs[layer] = candidates[0]
     return pairs
 
 

@@ -21,8 +21,9 @@ from sgsdump.models.caffe.piece import INT_MAX, Names, Piece, Shape, Value
 from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights
-from sgsdump.models.stage_table import Stage, write_stages
+from sgsdump.models.stage_table import write_stages
 from sgsdump.registry import hint
+from sgsdump.tensors.stages import Stage
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
