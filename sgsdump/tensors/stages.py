@@ -7,7 +7,7 @@ the SDK's converter gives each value, a *stage*, a tensor of its own. Observed i
                                 once more while the name is taken by another blob.
 ``prob#0 prob#0_xx prob``       where the blob is an output of the network, its last stage is ``prob`` and those before
                                 hang on ``prob#0``.
-``c#1 c#1_xx c``                where the blob's own name ends in a number after ``#``, its last stage is without it.
+``c#1 c#1_xx c``                where the blob's own name has a ``#``, its last stage is without it and what follows.
 ``conv1_MUL fc_power_MUL_output``  products within a BatchNorm, Scale or Power, whose stage is the sum after them.
 ``n#1#193``                     a copy of ``n``, for a reader that wants other scales.
 ``fc#61 fc_reshape#1_output#60 up_tile_output``  the converter's own tensors, which Caffe does not have; but where an
@@ -31,7 +31,6 @@ KEY = "sgsdump.stages"  # of the table in a model's metadata
 SUFFIX = "_xx"
 _BEFORE_OUTPUT = "#0"
 _SUFFIXES = re.compile(r"(?:_xx)+\Z")
-_NUMBER = re.compile(r"#\d+\Z")
 _COPY = re.compile(r"#\d+#\d+\Z")
 _PRODUCT, _UPSAMPLED = "_MUL", "_tile_output"
 _OWN = re.compile(
@@ -69,7 +68,7 @@ class StageNames:
         found = self._numbered(blob)
         if not found and blob + _UPSAMPLED in self:
             return {blob + _UPSAMPLED: 0}
-        bare = _NUMBER.sub("", blob)
+        bare = blob.partition("#")[0]
         return {**found, bare: max(found.values(), default=0) + 1} if bare != blob and bare in self else found
 
     def last(self, blob: str) -> str | None:

@@ -220,6 +220,7 @@ def test_a_table_of_stages_tells_what_names_cannot():
     table = [Stage("c", "c", "ip"), Stage("c_xx", "c", "bn"), Stage("e", "e", "sum"), Stage("e_xx", "e", "relu")]
     found = sgsdump.compare(sdk.dump, caffe(values), stages=table)
     assert names_of(found) == {"e": "e_xx"} and found["e"].paired == "the model's stages"
+    assert expected_of(found.only_in_sample) == {"c"}
     (alone,) = (one for one in found.only_in_benchmark if one.record.name == "c")
     assert "'c_xx' is not in the sample, only earlier ones" in alone.reason
     every = caffe({"c@ip": sdk.values["c"], **values})
@@ -387,3 +388,21 @@ def test_whatever_a_network_calls_its_blobs(blobs, is_sample, is_fused):
     found = sgsdump.compare(sdk.dump, reference) if is_sample else sgsdump.compare(reference, sdk.dump)
     pairs = {(r.name, r.sample_name) if is_sample else (r.sample_name, r.name) for r in found}
     assert pairs == set(stages.items()) and found.worst.error == 0
+
+
+def test_a_table_settles_blobs_that_are_called_as_stages_of_others():
+    sdk = Sdk().conv("data", "c").add("RELU", "c", "c_xx").conv("c_xx", "c_xx_xx").add("RELU", "c_xx_xx", "c_xx_xx_xx")
+    table = [Stage("c", "c", "c"), Stage("c_xx", "c", "r"), Stage("c_xx_xx", "c_xx", "d")]
+    table += [Stage("c_xx_xx_xx", "c_xx", "s")]
+    every = {"c@c": "c", "c": "c_xx", "d": "c_xx_xx", "c_xx": "c_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}), stages=table)
+    assert names_of(found) == every and found.worst.error == 0
+    assert {row.paired for row in found} == {"the model's stages"}
+
+
+def test_the_converters_own_tensors_are_not_missing():
+    sdk = Sdk().conv("data", "a").add("RESHAPE", "a", "fc_reshape#1_output#3").conv("fc_reshape#1_output#3", "fc#5")
+    sdk.add("RESHAPE", "fc#5", "fc").add("RESHAPE", "fc", "fc/flatten").conv("fc/flatten", "left")
+    found = sgsdump.compare(sdk.dump, sdk.caffe(a="a", fc="fc"))
+    assert expected_of(found.only_in_sample) == {"fc_reshape#1_output#3", "fc#5", "fc/flatten"}
+    assert [one.record.name for one in found.only_in_sample if not one.expected] == ["left"]
