@@ -146,6 +146,31 @@ def test_layers_read_while_others_write_over_the_blob_between():
     assert found.worst.error == 0 and len(found) == 6 and not found.only_in_sample
 
 
+def test_a_dropout_is_a_stage_of_the_sdk_alone():
+    sdk = Sdk().conv("data", "c").add("RESHAPE", "c", "c_xx").add("RELU", "c_xx", "c_xx_xx")
+    sdk.add("LOGISTIC", "c_xx_xx", "c_xx_xx_xx")
+    every = {"c@c": "c", "relu": "c_xx_xx", "c": "c_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}))
+    assert names_of(found) == every and found.worst.error == 0
+
+
+def test_a_blob_that_the_sdk_does_not_have_is_not_taken_for_one_written_over():
+    """BatchNorm and Scale, each with a top of its own, are one sum under the Scale's: probe n_bnscaleout."""
+    sdk = Sdk().conv("data", "c").scaled("c_MUL", "s").add("RELU", "s", "s_xx")
+    found = sgsdump.compare(
+        sdk.dump, caffe({**sdk.values, "b": noise(), "s": sdk.values["s_xx"]}).select("c", "b", "s")
+    )
+    assert names_of(found) == {"c": "c", "s": "s_xx"} and found.worst.error == 0
+    assert [one.record.name for one in found.only_in_benchmark] == ["b"]
+
+
+def test_two_dumps_of_the_sdk_pair_by_name_whatever_is_left_of_them():
+    sdk = Sdk().conv("data", "a").add("RELU", "a", "a_xx").conv("a_xx", "b")
+    for dumps in ((sdk.dump, sdk.dump.select("data", "a", "b")), (sdk.dump.select("data", "a", "b"), sdk.dump)):
+        found = sgsdump.compare(*dumps)
+        assert names_of(found) == {"a": "a", "b": "b"} and found.worst.error == 0
+
+
 def test_outputs_have_their_last_stage_under_their_own_name():
     sdk = Sdk().conv("data", "o#0").scaled("o#0_MUL", "o")
     found = sgsdump.compare(sdk.dump, sdk.caffe(o="o"))
@@ -160,6 +185,10 @@ def test_blobs_that_are_called_as_stages_of_others():
     found = sgsdump.compare(sdk.dump, sdk.caffe(c="c_xx", c_xx="c_xx_xx_xx", c_xx_xx="c_xx_xx_xx_xx"))
     assert names_of(found) == {"c": "c_xx", "c_xx": "c_xx_xx_xx", "c_xx_xx": "c_xx_xx_xx_xx"}
     assert found.worst.error == 0
+    # what their layers wrote over is left open
+    every = {"c@c": "c", "c": "c_xx", "c_xx@c_xx": "c_xx_xx", "c_xx": "c_xx_xx_xx", "c_xx_xx": "c_xx_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}))
+    assert names_of(found).items() <= every.items() and len(found) >= 3
 
 
 def test_a_copy_is_the_tensor_and_a_shape_that_does_not_fit_gives_way():
