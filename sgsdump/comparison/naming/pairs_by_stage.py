@@ -62,11 +62,16 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
             _by_table(staged, blobs, table, found)
         elif not known and _is_pair_of(staged, blobs):
             _by_names(staged, blobs, found)
+        elif staged.words & _OPERATORS and blobs.words & _OPERATORS:
+            _copies(staged, blobs, found)
+            if not found.pairs:
+                continue
         else:
             continue
         if not (found.pairs or staged.words & _OPERATORS):
             continue
-        _explain(staged, blobs, found)
+        if not blobs.words & _OPERATORS:
+            _explain(staged, blobs, found)
         turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
         return replace(
             given,
@@ -251,6 +256,13 @@ def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
         if all(other.startswith(name) for other in names):
             found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
     _written_over(staged, blobs, found, open_roots)
+
+
+def _copies(staged: _Side, plain: _Side, found: _Found) -> None:
+    """Of two dumps of the SDK's kind, what one has only as a copy, and the other itself."""
+    for name, record in staged.with_copies.items():
+        if name != record.name and name in plain.records:
+            found.take(staged, record, plain.records[name], STAGE)
 
 
 def _by_operators(staged: _Side, root: str, names: list[str], blobs: _Side, found: _Found) -> None:

@@ -171,6 +171,17 @@ def test_two_dumps_of_the_sdk_pair_by_name_whatever_is_left_of_them():
         assert names_of(found) == {"a": "a", "b": "b"} and found.worst.error == 0
 
 
+def test_a_copy_in_one_of_two_dumps_of_the_sdk():
+    sdk = Sdk().conv("data", "a").add("RELU", "a", "a_xx").add("CONCATENATION", "a_xx", "route#1#193")
+    ours = Sdk().conv("data", "a", array=sdk.values["a"]).add("CONCATENATION", "a", "route", sdk.values["route#1#193"])
+    for dumps in ((sdk.dump, ours.dump), (ours.dump, sdk.dump)):
+        found = sgsdump.compare(*dumps)
+        assert [(row.paired, row.error) for row in found] == [("name", 0), ("copy", 0)]
+    both = Sdk().conv("data", "a").add("RELU", "a", "a#1#9")
+    found = sgsdump.compare(both.dump, both.dump.select("data", "a"))
+    assert names_of(found) == {"a": "a"}
+
+
 def test_outputs_have_their_last_stage_under_their_own_name():
     sdk = Sdk().conv("data", "o#0").scaled("o#0_MUL", "o")
     found = sgsdump.compare(sdk.dump, sdk.caffe(o="o"))
