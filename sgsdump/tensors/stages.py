@@ -62,6 +62,8 @@ class StageNames:
     def of(self, blob: str) -> dict[str, int]:
         """Every name that may be a stage of the blob, by the dump's order, and its number: 0 is the first layer's. That
         of the last stage of an output is one more than the highest."""
+        if self._is_alone(blob):
+            return {blob: 0}
         before = self._numbered(blob + _BEFORE_OUTPUT)
         if before:
             return {**before, blob: max(before.values()) + 1} if blob in self else before
@@ -73,6 +75,8 @@ class StageNames:
 
     def last(self, blob: str) -> str | None:
         """The last stage of the blob that is there; None where none is."""
+        if self._is_alone(blob):
+            return blob
         if self._numbered(blob + _BEFORE_OUTPUT):
             return blob if blob in self else None
         stages = self.of(blob)
@@ -81,6 +85,9 @@ class StageNames:
     def copies_of(self, name: str) -> list[str]:
         """``n#1#193`` and other copies of ``n``."""
         return [other for other in self._of_root.get(name, ()) if other != name and without_copy(other) == name]
+
+    def _is_alone(self, blob: str) -> bool:
+        return "#" not in blob and self._of_root.get(root_of(blob)) == [blob]
 
     def _numbered(self, first: str) -> dict[str, int]:
         same_root = self._of_root.get(root_of(first), ())
@@ -99,12 +106,17 @@ def last_stage(blob: str, names: Iterable[str]) -> str | None:
 def root_of(name: str) -> str:
     """What all stages of a blob and its copies have in common: the name without the endings ``_xx`` and ``#1#193``,
     and without ``#0``."""
-    return _SUFFIXES.sub("", without_copy(name)).removesuffix(_BEFORE_OUTPUT)
+    while "#" in name or name.endswith(SUFFIX):
+        shorter = _SUFFIXES.sub("", without_copy(name)).removesuffix(_BEFORE_OUTPUT)
+        if shorter == name:
+            break
+        name = shorter
+    return name
 
 
 def without_copy(name: str) -> str:
     """The tensor that a copy is of: ``n`` for ``n#1#193``, any other name as it is."""
-    return _COPY.sub("", name)
+    return _COPY.sub("", name) if "#" in name else name
 
 
 def is_product(name: str) -> bool:
