@@ -107,8 +107,9 @@ def root_of(name: str) -> str:
     """What all stages of a blob and its copies have in common: the name without the endings ``_xx`` and ``#1#193``,
     and without ``#0``."""
     while "#" in name or name.endswith(SUFFIX):
-        shorter = _SUFFIXES.sub("", without_copy(name)).removesuffix(_BEFORE_OUTPUT)
-        if shorter == name:
+        endings = without_copy(name), _SUFFIXES.sub("", name), name.removesuffix(_BEFORE_OUTPUT)
+        shorter = next((one for one in endings if one != name), None)
+        if shorter is None:
             break
         name = shorter
     return name

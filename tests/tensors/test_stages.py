@@ -46,6 +46,7 @@ def test_stages_are_numbered_by_the_layers_on_the_blob():
 
 
 @example("#0#0", 1)
+@example("#00#0", 1)
 @given(st.text("ab_#@x01", min_size=1, max_size=8), st.integers(0, 4))
 def test_a_blob_and_what_layers_in_place_append_to_it(blob, layers):
     names = [blob + "_xx" * number for number in range(layers + 1)]
