@@ -7,7 +7,7 @@ the SDK's converter gives each value, a *stage*, a tensor of its own. Observed i
                                 once more while the name is taken by another blob.
 ``prob#0 prob#0_xx prob``       where the blob is an output of the network, its last stage is ``prob`` and those before
                                 hang on ``prob#0``.
-``c#1 c#1_xx c``                where the blob's own name ends in a number after ``#``, its last stage is without it.
+``c#1 c#1_xx c``                where the blob's own name has a ``#``, its last stage is without it and what follows.
 ``conv1_MUL fc_power_MUL_output``  products within a BatchNorm, Scale or Power, whose stage is the sum after them.
 ``n#1#193``                     a copy of ``n``, for a reader that wants other scales.
 ``fc#61 fc_reshape#1_output#60 up_tile_output``  the converter's own tensors, which Caffe does not have; but where an
@@ -31,7 +31,6 @@ KEY = "sgsdump.stages"  # of the table in a model's metadata
 SUFFIX = "_xx"
 _BEFORE_OUTPUT = "#0"
 _SUFFIXES = re.compile(r"(?:_xx)+\Z")
-_NUMBER = re.compile(r"#\d+\Z")
 _COPY = re.compile(r"#\d+#\d+\Z")
 _PRODUCT, _UPSAMPLED = "_MUL", "_tile_output"
 _OWN = re.compile(
@@ -63,17 +62,21 @@ class StageNames:
     def of(self, blob: str) -> dict[str, int]:
         """Every name that may be a stage of the blob, by the dump's order, and its number: 0 is the first layer's. That
         of the last stage of an output is one more than the highest."""
+        if self._is_alone(blob):
+            return {blob: 0}
         before = self._numbered(blob + _BEFORE_OUTPUT)
         if before:
             return {**before, blob: max(before.values()) + 1} if blob in self else before
         found = self._numbered(blob)
         if not found and blob + _UPSAMPLED in self:
             return {blob + _UPSAMPLED: 0}
-        bare = _NUMBER.sub("", blob)
+        bare = blob.partition("#")[0]
         return {**found, bare: max(found.values(), default=0) + 1} if bare != blob and bare in self else found
 
     def last(self, blob: str) -> str | None:
         """The last stage of the blob that is there; None where none is."""
+        if self._is_alone(blob):
+            return blob
         if self._numbered(blob + _BEFORE_OUTPUT):
             return blob if blob in self else None
         stages = self.of(blob)
@@ -82,6 +85,9 @@ class StageNames:
     def copies_of(self, name: str) -> list[str]:
         """``n#1#193`` and other copies of ``n``."""
         return [other for other in self._of_root.get(name, ()) if other != name and without_copy(other) == name]
+
+    def _is_alone(self, blob: str) -> bool:
+        return "#" not in blob and self._of_root.get(root_of(blob)) == [blob]
 
     def _numbered(self, first: str) -> dict[str, int]:
         same_root = self._of_root.get(root_of(first), ())
@@ -100,12 +106,18 @@ def last_stage(blob: str, names: Iterable[str]) -> str | None:
 def root_of(name: str) -> str:
     """What all stages of a blob and its copies have in common: the name without the endings ``_xx`` and ``#1#193``,
     and without ``#0``."""
-    return _SUFFIXES.sub("", without_copy(name)).removesuffix(_BEFORE_OUTPUT)
+    while "#" in name or name.endswith(SUFFIX):
+        endings = without_copy(name), _SUFFIXES.sub("", name), name.removesuffix(_BEFORE_OUTPUT)
+        shorter = next((one for one in endings if one != name), None)
+        if shorter is None:
+            break
+        name = shorter
+    return name
 
 
 def without_copy(name: str) -> str:
     """The tensor that a copy is of: ``n`` for ``n#1#193``, any other name as it is."""
-    return _COPY.sub("", name)
+    return _COPY.sub("", name) if "#" in name else name
 
 
 def is_product(name: str) -> bool:

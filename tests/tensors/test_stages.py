@@ -1,7 +1,7 @@
 """The SDK's names of stages, as its dumps of Caffe networks show them (``../shared/data/sigmastar/probes_inplace``)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sgsdump.errors import FormatError
@@ -45,6 +45,8 @@ def test_stages_are_numbered_by_the_layers_on_the_blob():
     assert names.of("o") == {"o#0": 0, "o#0_xx": 1, "o": 2}
 
 
+@example("#0#0", 1)
+@example("#00#0", 1)
 @given(st.text("ab_#@x01", min_size=1, max_size=8), st.integers(0, 4))
 def test_a_blob_and_what_layers_in_place_append_to_it(blob, layers):
     names = [blob + "_xx" * number for number in range(layers + 1)]

@@ -13,8 +13,9 @@ names, are counted: the k-th of a blob is its stage k.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -33,7 +34,8 @@ from sgsdump.tensors.stages import (
 )
 
 STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
-OWN = "made by the SDK's converter, the network itself has no such tensor"
+OWN = "made by the converter, the network itself has no such tensor"
+_STEP = re.compile(r"[a-z]+\d*")  # fc/flatten: within a layer, as our own conversion calls it
 NO_STAGE = "has no stage for it (a BatchNorm and its Scale make one)"
 _CONCAT = "CONCATENATION"
 _CHANNELS = {"NHWC": -1, "NCHW": 1}
@@ -53,6 +55,8 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
     settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
     one = _Side("sample", sample, _free(sample, inputs, settled))
     other = _Side("benchmark", benchmark, _free(benchmark, inputs, settled))
+    if one.all == other.all:
+        return given
     known = _has_stages(one, other, table) or _has_stages(other, one, table)
     for staged, blobs in ((one, other), (other, one)):
         found = _Found(staged.side, blobs.side)
@@ -60,11 +64,16 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
             _by_table(staged, blobs, table, found)
         elif not known and _is_pair_of(staged, blobs):
             _by_names(staged, blobs, found)
+        elif staged.words & _OPERATORS and blobs.words & _OPERATORS:
+            _copies(staged, blobs, found)
+            if not found.pairs:
+                continue
         else:
             continue
         if not (found.pairs or staged.words & _OPERATORS):
             continue
-        _explain(staged, blobs, found)
+        if not blobs.words & _OPERATORS:
+            _explain(staged, blobs, found)
         turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
         return replace(
             given,
@@ -222,8 +231,10 @@ def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
     return all(root_of(name) in roots or is_product(name) or is_converters_own(name) for name in staged.records)
 
 
-def _has_stages(staged: _Side, blobs: _Side, table: Iterable[Stage]) -> bool:
-    names = {stage.name for stage in table if stage.name != stage.blob}
+def _has_stages(staged: _Side, blobs: _Side, table: Sequence[Stage]) -> bool:
+    """Whether one dump has stages of the table and the other has none but what blobs are called too."""
+    of_blobs = {stage.blob for stage in table} | of_layers(table).keys()
+    names = {stage.name for stage in table} - of_blobs
     return bool(names & staged.with_copies.keys()) and not names & blobs.records.keys()
 
 
@@ -232,16 +243,28 @@ def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
     for name in blobs.records:
         of_root[root_of(name)].append(name)
     open_roots = set()
+    claims: defaultdict[str, list[str]] = defaultdict(list)
     for root, names in of_root.items():
         if len(names) > 1 or any(stage in blobs.records for stage in staged.stages.of(names[0]) if stage != names[0]):
             open_roots.add(root)
             _by_operators(staged, root, names, blobs, found)
             continue
-        for name in names:
-            last = staged.stages.last(name)
-            if last is not None and (last != name or last not in staged.records):
-                found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
+        last = staged.stages.last(names[0])
+        if last is not None and (last != names[0] or last not in staged.records):
+            claims[last].append(names[0])
+    for last, names in claims.items():
+        # of c#1 and c#1@relu, both of which would be c, the blob is the shorter
+        name = min(names, key=len)
+        if all(other.startswith(name) for other in names):
+            found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
     _written_over(staged, blobs, found, open_roots)
+
+
+def _copies(staged: _Side, plain: _Side, found: _Found) -> None:
+    """Of two dumps of the SDK's kind, what one has only as a copy, and the other itself."""
+    for name, record in staged.with_copies.items():
+        if name != record.name and name in plain.records:
+            found.take(staged, record, plain.records[name], STAGE)
 
 
 def _by_operators(staged: _Side, root: str, names: list[str], blobs: _Side, found: _Found) -> None:
@@ -353,26 +376,29 @@ def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found
 def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:
     """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
     taken = found.taken
+    settled = taken | found.apart.keys()
     by_stage = {stage: name for name in blobs.records for stage in staged.stages.of(name)}
     for record in staged.free:
         name = record.name
-        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in taken):
+        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in settled):
             continue
-        reason = _why(name, staged, by_stage, found.blobs)
+        reason = _why(name, staged, blobs, by_stage)
         if reason:
             found.apart[id(record)] = reason
             found.expected.add(id(record))
 
 
-def _why(name: str, staged: _Side, by_stage: dict[str, str], other: str) -> str:
+def _why(name: str, staged: _Side, blobs: _Side, by_stage: dict[str, str]) -> str:
     is_named_so = is_product(name) and (not staged.words or name in staged.products)
     if is_named_so or (name in staged.products and name in by_stage):
         return OWN
     if name in by_stage:
-        return f"an earlier value of a blob that layers in place write over; the {other} has the last one"
+        return f"an earlier value of a blob that layers in place write over; the {blobs.side} has the last one"
     if without_copy(name) != name:
-        return "a copy that the SDK's converter makes of a tensor"
-    return OWN if is_converters_own(name) else ""
+        return "a copy that the converter makes of a tensor"
+    layer, _, step = name.rpartition("/")
+    is_step = layer in blobs.all and _STEP.fullmatch(step) is not None
+    return OWN if is_step or is_converters_own(name) else ""
 
 
 def _turned(pair: Pair) -> Pair:

@@ -146,6 +146,42 @@ def test_layers_read_while_others_write_over_the_blob_between():
     assert found.worst.error == 0 and len(found) == 6 and not found.only_in_sample
 
 
+def test_a_dropout_is_a_stage_of_the_sdk_alone():
+    sdk = Sdk().conv("data", "c").add("RESHAPE", "c", "c_xx").add("RELU", "c_xx", "c_xx_xx")
+    sdk.add("LOGISTIC", "c_xx_xx", "c_xx_xx_xx")
+    every = {"c@c": "c", "relu": "c_xx_xx", "c": "c_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}))
+    assert names_of(found) == every and found.worst.error == 0
+
+
+def test_a_blob_that_the_sdk_does_not_have_is_not_taken_for_one_written_over():
+    """BatchNorm and Scale, each with a top of its own, are one sum under the Scale's: probe n_bnscaleout."""
+    sdk = Sdk().conv("data", "c").scaled("c_MUL", "s").add("RELU", "s", "s_xx")
+    found = sgsdump.compare(
+        sdk.dump, caffe({**sdk.values, "b": noise(), "s": sdk.values["s_xx"]}).select("c", "b", "s")
+    )
+    assert names_of(found) == {"c": "c", "s": "s_xx"} and found.worst.error == 0
+    assert [one.record.name for one in found.only_in_benchmark] == ["b"]
+
+
+def test_two_dumps_of_the_sdk_pair_by_name_whatever_is_left_of_them():
+    sdk = Sdk().conv("data", "a").add("RELU", "a", "a_xx").conv("a_xx", "b")
+    for dumps in ((sdk.dump, sdk.dump.select("data", "a", "b")), (sdk.dump.select("data", "a", "b"), sdk.dump)):
+        found = sgsdump.compare(*dumps)
+        assert names_of(found) == {"a": "a", "b": "b"} and found.worst.error == 0
+
+
+def test_a_copy_in_one_of_two_dumps_of_the_sdk():
+    sdk = Sdk().conv("data", "a").add("RELU", "a", "a_xx").add("CONCATENATION", "a_xx", "route#1#193")
+    ours = Sdk().conv("data", "a", array=sdk.values["a"]).add("CONCATENATION", "a", "route", sdk.values["route#1#193"])
+    for dumps in ((sdk.dump, ours.dump), (ours.dump, sdk.dump)):
+        found = sgsdump.compare(*dumps)
+        assert [(row.paired, row.error) for row in found] == [("name", 0), ("copy", 0)]
+    both = Sdk().conv("data", "a").add("RELU", "a", "a#1#9")
+    found = sgsdump.compare(both.dump, both.dump.select("data", "a"))
+    assert names_of(found) == {"a": "a"}
+
+
 def test_outputs_have_their_last_stage_under_their_own_name():
     sdk = Sdk().conv("data", "o#0").scaled("o#0_MUL", "o")
     found = sgsdump.compare(sdk.dump, sdk.caffe(o="o"))
@@ -160,6 +196,10 @@ def test_blobs_that_are_called_as_stages_of_others():
     found = sgsdump.compare(sdk.dump, sdk.caffe(c="c_xx", c_xx="c_xx_xx_xx", c_xx_xx="c_xx_xx_xx_xx"))
     assert names_of(found) == {"c": "c_xx", "c_xx": "c_xx_xx_xx", "c_xx_xx": "c_xx_xx_xx_xx"}
     assert found.worst.error == 0
+    # what their layers wrote over is left open
+    every = {"c@c": "c", "c": "c_xx", "c_xx@c_xx": "c_xx_xx", "c_xx": "c_xx_xx_xx", "c_xx_xx": "c_xx_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}))
+    assert names_of(found).items() <= every.items() and len(found) >= 3
 
 
 def test_a_copy_is_the_tensor_and_a_shape_that_does_not_fit_gives_way():
@@ -220,6 +260,7 @@ def test_a_table_of_stages_tells_what_names_cannot():
     table = [Stage("c", "c", "ip"), Stage("c_xx", "c", "bn"), Stage("e", "e", "sum"), Stage("e_xx", "e", "relu")]
     found = sgsdump.compare(sdk.dump, caffe(values), stages=table)
     assert names_of(found) == {"e": "e_xx"} and found["e"].paired == "the model's stages"
+    assert expected_of(found.only_in_sample) == {"c"}
     (alone,) = (one for one in found.only_in_benchmark if one.record.name == "c")
     assert "'c_xx' is not in the sample, only earlier ones" in alone.reason
     every = caffe({"c@ip": sdk.values["c"], **values})
@@ -387,3 +428,21 @@ def test_whatever_a_network_calls_its_blobs(blobs, is_sample, is_fused):
     found = sgsdump.compare(sdk.dump, reference) if is_sample else sgsdump.compare(reference, sdk.dump)
     pairs = {(r.name, r.sample_name) if is_sample else (r.sample_name, r.name) for r in found}
     assert pairs == set(stages.items()) and found.worst.error == 0
+
+
+def test_a_table_settles_blobs_that_are_called_as_stages_of_others():
+    sdk = Sdk().conv("data", "c").add("RELU", "c", "c_xx").conv("c_xx", "c_xx_xx").add("RELU", "c_xx_xx", "c_xx_xx_xx")
+    table = [Stage("c", "c", "c"), Stage("c_xx", "c", "r"), Stage("c_xx_xx", "c_xx", "d")]
+    table += [Stage("c_xx_xx_xx", "c_xx", "s")]
+    every = {"c@c": "c", "c": "c_xx", "d": "c_xx_xx", "c_xx": "c_xx_xx_xx"}
+    found = sgsdump.compare(sdk.dump, caffe({name: sdk.values[stage] for name, stage in every.items()}), stages=table)
+    assert names_of(found) == every and found.worst.error == 0
+    assert {row.paired for row in found} == {"the model's stages"}
+
+
+def test_the_converters_own_tensors_are_not_missing():
+    sdk = Sdk().conv("data", "a").add("RESHAPE", "a", "fc_reshape#1_output#3").conv("fc_reshape#1_output#3", "fc#5")
+    sdk.add("RESHAPE", "fc#5", "fc").add("RESHAPE", "fc", "fc/flatten").conv("fc/flatten", "left")
+    found = sgsdump.compare(sdk.dump, sdk.caffe(a="a", fc="fc"))
+    assert expected_of(found.only_in_sample) == {"fc_reshape#1_output#3", "fc#5", "fc/flatten"}
+    assert [one.record.name for one in found.only_in_sample if not one.expected] == ["left"]
