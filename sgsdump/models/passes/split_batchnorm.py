@@ -3,7 +3,7 @@
     y = x * gain + offset,   gain = gamma / sqrt(var + epsilon),   offset = beta - mean * gain
 
 var + epsilon is a sum of float32; all else is computed in double precision and kept as float32 at the end.
-A Scale behind its BatchNorm joins it. The product is called after what it multiplies, the constants after the first
+A Scale directly after a BatchNorm joins it, nothing else does. The product is called after what it multiplies, the constants after the first
 layer: ``a_MUL = a * bn_scale``, ``bs = a_MUL + bn_offset``. Source: the SDK's float dumps.
 """
 
@@ -39,9 +39,9 @@ def split_batchnorm(proto: ModelProto) -> ModelProto:
         if rank is None:
             nodes.append(node)
             continue
-        run = [node]
-        while (following := graph.sole_consumer(run[-1].output[0])) is not None and _constant(graph, following):
-            run.append(following)
+        following = graph.sole_consumer(node.output[0])
+        joins = following is not None and _constant(graph, following) and _is_scale(graph, following)
+        run = [node, following] if joins and not _is_scale(graph, node) else [node]
         done.update(map(id, run))
         gain, offset = _combined(graph, run, rank)
         first, last = node.output[0], run[-1].output[0]
@@ -60,6 +60,12 @@ def _constant(graph: Graph, node: NodeProto) -> bool:
     """Whether a node is a BatchNormalization that only scales: one output, statistics known."""
     known = node.op_type == "BatchNormalization" and not any(node.output[1:])
     return known and all(name in graph.constants for name in node.input[1:])
+
+
+def _is_scale(graph: Graph, node: NodeProto) -> bool:
+    """Whether a BatchNormalization is a Scale layer: it has no statistics."""
+    mean, variance = (graph.value(name) for name in node.input[3:5])
+    return attribute(node, "epsilon", 1e-5) == 0 and not mean.any() and bool((variance == 1).all())
 
 
 def _rank(kind: TypeProto | None) -> int | None:
