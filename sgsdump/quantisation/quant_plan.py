@@ -143,7 +143,8 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
 def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
     """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
-    given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in ranges}
+    concats = [op for op in ops if op.head.op_type == "Concat" and op.outputs[0] in ranges]
+    given = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
         if name in given or name not in ranges:

@@ -56,13 +56,13 @@ def test_operator_types_have_the_names_of_the_sdk():
     ("shape", "attributes", "name"),
     [
         ((6, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
-        ((12, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
+        ((12, 1, 3, 3), {"group": 6}, "CONV_2D"),
         ((6, 2, 3, 3), {"group": 3}, "CONV_2D"),
         ((6, 6, 3, 3), {}, "CONV_2D"),
         ((6, 1, 3, 3), {}, "CONV_2D"),
     ],
 )
-def test_depthwise_is_a_group_for_each_input_channel_and_more_than_one(shape, attributes, name):
+def test_depthwise_is_a_group_for_each_input_and_output_channel_and_more_than_one(shape, attributes, name):
     net = model([conv("c", "x", **attributes)], weights("c", shape), {"x": (1, 6, 5, 5)}, ["c"])
     graph = Graph(net.proto)
     assert sdk_name(graph, graph.nodes[0]) == name
