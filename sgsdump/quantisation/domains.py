@@ -74,7 +74,11 @@ def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) 
 
 def moves_values(op: Operator) -> bool:
     """Whether an operator other than Concat only moves its first input's values."""
-    return (op.head.op_type in MOVERS or _is_nearest(op.head)) and len(op.nodes) == 1 and op.inputs[:1] == tuple(op.head.input[:1])
+    return (
+        (op.head.op_type in MOVERS or _is_nearest(op.head))
+        and len(op.nodes) == 1
+        and op.inputs[:1] == tuple(op.head.input[:1])
+    )
 
 
 def _is_nearest(node: NodeProto) -> bool:
@@ -124,7 +128,9 @@ def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -
     made = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
     # Of Concats of Concats the last one decides for all.
     inner = {name for op in made.values() if len(op.inputs) > 1 for name in op.inputs}
-    pending = [op for name, op in made.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)]
+    pending = [
+        op for name, op in made.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
+    ]
     while pending:
         op = pending.pop()
         if _fits_uint8(graph, op, aligned=True):

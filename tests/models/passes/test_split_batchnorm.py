@@ -1,6 +1,7 @@
 """BatchNormalization as Mul and Add: the same values, under the names of the SDK's converter."""
 
 import numpy as np
+import onnx
 import pytest
 from small_nets import helper, model, node, run_all
 
@@ -31,9 +32,15 @@ def test_it_becomes_a_product_and_a_sum(epsilon):
     np.testing.assert_allclose(run_all(split, feed)["bn"], run_all(net, feed)["bn"], rtol=1e-5, atol=1e-6)
 
 
+def scale(name, seed, channels=3):
+    """A Scale layer: no statistics, and epsilon 0."""
+    known = {f"{name}.m": np.zeros(channels, np.float32), f"{name}.v": np.ones(channels, np.float32)}
+    return norm(name, seed, channels) | known
+
+
 def test_a_scale_behind_it_joins_and_keeps_its_own_name():
     nodes = [batchnorm("x", "bn"), batchnorm("bn", "bs", epsilon=0.0), node("Relu", ["bs"], "r")]
-    net = model(nodes, norm("bn", 0) | norm("bs", 1), {"x": (1, 3, 4, 5)}, ["r"]).proto
+    net = model(nodes, norm("bn", 0) | scale("bs", 1), {"x": (1, 3, 4, 5)}, ["r"]).proto
     split = split_batchnorm(net)
     assert [each.op_type for each in split.graph.node] == ["Mul", "Add", "Relu"]
     assert [each.name for each in split.graph.initializer] == ["bn_scale", "bn_offset"]
@@ -91,3 +98,23 @@ def test_any_rank_keeps_its_values(shape):
     feed = {"x": np.random.default_rng(1).normal(size=shape).astype(np.float32)}
     split = split_batchnorm(net)
     np.testing.assert_allclose(run_all(split, feed)["bn"], run_all(net, feed)["bn"], rtol=1e-5, atol=1e-5)
+
+
+def test_only_a_scale_directly_after_a_batchnorm_joins():
+    nodes = [batchnorm("x", "a"), batchnorm("a", "b", epsilon=0.0), batchnorm("b", "c", epsilon=0.0)]
+    nodes += [batchnorm("c", "d"), batchnorm("d", "e")]
+    constants = norm("a", 0) | scale("b", 1) | scale("c", 2) | norm("d", 3) | norm("e", 4)
+    split = split_batchnorm(model(nodes, constants, {"x": (1, 3, 4, 5)}, ["e"]).proto)
+    assert [each.output[0] for each in split.graph.node if each.op_type == "Add"] == ["b", "c", "d", "e"]
+
+
+def test_the_variance_and_epsilon_are_added_in_float32():
+    rng = np.random.default_rng(5)
+    variance, gamma = rng.uniform(0.5, 2, 200).astype(np.float32), np.ones(200, np.float32)
+    constants = {"bn.s": gamma, "bn.b": gamma * 0, "bn.m": gamma * 0, "bn.v": variance}
+    net = model([batchnorm("x", "bn", epsilon=1e-3)], constants, {"x": (1, 200, 1, 1)}, ["bn"]).proto
+    found = onnx.numpy_helper.to_array(split_batchnorm(net).graph.initializer[0]).reshape(-1)
+    single = (1 / np.sqrt((variance + np.float32(1e-3)).astype(np.float64))).astype(np.float32)
+    double = (1 / np.sqrt(variance.astype(np.float64) + 1e-3)).astype(np.float32)
+    np.testing.assert_array_equal(found, single)
+    assert (single != double).sum() > 10
