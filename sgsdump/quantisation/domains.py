@@ -86,8 +86,8 @@ def _is_nearest(node: NodeProto) -> bool:
 
 
 class _Domains(dict):
-    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a domain whose type
-    is settled is INT16, by representative."""
+    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a tensor whose
+    type is settled is INT16."""
 
     def __init__(self, wide: Mapping[str, bool]) -> None:
         super().__init__()

@@ -11,9 +11,9 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
 * an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
   input's range includes -10;
-* what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the graph's
-  outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a convolution
-  goes on as UINT8 (see ``domains``).
+* what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the
+  graph's outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a
+  convolution goes on as UINT8 (see ``domains``).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def concat_net(first, second, *more, outputs=("c",)):
     return model(nodes, {**constants, **weights("d", (2, first, 1, 1))}, {"x": (1, 3, 4, 4)}, list(outputs))
 
 
-CONCAT = ranged({name: (-1, 1) for name in ("x", "a", "b", "cat", "c", "d", "p", "e")})
+CONCAT = ranged(dict.fromkeys(("x", "a", "b", "cat", "c", "d", "p", "e"), (-1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_upsampled_inputs_of_a_concat_need_a_multiple_of_8_channels_only(first, 
     first = {"b": "y", "u": "u"}[first]
     nodes += [node("Conv", ["z", "b.w"], "y"), node("Concat", [first, "v"], "cat", axis=1), conv("c", "cat")]
     net = model(nodes, constants, {"x": (1, 3, 4, 4), "z": (1, 3, 8, 8)}, ["c"], opset=9)
-    bounds = ranged({name: (-1, 1) for name in ("x", "z", "a", "b", "w", "u", "v", "t", "y", "cat", "c")})
+    bounds = ranged(dict.fromkeys(("x", "z", "a", "b", "w", "u", "v", "t", "y", "cat", "c"), (-1, 1)))
     assert types(plan(net.proto, bounds, pictures=["x", "z"]))["cat"] == dtype
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_mover_between_two_types_requantises_and_the_first_one_decides(before):
-    """a is pooled twice, once for an INT16 Concat and once for a convolution: the pool that runs first gives a its type."""
+    """a is pooled twice, for an INT16 Concat and for a convolution: the pool that runs first gives a its type."""
     constants = {**weights("a", (8, 3, 1, 1)), **weights("b", (8, 3, 1, 1)), **weights("c", (2, 16, 1, 1))}
     pools = [node("MaxPool", ["a"], "p", kernel_shape=[1, 1]), node("MaxPool", ["a"], "e", kernel_shape=[1, 1])]
     nodes = [conv("a", "x"), conv("b", "x"), *(pools if before else pools[::-1]), conv("d", "e")]

@@ -3,8 +3,8 @@
     y = x * gain + offset,   gain = gamma / sqrt(var + epsilon),   offset = beta - mean * gain
 
 var + epsilon is a sum of float32; all else is computed in double precision and kept as float32 at the end.
-A Scale directly after a BatchNorm joins it, nothing else does. The product is called after what it multiplies, the constants after the first
-layer: ``a_MUL = a * bn_scale``, ``bs = a_MUL + bn_offset``. Source: the SDK's float dumps.
+A Scale directly after a BatchNorm joins it, nothing else does. The product is called after what it multiplies, the
+constants after the first layer: ``a_MUL = a * bn_scale``, ``bs = a_MUL + bn_offset``. Source: the SDK's float dumps.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def split_batchnorm(proto: ModelProto) -> ModelProto:
         if rank is None:
             nodes.append(node)
             continue
-        following = graph.sole_consumer(node.output[0])
-        joins = following is not None and _constant(graph, following) and _is_scale(graph, following)
-        run = [node, following] if joins and not _is_scale(graph, node) else [node]
+        run = [node]
+        following = None if _is_scale(graph, node) else graph.sole_consumer(node.output[0])
+        if following is not None and _constant(graph, following) and _is_scale(graph, following):
+            run.append(following)
         done.update(map(id, run))
         gain, offset = _combined(graph, run, rank)
         first, last = node.output[0], run[-1].output[0]

@@ -168,7 +168,7 @@ class Walk:
         return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
 
     def _spread(self, node: NodeProto) -> str | None:
-        """The constant that a node multiplies by or adds, where it is spread over the tensor; one as large as the tensor
+        """The constant that a node multiplies by or adds, where it is spread over the tensor; one as large as that
         (Caffe's BatchNorm and Scale behind a fully connected operator, or on maps of one pixel) is an operand."""
         constant = constant_of(self.graph, node)
         if constant is None:
@@ -198,7 +198,8 @@ class Walk:
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
         # Without a calibrated range its own, in the six decimals that the SDK's file of ranges has.
-        bounds = self.ranges.get(name) or Range.of(*(float(f"{end:.6f}") for end in (values.min(), values.max())))
+        low, high = (float(f"{end:.6f}") for end in (values.min(), values.max()))
+        bounds = self.ranges.get(name) or Range.of(low, high)
         quant = int16_quant(bounds.low, bounds.high)
         stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
         return Integers(self.emit.constant(stored), DOUBLE, quant)

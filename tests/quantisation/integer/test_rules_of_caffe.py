@@ -1,4 +1,4 @@
-"""Rules that published Caffe networks showed, each on the smallest graph that has it, against the reference in numpy."""
+"""Rules that published Caffe networks showed, each on the smallest graph that has it, by the reference in numpy."""
 
 import integer_reference as rule
 import numpy as np
