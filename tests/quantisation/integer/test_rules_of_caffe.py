@@ -95,3 +95,13 @@ def test_a_pictures_offset_is_rounded_half_up():
     steps = steps_of_bytes(emit, "x", Picture(np.array([127.0] * 3), np.array([128.0] * 3)), quant)
     offset = onnx.numpy_helper.to_array(next(c for c in emit.constants if c.name == emit.nodes[-1].input[1]))
     assert steps.name == emit.nodes[-1].output[0] and offset.reshape(-1).tolist() == [-1, -1, -1]
+
+
+def test_an_average_of_many_int16_values_is_exact():
+    """Their sums are more than float32 holds."""
+    net = model([node("AveragePool", ["x"], "y", kernel_shape=[16, 17])], {}, {"x": (1, 2, 40, 41)}, ["y"])
+    x = np.random.default_rng(2).integers(-32767, 32768, (1, 2, 40, 41)) // np.array([1, 40]).reshape(1, 2, 1, 1)
+    x[0, 0] = np.where(np.arange(40)[:, None] < 20, 32767, x[0, 0])
+    ours = fixed_output(net, {"x": (-1, 1), "y": (-1, 1)}, {"x": x.astype(np.int16)}, "y")
+    windows = np.lib.stride_tricks.sliding_window_view(x, (16, 17), axis=(2, 3)).sum(axis=(4, 5))
+    np.testing.assert_array_equal(ours, rule.average(windows, 16 * 17))
