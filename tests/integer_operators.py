@@ -122,15 +122,13 @@ def _node(probe, node, value, own, out: Scale, stored, relu: bool):
         return rule.multiply(x, s, *operands[1], out, max(map(abs, map(rule.single, ends))))
     if kind == "Max":
         return np.maximum(x, operands[1][0])
-    if kind == "Relu" and value is None:
-        return np.maximum(rule.requantise(x, s, out), out.zero)
     if kind in ("Relu", "LeakyRelu", "PRelu"):
         slope = 0.0
         if kind == "LeakyRelu":
             slope = attribute(node, "alpha", 0.01)
         if kind == "PRelu":
             slope = probe.graph.value(node.input[1]).astype(np.float64)
-        return rule.relu(x, s, out, *ends, slope)
+        return rule.relu(x.astype(np.int64), s, out, *ends, slope)
     operands = [(each if own == out else rule.requantise(each, own, out)) for each, own in operands]
     return _moved(probe, node, operands, out)
 

@@ -267,7 +267,8 @@ def picture(pixels: np.ndarray, mean: float, std: float, out: Scale) -> np.ndarr
 
 def multiply_by(a: np.ndarray, sa: Scale, factors: np.ndarray, out: Scale) -> np.ndarray:
     """By float constants; ``factors`` broadcast over ``a``."""
-    m = sa.single * factors.astype(np.float64) / out.single
+    ratio = single(sa.single / out.single)
+    m = np.vectorize(single)(ratio * factors.astype(np.float64))
     n = nrm(float(np.abs(m).max()))
     return clipped(shift_up((a.astype(np.int64) - sa.zero) * np.vectorize(away)(m * 2.0**n), n) + out.zero, out)
 
@@ -277,7 +278,7 @@ def add_to(a: np.ndarray, sa: Scale, addends: np.ndarray, out: Scale) -> np.ndar
     m = sa.single / out.single
     n = nrm(m)
     doubled = shift_up((a.astype(np.int64) - sa.zero) * up(m * 2.0**n), n - 1)
-    total = doubled + np.vectorize(away)(2 * addends.astype(np.float64) / out.single)
+    total = doubled + np.vectorize(away)(2 * np.vectorize(single)(addends.astype(np.float64) / out.single))
     return clipped(shift_up(total, 1) + out.zero, out)
 
 

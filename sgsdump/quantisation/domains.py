@@ -6,7 +6,7 @@ What depends on the graph alone is analysed here once; ``quant_plan`` decides on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) 
     for node in graph.nodes:
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
-    pictures, forced = frozenset(pictures), _always_int16(graph, ops)
+    pictures, forced = frozenset(pictures), _always_int16(graph, ops, first_inputs)
     domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
     return Analysis(graph, ops, domain, first_inputs, pictures, forced)
 
@@ -86,8 +86,8 @@ def _is_nearest(node: NodeProto) -> bool:
 
 
 class _Domains(dict):
-    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a domain whose type
-    is settled is INT16, by representative."""
+    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a tensor whose
+    type is settled is INT16."""
 
     def __init__(self, wide: Mapping[str, bool]) -> None:
         super().__init__()
@@ -116,9 +116,9 @@ class _Domains(dict):
                 self._wide[root] = wide
 
 
-def _always_int16(graph: Graph, ops: Sequence[Operator]) -> frozenset[str]:
+def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> frozenset[str]:
     """The graph's outputs, what a sigmoid puts out, what an average pool of 256 values or more reads and puts out, and
-    every Concat that cannot be UINT8."""
+    every Concat that cannot be UINT8. ``read``: what convolutions read."""
     names: set[str] = set(graph.outputs)
     for op in ops:
         if op.last.op_type == "Sigmoid":
@@ -133,6 +133,10 @@ def _always_int16(graph: Graph, ops: Sequence[Operator]) -> frozenset[str]:
     ]
     while pending:
         op = pending.pop()
+        if _fits_uint8(graph, op, aligned=True):
+            # Once aligned its inputs fit; only the convolution that reads it takes INT16.
+            names.update(op.outputs if op.outputs[0] in read else ())
+            continue
         pending.extend(made[name] for name in op.inputs if name in made and name not in names)
         names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
     return frozenset(names)
@@ -146,13 +150,17 @@ def _averaged(graph: Graph, node: NodeProto) -> int:
     return MOST_UINT8 if None in lengths else math.prod(length for length in lengths if length is not None)
 
 
-def _fits_uint8(graph: Graph, op: Operator) -> bool:
+def _fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
     """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
-    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not."""
+    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not.
+
+    aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
+    """
     shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
     if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
         return True
     channels = [_channels(graph, name) for name in op.head.input if name]
+    channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
     units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
     return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
         all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
@@ -180,6 +188,9 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
     for op in ops:
         if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
             names = [*op.outputs, *op.inputs]
+            if op.outputs[0] in forced and _fits_uint8(graph, op, aligned=True):
+                # It can be put together as its inputs are, and be requantised after that.
+                names = [*op.inputs, *op.outputs]
             for index in range(len(names)):
                 domain.join(names[index:])
         elif moves_values(op) or (op.head.op_type in AVERAGE_POOLS and len(op.nodes) == 1):

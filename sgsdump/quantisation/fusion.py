@@ -125,7 +125,8 @@ def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bo
     if following in ACTIVATIONS:
         return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
     if last in ACTIVATIONS:
-        return False
+        # Caffe's BatchNorm or Scale after a ReLU, as factors and offsets per channel.
+        return following in ARITHMETIC and not others and head in spatial
     if following in FUNCTIONS or others:
         return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
     # Caffe's Scale, a factor and an offset per channel, joins a pool as well.

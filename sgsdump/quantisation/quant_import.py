@@ -16,10 +16,11 @@ import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.files.text_file import quoted, read_bytes
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.fusion import is_grouped
 from sgsdump.quantisation.sdk_log import with_model_names
 from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.registry import hint
@@ -78,7 +79,7 @@ def import_params(
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
     analysis = analyse(graph.proto, pictures, fuse)
     own = Graph(model.proto)
-    known = {*own.inputs, *own.producer, *own.constants, *graph.constants}
+    known = {*own.inputs, *own.producer, *own.constants, *graph.constants, *_weights_of_groups(analysis)}
     unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in known))
     if params and len(unknown) == len({param.name for param in params}):
         raise ConfigError(
@@ -104,6 +105,12 @@ def import_params(
         raised.update(dict.fromkeys(_raised(analysis, param, what)))
     changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
     return Imported(model, replace(config, tensor_arrays=tuple(raised)), ranges, unknown, changed)
+
+
+def _weights_of_groups(analysis: Analysis) -> set[str]:
+    """What the SDK calls the weights of the convolutions that it makes of one with groups."""
+    nodes = [node for nodes in analysis.first_inputs.values() for node in nodes if is_grouped(analysis.graph, node)]
+    return {f"{node.output[0]}_conv#{i}_filter#{i}" for node in nodes for i in range(attribute(node, "group"))}
 
 
 def _raised(analysis: Analysis, param: QuantParam, what: str) -> list[str]:

@@ -3,7 +3,7 @@
 The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-fixed-model, checked against its dumps):
 
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
-* operators that only move values (max pooling, reshape, nearest upsampling, concat …) share one domain with their
+* operators that only move values (pooling, reshape, nearest upsampling, concat …) share one domain with their
   operands: one type, one range (the union; the inputs of a Concat take its output's);
 * the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
 * weights have as many bits as the convolution's input, one scale per tensor or per output channel;
@@ -11,10 +11,9 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
 * an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
   input's range includes -10;
-* average pooling keeps its input's scale, and so does what is moved from it alone (a Flatten); a Concat that it goes
-  into, and what else shares that domain, keeps the domain's own;
-* what a sigmoid puts out, and what a global pool reads and puts out, is INT16 whatever reads it: a convolution that
-  does is INT16 itself, a mover on the way to a convolution goes on as UINT8.
+* what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the
+  graph's outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a
+  convolution goes on as UINT8 (see ``domains``).
 """
 
 from __future__ import annotations
@@ -141,7 +140,8 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
 def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
     """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
-    given = {name for op in ops if op.head.op_type == "Concat" for name in op.inputs if op.outputs[0] in ranges}
+    concats = [op for op in ops if op.head.op_type == "Concat" and op.outputs[0] in ranges]
+    given = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
         if name in given or name not in ranges:

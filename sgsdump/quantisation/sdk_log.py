@@ -74,8 +74,11 @@ def model_name(name: str, known: Collection[str]) -> str | None:
     """The name of a tensor in the model; None when it has none."""
     if name in known:
         return name
-    numbered = _NUMBERED.fullmatch(name)
-    return numbered[1] if numbered and numbered[1] in known else None
+    while (numbered := _NUMBERED.fullmatch(name)) is not None:
+        name = numbered[1]
+        if name in known:
+            return name
+    return None
 
 
 def with_model_names(params: Iterable[QuantParam], known: Collection[str]) -> list[QuantParam]:

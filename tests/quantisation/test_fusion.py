@@ -56,13 +56,13 @@ def test_operator_types_have_the_names_of_the_sdk():
     ("shape", "attributes", "name"),
     [
         ((6, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
-        ((12, 1, 3, 3), {"group": 6}, "DEPTHWISE_CONV_2D"),
+        ((12, 1, 3, 3), {"group": 6}, "CONV_2D"),
         ((6, 2, 3, 3), {"group": 3}, "CONV_2D"),
         ((6, 6, 3, 3), {}, "CONV_2D"),
         ((6, 1, 3, 3), {}, "CONV_2D"),
     ],
 )
-def test_depthwise_is_a_group_for_each_input_channel_and_more_than_one(shape, attributes, name):
+def test_depthwise_is_a_group_for_each_input_and_output_channel_and_more_than_one(shape, attributes, name):
     net = model([conv("c", "x", **attributes)], weights("c", shape), {"x": (1, 6, 5, 5)}, ["c"])
     graph = Graph(net.proto)
     assert sdk_name(graph, graph.nodes[0]) == name
@@ -162,3 +162,22 @@ def test_an_add_whose_other_operand_comes_later_waits_for_it():
     assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["sum"]), True) == [["a"], ["s"], ["sum"]]
     nodes = [conv("a", "x"), node("Add", ["x", "a"], "sum"), node("Relu", ["sum"], "r")]
     assert chains(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["r"]), True) == [["a", "sum", "r"]]
+
+
+def test_a_convolution_with_groups_takes_nothing_in():
+    constants = {**weights("g", (6, 2, 3, 3)), **weights("m", (12, 1, 3, 3)), **weights("d", (12, 1, 3, 3))}
+    nodes = [conv("g", "x", group=3), node("Relu", ["g"], "r"), conv("m", "r", group=6), node("Relu", ["m"], "s")]
+    nodes += [conv("d", "s", group=12), node("Relu", ["d"], "t")]
+    net = model(nodes, constants, {"x": (1, 6, 9, 9)}, ["t"])
+    assert chains(net, True) == [["g"], ["r"], ["m"], ["s"], ["d", "t"]]
+
+
+def test_a_factor_and_an_offset_join_after_the_activation_too_but_no_other_tensor():
+    constants = {**weights("c", (6, 3, 3, 3)), "k": np.ones((6, 1, 1), np.float32), **weights("d", (6, 3, 3, 3))}
+    nodes = [conv("c", "x"), node("Relu", ["c"], "r"), node("Mul", ["r", "k"], "m"), node("Add", ["m", "k"], "a")]
+    nodes += [conv("d", "x"), node("Relu", ["d"], "s"), node("Add", ["s", "a"], "e")]
+    assert chains(model(nodes, constants, {"x": (1, 3, 9, 9)}, ["e"]), True) == [
+        ["c", "r", "m", "a"],
+        ["d", "s"],
+        ["e"],
+    ]

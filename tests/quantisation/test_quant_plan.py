@@ -98,10 +98,87 @@ def test_a_name_that_is_no_convolution_input_is_refused_with_the_nearest():
         plan(residual_net().proto, BOUNDS, Choice(tensors=("data",)), ["data"])
 
 
+def concat_net(first, second, *more, outputs=("c",)):
+    """Two convolutions that read the picture x, and one that reads their Concat."""
+    constants = {**weights("a", (first, 3, 1, 1)), **weights("b", (second, 3, 1, 1))}
+    constants |= weights("c", (2, first + second, 1, 1))
+    nodes = [conv("a", "x"), conv("b", "x"), node("Concat", ["a", "b"], "cat", axis=1), conv("c", "cat"), *more]
+    return model(nodes, {**constants, **weights("d", (2, first, 1, 1))}, {"x": (1, 3, 4, 4)}, list(outputs))
+
+
+CONCAT = ranged(dict.fromkeys(("x", "a", "b", "cat", "c", "d", "p", "e"), (-1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype"),
+    [
+        *(((16, 16), "uint8"), ((32, 16), "uint8"), ((8, 7), "uint8"), ((16, 15), "uint8"), ((8, 4), "uint8")),
+        *(((8, 8), "int16"), ((8, 16), "int16"), ((16, 8), "int16"), ((7, 9), "int16"), ((12, 12), "int16")),
+    ],
+)
+def test_a_concat_along_channels_is_uint8_only_where_they_fit(channels, dtype):
+    tensors = types(plan(concat_net(*channels).proto, CONCAT, pictures=["x"]))
+    assert tensors["a"] == tensors["b"] == tensors["cat"] == dtype
+    assert plan(concat_net(*channels).proto, CONCAT, pictures=["x"]).weights["c"].dtype.itemsize == (
+        1 if dtype == "uint8" else 2
+    )
+
+
+def test_an_int16_concat_takes_the_convolutions_that_read_its_inputs_along():
+    net = concat_net(8, 8, conv("d", "a"), outputs=["c", "d"])
+    decided = plan(net.proto, CONCAT, pictures=["x"])
+    assert types(decided)["a"] == "int16" and decided.weights["d"].dtype == np.int16
+
+
+def test_an_input_of_an_int16_concat_that_is_aligned_first_stays_uint8_for_the_convolution_that_reads_it():
+    """The SDK's converter aligns an input to 8 channels where it has no multiple of them."""
+    net = concat_net(18, 18, conv("d", "a"), outputs=["c", "d"])
+    decided = plan(net.proto, CONCAT, pictures=["x"])
+    assert types(decided) == {"x": "uint8", "a": "uint8", "b": "int16", "cat": "int16", "c": "int16", "d": "int16"}
+    assert decided.weights["d"].dtype == np.int8
+
+
+def test_of_concats_of_concats_the_last_one_decides():
+    constants = {**weights("a", (8, 3, 1, 1)), **weights("b", (4, 3, 1, 1)), **weights("c", (2, 20, 1, 1))}
+    nodes = [conv("a", "x"), conv("b", "x"), node("Concat", ["b", "a", "b"], "e", axis=1)]
+    nodes += [node("Concat", ["e", "b"], "cat", axis=1), conv("c", "cat")]
+    decided = plan(model(nodes, constants, {"x": (1, 3, 4, 4)}, ["c"]).proto, CONCAT, pictures=["x"])
+    assert types(decided)["e"] == types(decided)["cat"] == "uint8"
+
+
+@pytest.mark.parametrize(("first", "dtype"), [("b", "int16"), ("u", "uint8")])
+def test_upsampled_inputs_of_a_concat_need_a_multiple_of_8_channels_only(first, dtype):
+    constants = {**weights("a", (8, 3, 1, 1)), **weights("b", (8, 3, 1, 1)), **weights("c", (2, 24, 1, 1))}
+    constants |= {"wide": weights("w", (16, 3, 1, 1))["w.w"], "scales": np.array([1, 1, 2, 2], np.float32)}
+    nodes = [conv("a", "x"), conv("b", "x"), node("Conv", ["x", "wide"], "w"), node("Upsample", ["a", "scales"], "u")]
+    nodes += [node("Upsample", ["w", "scales"], "v"), node("Upsample", ["b", "scales"], "t")]
+    first = {"b": "y", "u": "u"}[first]
+    nodes += [node("Conv", ["z", "b.w"], "y"), node("Concat", [first, "v"], "cat", axis=1), conv("c", "cat")]
+    net = model(nodes, constants, {"x": (1, 3, 4, 4), "z": (1, 3, 8, 8)}, ["c"], opset=9)
+    bounds = ranged(dict.fromkeys(("x", "z", "a", "b", "w", "u", "v", "t", "y", "cat", "c"), (-1, 1)))
+    assert types(plan(net.proto, bounds, pictures=["x", "z"]))["cat"] == dtype
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_mover_between_two_types_requantises_and_the_first_one_decides(before):
+    """a is pooled twice, for an INT16 Concat and for a convolution: the pool that runs first gives a its type."""
+    constants = {**weights("a", (8, 3, 1, 1)), **weights("b", (8, 3, 1, 1)), **weights("c", (2, 16, 1, 1))}
+    pools = [node("MaxPool", ["a"], "p", kernel_shape=[1, 1]), node("MaxPool", ["a"], "e", kernel_shape=[1, 1])]
+    nodes = [conv("a", "x"), conv("b", "x"), *(pools if before else pools[::-1]), conv("d", "e")]
+    nodes += [node("Concat", ["p", "b"], "cat", axis=1), conv("c", "cat")]
+    net = model(nodes, constants | weights("d", (2, 8, 1, 1)), {"x": (1, 3, 4, 4)}, ["c", "d"])
+    tensors = types(plan(net.proto, CONCAT, pictures=["x"]))
+    assert (tensors["p"], tensors["e"], tensors["a"]) == ("int16", "uint8", "int16" if before else "uint8")
+
+
+def test_an_output_of_the_graph_is_int16_and_so_is_the_convolution_that_reads_it():
+    net = concat_net(16, 16, outputs=["c", "cat"])
+    decided = plan(net.proto, CONCAT, pictures=["x"])
+    assert types(decided)["cat"] == "int16" and decided.weights["c"].dtype == np.int16
+
+
 def test_concat_inputs_take_the_range_of_its_output():
-    constants = {**weights("a", (4, 3, 1, 1)), **weights("b", (4, 3, 1, 1)), **weights("c", (2, 8, 1, 1))}
-    nodes = [conv("a", "x"), conv("b", "x"), node("Concat", ["a", "b"], "cat", axis=1), conv("c", "cat")]
-    net = model(nodes, constants, {"x": (1, 3, 4, 4)}, ["c"])
+    net = concat_net(16, 16)
     bounds = ranged({"x": (-1, 1), "a": (-9, 9), "b": (-1, 1), "cat": (-7, 7), "c": (-5, 5)})
     tensors = plan(net.proto, bounds).tensors
     assert tensors["a"] == tensors["b"] == tensors["cat"] == uint8_quant(-7, 7)
@@ -148,7 +225,19 @@ def test_operators_that_only_move_values_share_one_domain(op, outputs):
     assert [domain[name] == domain["x"] for name in ("y", "z")] == [outputs >= 1, outputs == 2 or op == "Concat"]
 
 
-@pytest.mark.parametrize("op", ["Relu", "Add", "AveragePool", "GlobalAveragePool", "Sigmoid", "Softmax"])
+@pytest.mark.parametrize(("size", "dtype"), [((15, 17), "uint8"), ((16, 16), "int16"), ((4, 64), "int16")])
+@pytest.mark.parametrize("op", ["AveragePool", "GlobalAveragePool"])
+def test_an_average_pool_has_the_type_of_its_input_and_of_256_values_int16(op, size, dtype):
+    how = {"kernel_shape": list(size)} if op == "AveragePool" else {}
+    nodes = [conv("a", "x"), node(op, ["a"], "p", **how), conv("d", "p")]
+    constants = {**weights("a", (8, 3, 1, 1)), **weights("d", (2, 8, 1, 1))}
+    decided = plan(model(nodes, constants, {"x": (1, 3, *size)}, ["d"]).proto, CONCAT, pictures=["x"])
+    assert types(decided)["a"] == types(decided)["p"] == dtype and decided.tensors["a"] == decided.tensors["p"]
+    unknown = plan(model(nodes, constants, {"x": (1, 3, "H", "W")}, ["d"]).proto, CONCAT, pictures=["x"])
+    assert types(unknown)["p"] == ("int16" if op == "GlobalAveragePool" else dtype)
+
+
+@pytest.mark.parametrize("op", ["Relu", "Add", "Sigmoid", "Softmax"])
 def test_operators_that_compute_do_not(op):
     domain = analyse(model([node(op, ["x", "k"], "y")], {"k": np.ones(1)}, {"x": (1, 4, 2, 2)}, ["y"]).proto).domain
     assert domain["y"] != domain["x"]
@@ -185,19 +274,12 @@ BLOCK = ranged({
 })  # fmt: skip
 
 
-def test_an_average_pool_does_not_give_its_scale_to_a_concat():
-    decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
-    scales = {name: quant.scale for name, quant in decided.tensors.items()}
-    assert scales["p"] == scales["c1"] == single(2.39) / 32767
-    assert scales["c2"] == scales["cat"] == single(20.2) / 32767
-    assert clipped_ranges(decided, BLOCK) == ()
-
-
-def test_what_is_only_moved_from_an_average_pool_has_its_scale_too():
-    identity = node("Identity", ["p"], "i")
-    tensors = plan(densenet_block([identity]).proto, {**BLOCK, "i": BLOCK["p"]}, Choice("ALL_INT16"), ["x"]).tensors
-    assert tensors["p"].scale == tensors["i"].scale == single(2.39) / 32767
-    assert tensors["cat"].scale == single(20.2) / 32767
+def test_an_average_pool_and_what_is_moved_from_it_share_the_domain_of_a_concat():
+    for moved in ([], [node("Identity", ["p"], "i")]):
+        decided = plan(densenet_block(moved).proto, {**BLOCK, "i": BLOCK["p"]}, Choice("ALL_INT16"), ["x"])
+        names = ["c1", "p", "c2", "cat", *(each.output[0] for each in moved)]
+        assert {decided.tensors[name].scale for name in names} == {single(20.2) / 32767}
+        assert clipped_ranges(decided, BLOCK) == ()
 
 
 def test_a_calibrated_range_that_the_plan_does_not_hold_is_named():
@@ -233,11 +315,11 @@ def test_the_scale_of_a_sigmoid_and_softmax_is_fixed_unless_its_domain_goes_beyo
 @pytest.mark.parametrize("moved", ["Flatten", "MaxPool", "Identity"])
 @pytest.mark.parametrize(("source", "scale"), [("Sigmoid", 1 / 32767), ("GlobalAveragePool", 4 / 32767)])
 def test_what_is_always_int16_goes_on_to_a_convolution_as_uint8(source, scale, moved):
-    """Sigmoids' outputs, global pools' inputs and outputs; a mover of them has a domain of its own."""
+    """Sigmoids' outputs, large average pools' inputs and outputs; a mover of them has a domain of its own."""
     how = {"kernel_shape": [1, 1]} if moved == "MaxPool" else {}
     nodes = [node(source, ["x"], "y"), node(moved, ["y"], "m", **how), conv("c", "m"), conv("d", "y")]
     constants = weights("c", (2, 3, 1, 1)) | weights("d", (2, 3, 1, 1))
-    net = model(nodes, constants, {"x": (1, 3, 4, 4)}, ["c", "d"])
+    net = model(nodes, constants, {"x": (1, 3, 16, 16)}, ["c", "d"])
     bounds = ranged({"x": (-4, 3), "y": (0.25, 0.5), "m": (0.25, 0.5), "c": (-1, 1), "d": (-1, 1)})
     decided = plan(net.proto, bounds)
     assert types(decided) == {"x": "int16", "y": "int16", "m": "uint8", "c": "int16", "d": "int16"}
@@ -246,9 +328,9 @@ def test_what_is_always_int16_goes_on_to_a_convolution_as_uint8(source, scale, m
     assert {name: quant.dtype for name, quant in decided.weights.items()} == {"c": np.int8, "d": np.int16}
 
 
-def test_a_global_pool_raises_the_convolution_that_reads_its_input():
-    nodes = [node("Relu", ["x"], "r"), node("GlobalMaxPool", ["r"], "g"), conv("c", "r")]
-    net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["g", "c"])
+def test_a_large_average_pool_raises_the_convolution_that_reads_its_input():
+    nodes = [node("Relu", ["x"], "r"), node("GlobalAveragePool", ["r"], "g"), conv("c", "r")]
+    net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 16, 16)}, ["g", "c"])
     decided = plan(net.proto, ranged({"x": (-1, 1), "r": (0, 1), "g": (0, 1), "c": (-1, 1)}))
     assert types(decided)["r"] == types(decided)["g"] == "int16" and decided.weights["c"].dtype == np.int16
 
@@ -294,8 +376,6 @@ def test_the_range_of_a_softmax_input_includes_minus_10(op, low, high, top):
 @pytest.mark.parametrize("op", ["AveragePool", "GlobalAveragePool"])
 @pytest.mark.parametrize(("raised", "scale"), [(("r",), 4 / 32767), ((), 3 / 32767)])
 def test_average_pooling_keeps_its_inputs_scale_where_both_are_int16(op, raised, scale):
-    """A global pool's input is INT16 whoever reads it."""
-    scale = 4 / 32767 if op == "GlobalAveragePool" else scale
     nodes = [node("Relu", ["x"], "r"), conv("c", "r"), node(op, ["r"], "p", kernel_shape=[2, 2])]
     net = model(nodes, weights("c", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["c", "p"])
     bounds = ranged({"x": (-1, 1), "r": (0, 4), "c": (-1, 1), "p": (0, 3)})

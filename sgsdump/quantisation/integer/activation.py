@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,21 +16,41 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 
-def without_limits(
-    graph: Graph, operator: Operator, quant: Quant
-) -> tuple[list[NodeProto], tuple[float, float] | None]:
-    """The nodes of a chain that compute, and the limits that a ReLU directly behind a convolution sets instead."""
-    nodes = list(operator.nodes)
-    if len(nodes) != 2 or not is_convolution(graph, nodes[0]):
-        return nodes, None
-    if nodes[1].op_type == "Relu":
-        return nodes[:1], (quant.zero_point, np.inf)
-    if nodes[1].op_type != "Clip":
-        return nodes, None
+@dataclass(frozen=True)
+class Step:
+    """One node that computes, the name of what it puts out (an activation's where that is only its limits), and these
+    limits of the real values."""
+
+    node: NodeProto
+    name: str
+    low: float = -np.inf
+    high: float = np.inf
+
+    def limits(self, quant: Quant) -> tuple[float, float]:
+        """The lowest and the highest stored value."""
+        low, high = (end / step(quant) + quant.zero_point for end in (self.low, self.high))
+        return float(np.ceil(low - 0.5)), float(np.floor(high + 0.5))
+
+
+def steps_of(graph: Graph, operator: Operator) -> list[Step]:
+    """The nodes of a chain that compute."""
+    steps = [Step(node, node.output[0]) for node in operator.nodes]
+    if len(steps) < 2 or not is_convolution(graph, operator.head):
+        return steps
+    activation = operator.nodes[1]
+    # What makes an output of the graph stays an operator of its own.
+    ends = None if activation.output[0] in graph.outputs else _ends(graph, activation, len(steps) == 2)
+    return steps if ends is None else [Step(operator.head, activation.output[0], *ends), *steps[2:]]
+
+
+def _ends(graph: Graph, node: NodeProto, last: bool) -> tuple[float, float] | None:
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    if node.op_type != "Clip" or not last:
+        return None
     ends = []
-    for name, otherwise in zip((*nodes[1].input[1:3], "", "")[:2], (-np.inf, np.inf), strict=True):
+    for name, otherwise in zip((*node.input[1:3], "", "")[:2], (-np.inf, np.inf), strict=True):
         if name and name not in graph.constants:
-            return nodes, None
+            return None
         ends.append(float(graph.value(name).reshape(-1)[0]) if name else otherwise)
-    low, high = (end / step(quant) + quant.zero_point for end in ends)
-    return nodes[:1], (float(np.ceil(low - 0.5)), float(np.floor(high + 0.5)))
+    return ends[0], ends[1]

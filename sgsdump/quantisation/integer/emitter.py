@@ -114,7 +114,8 @@ class Emitter:
 
     def inner(self, value: Unrounded, quant: Quant) -> Integers:
         """The whole numbers between two fused operators, as doubles: clip(half_up(value))."""
-        low, high = limits(quant)
+        bottom, top = limits(quant)
+        low, high = max(bottom, value.lowest), min(top, value.highest)
         floor = self.add("Floor", [self._plus_half(value)])
         return Integers(self._clip(floor, low, high), DOUBLE, quant)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # The average of whole numbers times their count is within rounding of their sum as long as the sum is below this.
 EXACT_SUM = 2.0**21
+BYTE = 256
 
 
 def max_pool(emit: Emitter, value: Integers, node: NodeProto) -> Integers:
@@ -33,12 +34,26 @@ def average_pool(emit: Emitter, value: Integers, node: NodeProto) -> Integers | 
     same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
     if (any(pads) and not attribute(node, "count_include_pad", 0)) or attribute(node, "ceil_mode", 0) or same:
         return None
-    if count * np.iinfo(value.quant.dtype).max >= EXACT_SUM:  # type: ignore[type-var]
+    if count * BYTE >= EXACT_SUM:
         return None
     source = padded(emit, value, pads) if any(pads) else emit.floats(value)
+    if count * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
+        total = _sum(emit, node, source, count)
+    else:
+        # Two bytes, each of which float32 can sum.
+        byte = emit.constant(np.float32(BYTE))
+        high = emit.add("Floor", [emit.add("Div", [source, byte])])
+        low = emit.add("Sub", [source, emit.add("Mul", [high, byte])])
+        high, low = (_sum(emit, node, part, count) for part in (high, low))
+        total = emit.add("Add", [emit.add("Mul", [high, emit.constant(np.float64(BYTE))]), low])
+    return _divided(emit, total, emit.constant(np.float64(count)), value)
+
+
+def _sum(emit: Emitter, node: NodeProto, source: str, count: float) -> str:
+    """The exact sums of a pool's windows, as doubles."""
     average = _pooled(emit, node, source, without=("pads",))
     total = emit.add("Round", [emit.add("Mul", [average, emit.constant(np.float32(count))])])
-    return _divided(emit, emit.cast(total, DOUBLE), emit.constant(np.float64(count)), value)
+    return emit.cast(total, DOUBLE)
 
 
 def _pooled(emit: Emitter, node: NodeProto, source: str, without: tuple[str, ...] = ()) -> str:

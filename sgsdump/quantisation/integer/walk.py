@@ -22,7 +22,7 @@ from sgsdump.models.graph import Graph, needs, reading
 from sgsdump.quantisation.domains import moves_values
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights
 from sgsdump.quantisation.fusion import Operator
-from sgsdump.quantisation.integer.activation import without_limits
+from sgsdump.quantisation.integer.activation import Step, steps_of
 from sgsdump.quantisation.integer.convolution.weighted import compute_weighted
 from sgsdump.quantisation.integer.curve import CURVES, REACH
 from sgsdump.quantisation.integer.dumped import dumped
@@ -99,19 +99,17 @@ class Walk:
             self.values[name] = Integers(STORED.format(name), quant.dtype, quant)
 
     def _chain(self, operator: Operator) -> None:
-        nodes, limits = without_limits(self.graph, operator, self.plan.tensors[operator.outputs[0]])
-        for node, following in pairwise(nodes):
-            inner = node.output[0]
-            quant = self._own_range(inner, REACH if following.op_type in CURVES else 0.0)
-            outcome = self._compute(node, quant, inner)
+        *inner, last = steps_of(self.graph, operator)
+        for made, following in pairwise([*inner, last]):
+            quant = self._own_range(made.name, REACH if following.node.op_type in CURVES else 0.0)
+            outcome = _limited(self._compute(made.node, quant, made.name), made, quant)
             # What a pool puts out keeps the scale of its input.
-            self.values[inner] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
+            self.values[made.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
-        whole = quant.dtype == UINT8 and (limits is None or limits == (0, np.inf))
-        outcome = self._compute(nodes[-1], quant, name, STORED.format(name) if whole else "")
-        if isinstance(outcome, Unrounded) and limits is not None:
-            outcome = replace(outcome, lowest=limits[0], highest=limits[1])
+        low, high = last.limits(quant)
+        whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
+        outcome = _limited(self._compute(last.node, quant, name, STORED.format(name) if whole else ""), last, quant)
         self._keep(outcome, quant, name)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
@@ -212,7 +210,8 @@ class Walk:
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
         # Without a calibrated range its own, in the six decimals that the SDK's file of ranges has.
-        bounds = self.ranges.get(name) or Range.of(*(float(f"{end:.6f}") for end in (values.min(), values.max())))
+        low, high = (float(f"{end:.6f}") for end in (values.min(), values.max()))
+        bounds = self.ranges.get(name) or Range.of(low, high)
         quant = int16_quant(bounds.low, bounds.high)
         stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
         return Integers(self.emit.constant(stored), DOUBLE, quant)
@@ -282,3 +281,8 @@ class Walk:
         }
         operators = tuple(dumped(self.graph, operator, self.named, constants) for operator in self.plan.operators)
         return FixedFacts(tensors, self.weights, self.convolutions, operators, origin, self.biases)
+
+
+def _limited(outcome: Integers | Unrounded, made: Step, quant: Quant) -> Integers | Unrounded:
+    low, high = made.limits(quant)
+    return replace(outcome, lowest=low, highest=high) if isinstance(outcome, Unrounded) else outcome

@@ -110,7 +110,7 @@ def check(case):
     source = rule.scale_of(*ends, case.source)
     whole = whole_weights(case, top)
     steps = np.full(case.outputs, 2.0**-7)
-    depthwise = case.kind == "Conv" and case.group == case.inputs
+    depthwise = case.kind == "Conv" and case.group == case.inputs == case.outputs
     if case.per_channel and (case.group == 1 or depthwise or case.kind == "ConvTranspose"):
         # A ConvTranspose's weights (I, O / group, ...) have the scales of their second axis, for every group.
         shared = case.group if case.kind == "ConvTranspose" else 1
@@ -135,7 +135,9 @@ def check(case):
     low, high = (end * 2.0**case.reach for end in (real.min(axis=axes), real.max(axis=axes)))
     bounds = float(min(real.min(), 0) * 0.9), float(max(real.max(), 1e-3) * 0.9)
     out = rule.scale_of(*bounds, "uint8" if case.narrow else "int16")
-    relu = case.relu and case.spatial
+    # A convolution with groups takes no ReLU in, but for a depthwise one.
+    grouped = case.kind == "Conv" and case.group > 1 and not depthwise
+    relu = case.relu and case.spatial and not grouped
 
     net = network(case, values, bias, relu)
     name = "r" if relu else "y"
