@@ -108,7 +108,8 @@ def write(
         if isinstance(one, NotWritten):
             told = {"name": name, **_line(operator, side, slot, one), "file": None, "stats": None, "unwritten": True}
             step.tensor(told)
-    inputs, outputs = ([one if _has_values(one) else None for one in some] for some in (inputs, outputs))
+    inputs = [one if _has_values(one) else None for one in inputs]
+    outputs = [one if _has_values(one) else None for one in outputs]
     if all(one is None for one in (*inputs, *outputs)):
         return
     of, time, stats = watched or operator, step.tree.clock(), plan.control.content == "stats"

@@ -103,7 +103,8 @@ def main() -> None:
             with torch.no_grad():
                 program.get_submodule(target).weight.mul_(args.plant)
         if args.watch:
-            seen[name] = {"target": target, "outputs": watch(program)}
+            modules = [path for path, _ in program.named_modules()]
+            seen[name] = {"target": target, "modules": modules, "outputs": watch(program)}
         positional = given.pop("", ())
         for _ in range(TIMES):
             torch.manual_seed(1)

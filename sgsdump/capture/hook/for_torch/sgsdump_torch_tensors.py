@@ -11,6 +11,8 @@ _ATOMS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device
 # A view with more bytes than this, and so many times those of its memory, is not read.
 MOST_REPEATED, REPEATED = 1 << 32, 64
 _functorch = getattr(torch._C, "_functorch", None)
+_peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
+_AS_IT_IS = contextlib.nullcontext()
 _is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
 
 
@@ -51,9 +53,8 @@ def _is_kept_in_memory(value, kind):
 
 def outside_transforms():
     """A context in which tensors are what they are outside ``torch.func``, whose transforms may be running."""
-    peek = getattr(_functorch, "peek_interpreter_stack", None)
-    if peek is None or peek() is None:
-        return contextlib.nullcontext()
+    if _peek() is None:
+        return _AS_IT_IS
     from torch._functorch import pyfunctorch
 
     clear = getattr(pyfunctorch, "temporarily_clear_interpreter_stack", contextlib.nullcontext)
@@ -74,6 +75,8 @@ def unreadable(tensor):
     """Why the elements of a plain tensor cannot be read; "" where they can."""
     if not lies_in_its_memory(tensor):
         return "its memory was given back"
+    if tensor.is_contiguous():
+        return ""
     size = tensor.numel() * tensor.element_size()
     if size > MOST_REPEATED and size > REPEATED * tensor.untyped_storage().nbytes():
         return f"a view repeats its memory more than {REPEATED} times, to more than {MOST_REPEATED >> 30} GiB"

@@ -9,6 +9,7 @@ Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdum
 
 import ctypes
 import weakref
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -151,7 +152,7 @@ class Blank:
     def __init__(self, tensor, storage):
         self.reference = StorageWeakRef(storage)
         self.unit = tensor.element_size()
-        self.mask = None
+        self.mask: Any = None
         self.sample = _sample(storage)
         self._tensor = weakref.ref(tensor)
         self._pieces = storage.nbytes() // self.unit
