@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.reports.comparison.base import why
+from sgsdump.reports.html.of_model import BLOB
 from sgsdump.reports.html.report import Layer, LeftOut, Report, Step
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.value_range import Range
@@ -44,7 +46,7 @@ def report_of(
     """
     return Report(
         title=title or "Where accuracy is lost",
-        verdict=verdict(comparison, thresholds),
+        verdict=verdict(comparison, thresholds, attributes or {}),
         next_steps=tuple(steps(comparison, thresholds) if next_steps is None else next_steps),
         assumptions=tuple(assumptions),
         layers=layers_of(comparison, thresholds, ranges or {}, sample, benchmark, attributes or {}),
@@ -54,8 +56,16 @@ def report_of(
     )
 
 
-def verdict(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[str, ...]:
+def verdict(
+    comparison: Comparison,
+    thresholds: Thresholds = DOCUMENTED,
+    attributes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> tuple[str, ...]:
     """Two sentences: how many layers are past the thresholds and which is worst; where the error arises."""
+
+    def label(row: Row) -> str:
+        return _label(row, attributes.get(row.name, {}).get(BLOB, row.name))
+
     past, worst = comparison.past(thresholds), comparison.worst
     if worst is None:
         return ("No layer could be compared.", "The table of what was left out gives the reasons.")
@@ -67,14 +77,14 @@ def verdict(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tupl
         if past
         else f"None of {count} compared layers is bad ({thresholds})"
     )
-    sentences = [f"{first}; the worst is {_label(worst)}, {_figures(worst)}."]
+    sentences = [f"{first}; the worst is {label(worst)}, {_figures(worst)}."]
     jumps = comparison.jumps[:MOST_NAMED]
     if jumps:
-        places = "; ".join(f"{_label(row)}, {_rise(row, comparison)}" for row in jumps)
+        places = "; ".join(f"{label(row)}, {_rise(row, comparison)}" for row in jumps)
         sentences.append(f"RMSE rises most at {places}.")
     odd = [row for row in comparison.rows if not row.finite and not row.equal]
     if odd:
-        sentences.append(f"NaN or Inf in {_count(len(odd), 'layer')}, the first is {_label(odd[0])}.")
+        sentences.append(f"NaN or Inf in {_count(len(odd), 'layer')}, the first is {label(odd[0])}.")
     if comparison.suspects:
         sentences.append(f"{_count(len(comparison.suspects), 'pair')} of one name hold different tensors.")
     if comparison.failed:
@@ -187,8 +197,11 @@ def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
     return float(quant.scale) if np.ndim(quant.scale) == 0 else tuple(float(scale) for scale in np.ravel(quant.scale))
 
 
-def _label(row: Row) -> str:
-    return f"{_short(row.name)} ({row.op_type})" if row.op_type else _short(row.name)
+def _label(row: Row, blob: str) -> str:
+    """The layer, by its Caffe blob where it is a stage of one; then its stage and its operator."""
+    name, stage = (row.name, row.stage) if blob == row.name else (blob, row.name)
+    beside = [_short(text) for text in (stage, row.op_type) if text]
+    return f"{_short(name)} ({', '.join(beside)})" if beside else _short(name)
 
 
 def _short(name: str) -> str:

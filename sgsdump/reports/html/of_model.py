@@ -6,13 +6,17 @@ from typing import Any
 
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.models.stage_table import read_stages
 
 LONGEST = 60
+BLOB = "Caffe blob"
 
 
 def attributes_of(model: Model) -> dict[str, dict[str, str]]:
-    """By each output's name: the operator's attributes, the node's name and its weights' shapes, as text."""
+    """By each output's name: the operator's attributes, the node's name and its weights' shapes, as text; of a Caffe
+    network the blob that the tensor is a stage of, and the layer that made it."""
     graph = Graph(model.proto)
+    stages = {stage.name: {BLOB: stage.blob, "layer": stage.layer} for stage in read_stages(model.proto)}
     found: dict[str, dict[str, str]] = {}
     for node in graph.nodes:
         texts = {"node": node.name} if node.name else {}
@@ -20,7 +24,7 @@ def attributes_of(model: Model) -> dict[str, dict[str, str]]:
             f"constant {name}": _shape(graph.constants[name].dims) for name in node.input if name in graph.constants
         }
         texts |= {attribute.name: _text(attribute) for attribute in node.attribute}
-        found |= {name: texts for name in node.output if name}
+        found |= {name: stages.get(name, {}) | texts for name in node.output if name}
     return found
 
 

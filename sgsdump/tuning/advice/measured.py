@@ -83,7 +83,7 @@ def measure(
     trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel)
     with progress.bar("advise", "run", trial.runs * len(pairs)) as advance:
         measurement = trial.measure(_labelled(pairs), advance)
-    raised = _raised(subject.fixed_model, convs)
+    raised = _raised(subject.fixed_model, [conv for conv in convs if conv.domain not in analysis.forced_domains])
     advice = advise(convs, read_signs(analysis, convs, subject.ranges), measurement, limits)
     names = _ordered({*raised, *tensor_arrays(advice, convs)}, convs)
     tried = trial.try_plan(names, _labelled(pairs)) if names else None
