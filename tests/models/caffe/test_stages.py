@@ -180,6 +180,11 @@ def test_each_rule(lines, names, tmp_path):
             "a a_MUL b a_MUL_ c e",
             id="one product for each",
         ),
+        pytest.param(
+            ["Convolution a: data -> a", "Split s: a -> b c", "BatchNorm bn: b -> d", "Eltwise e: c d -> e"],
+            "a a_MUL d e",
+            id="of what a Split passes on",
+        ),
     ],
 )
 def test_names_that_no_probe_shows_are_distinct(lines, names, tmp_path):
@@ -190,6 +195,12 @@ def test_an_output_that_another_layer_reads_hangs_on_0_too(tmp_path):
     lines = ["Convolution a: data -> a", "ReLU r: a", "Pooling p: a -> p"]
     assert names_of(tmp_path, lines, ["a", "p"]) == ["a#0", "a", "p"]
     assert names_of(tmp_path, lines) == ["a", "a_xx", "p"]
+
+
+def test_a_batchnorm_that_is_an_output_is_no_part_of_the_scale(tmp_path):
+    lines = ["Convolution a: data -> a", "BatchNorm bn: a -> b", "Scale+ sc: b -> s"]
+    assert names_of(tmp_path, lines, ["b", "s"]) == ["a", "a_MUL", "b", "b_MUL", "s"]
+    assert names_of(tmp_path, lines) == ["a", "a_MUL", "s"]
 
 
 def opened(folder, name):
