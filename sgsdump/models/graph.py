@@ -5,6 +5,7 @@ Names that If, Loop and Scan bodies capture from outside count as read by the no
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Operators whose output holds the values of their input, each of them once, in another order or shape.
 REARRANGING = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"))
+# A # that a word follows: how names made from a tensor's end. Those of a folded BatchNormalization are the model's own.
+_ENDING = re.compile(r"#+(?=[A-Za-z])(?!bias\b|folded:)")
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,15 @@ class Graph:
         if len(readers) != 1 or name in self.outputs or name not in readers[0].input:
             return None
         return readers[0]
+
+
+def mark_of(proto: ModelProto) -> str:
+    """What stands between a tensor's name and a word in the names that are made from it (``conv1#stored``): # where no
+    name of the model has it before a letter, as many of them as none has elsewhere. So such names are nobody else's."""
+    graph = proto.graph
+    names = [tensor.name for tensor in (*graph.input, *graph.initializer)]
+    names += [name for node in graph.node for name in (node.name, *node.output)]
+    return "#" * (1 + max((len(run) for name in names for run in _ENDING.findall(name)), default=0))
 
 
 def attribute(node: NodeProto, name: str, default: Any = None) -> Any:

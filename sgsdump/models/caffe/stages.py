@@ -182,7 +182,7 @@ def _with_products(made: list[Step], net: Net) -> list[Step]:
     for step in made:
         source = step.joined or step.layer
         read = current.get(source.bottoms[0], "") if source.bottoms else ""
-        product = _product(step, read) if step.layer.type in AFFINE and step.tops else None
+        product = _product(step, read) if _has_product(step) else None
         if product is not None:
             while product in taken:
                 product = f"{read}_MUL" if product.endswith(SUFFIX) else product + "_"
@@ -191,6 +191,13 @@ def _with_products(made: list[Step], net: Net) -> list[Step]:
         made_of = [read] * len(step.layer.tops) if step.passes else step.tops
         current.update(zip(step.layer.tops, made_of))
     return result
+
+
+def _has_product(step: Step) -> bool:
+    """Whether a layer becomes a MUL and an ADD; a Scale without an offset is one MUL, which has its own name."""
+    if step.layer.type == "Scale" and step.joined is None:
+        return _scales_channels(step.layer) and step.layer.message.scale_param.bias_term
+    return step.layer.type in AFFINE and bool(step.tops)
 
 
 def _product(step: Step, read: str) -> str:

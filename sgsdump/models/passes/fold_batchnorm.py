@@ -41,7 +41,7 @@ def _fold_round(result: ModelProto) -> bool:
         if conv is None or not _foldable(graph, conv, norm):
             continue
         weight, bias = _folded(graph, conv, norm)
-        names = [_own_name(graph, conv.input[1], norm), f"{norm.output[0]}#bias"]
+        names = [_own_name(graph, conv.input[1], norm), _free_name(graph, f"{norm.output[0]}#bias")]
         for name, array in zip(names, (weight, bias)):
             tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
             (graph.constants[name] if name in graph.constants else result.graph.initializer.add()).CopyFrom(tensor)
@@ -54,7 +54,14 @@ def _fold_round(result: ModelProto) -> bool:
 
 def _own_name(graph: Graph, weight: str, norm: NodeProto) -> str:
     """Folded weights keep their name unless another node reads the unfolded ones."""
-    return weight if len(graph.consumers[weight]) == 1 else f"{weight}#folded:{norm.output[0]}"
+    return weight if len(graph.consumers[weight]) == 1 else _free_name(graph, f"{weight}#folded:{norm.output[0]}")
+
+
+def _free_name(graph: Graph, name: str) -> str:
+    """The name, with as many ' after it as make it one that the graph has not."""
+    while name in graph.constants or name in graph.producer or name in graph.inputs:
+        name += "'"
+    return name
 
 
 def _foldable(graph: Graph, conv: NodeProto, norm: NodeProto) -> bool:

@@ -46,10 +46,12 @@ class Unrounded:
 
 
 class Emitter:
-    """``scope`` begins the names of what is added: the tensor that is being computed. ``opset``: the model's."""
+    """``scope`` begins the names of what is added: the tensor that is being computed. ``opset``: the model's; ``mark``:
+    what no name of the model has (``mark_of``)."""
 
-    def __init__(self, opset: int = 13) -> None:
+    def __init__(self, opset: int = 13, mark: str = "#") -> None:
         self.opset = opset
+        self.mark = mark
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self.scope = ""
@@ -62,13 +64,21 @@ class Emitter:
         from onnx import helper
 
         output = output or self.fresh(op_type)
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=f"{op_type}:{output}", **attributes))
+        self.nodes.append(helper.make_node(op_type, inputs, [output], name=self.named(output, op_type), **attributes))
         return output
 
     def fresh(self, word: str) -> str:
         """A name that nothing has yet."""
         self._count += 1
-        return f"{self.scope}#{word}{self._count}"
+        return self.named(self.scope, f"{word}{self._count}")
+
+    def named(self, name: str, what: str) -> str:
+        """The name of what belongs to a tensor: ``conv1#stored``."""
+        return f"{name}{self.mark}{what}"
+
+    def stored(self, name: str) -> str:
+        """The name of a tensor's integers."""
+        return self.named(name, "stored")
 
     def constant(self, array: np.ndarray | np.generic | float, name: str | None = None) -> str:
         """Add a constant, once for equal ones without a name; gives its name."""
@@ -90,7 +100,7 @@ class Emitter:
 
         if (name, dtype) not in self._casts:
             to = helper.np_dtype_to_tensor_dtype(dtype)
-            self._casts[name, dtype] = self.add("Cast", [name], f"{name}#{dtype}", to=to)
+            self._casts[name, dtype] = self.add("Cast", [name], self.named(name, str(dtype)), to=to)
         return self._casts[name, dtype]
 
     def largest(self, name: str, axis: int) -> str:

@@ -43,8 +43,6 @@ from sgsdump.tensors.value_range import Range
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-STORED = "{}#stored"
-
 
 @dataclass(eq=False)
 class Walk:
@@ -68,7 +66,7 @@ class Walk:
         """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded."""
         quant, self.emit.scope = self.plan.tensors[name], name
         source = self._nearest(name, quant) if picture is None else steps_of_bytes(self.emit, name, picture, quant)
-        self.values[name] = self.emit.store(source, quant, STORED.format(name))
+        self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
 
     def operator(self, operator: Operator) -> None:
         self.emit.scope = operator.outputs[0] if operator.outputs else ""
@@ -93,10 +91,10 @@ class Walk:
             pooled = max_pool(self.emit, values[0], node)
             self._keep(pooled, quant, operator.outputs[0])
             return
-        move(self.emit, node, values, [STORED.format(name) if name in stored else "" for name in node.output])
+        move(self.emit, node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
-            self.values[name] = Integers(STORED.format(name), quant.dtype, quant)
+            self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
 
     def _chain(self, operator: Operator) -> None:
         *inner, last = steps_of(self.graph, operator)
@@ -109,7 +107,7 @@ class Walk:
         quant = self.plan.tensors[name]
         low, high = last.limits(quant)
         whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
-        outcome = _limited(self._compute(last.node, quant, name, STORED.format(name) if whole else ""), last, quant)
+        outcome = _limited(self._compute(last.node, quant, name, self.emit.stored(name) if whole else ""), last, quant)
         self._keep(outcome, quant, name)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
@@ -129,7 +127,7 @@ class Walk:
             curve, source = CURVES[node.op_type], operands[0].quant
             bounds = self._bounds(name, quant)
             return look_up(
-                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), STORED.format(name)
+                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), self.emit.stored(name)
             )
         if node.op_type == "MaxPool":
             return max_pool(self.emit, operands[0], node)
@@ -143,7 +141,7 @@ class Walk:
         if is_function(node, self.graph):
             self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
             function = ideal(function_of(node, self.graph), operands[0].quant, quant)
-            return look_up(self.emit, self._broadcast(operands[0], node), quant, function, STORED.format(name))
+            return look_up(self.emit, self._broadcast(operands[0], node), quant, function, self.emit.stored(name))
         return self._in_float(node, quant, name)
 
     def _convolution(self, node: NodeProto, quant: Quant, stored: str) -> Integers | Unrounded | None:
@@ -224,7 +222,7 @@ class Walk:
         return self.emit.store(requantise(self.emit, value, quant), quant, self.emit.fresh("requantised"))
 
     def _keep(self, outcome: Integers | Unrounded, quant: Quant, name: str) -> None:
-        stored = STORED.format(name)
+        stored = self.emit.stored(name)
         if isinstance(outcome, Unrounded):
             self.values[name] = self.emit.store(outcome, quant, stored)
         elif outcome.name == stored:
@@ -257,7 +255,7 @@ class Walk:
         """The name under which a tensor is there as float32: its own, but for the inputs of the model, which have
         theirs already."""
         if name in self.values and name not in self.reals:
-            own = f"{name}#real" if name in self.graph.inputs else name
+            own = self.emit.named(name, "real") if name in self.graph.inputs else name
             self.reals[name] = self.emit.real(self.values[name], own)
         return self.reals.get(name, name)
 
@@ -274,7 +272,7 @@ class Walk:
     def facts(self, pictures: Mapping[str, Picture], origin: Origin | None, constants: set[str]) -> FixedFacts:
         tensors = {
             name: StoredTensor(
-                quant.dtype, float(quant.scale), quant.zero_point, STORED.format(name), None, name in pictures
+                quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), None, name in pictures
             )
             for name, quant in self.plan.tensors.items()
             if name in self.values and quant.dtype is not None

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import Graph, drop_unused_constants
+from sgsdump.models.graph import Graph, drop_unused_constants, mark_of
 from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.integer.emitter import Emitter
-from sgsdump.quantisation.integer.walk import STORED, Walk
+from sgsdump.quantisation.integer.walk import Walk
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.tensors.value_range import Range
@@ -51,7 +51,7 @@ def write_integers(
     """
     from onnx import ModelProto
 
-    walk = Walk(Graph(proto), plan, ranges, channels, Emitter(opset_of(proto)))
+    walk = Walk(Graph(proto), plan, ranges, channels, Emitter(opset_of(proto), mark_of(proto)))
     for name in walk.graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
@@ -64,17 +64,17 @@ def write_integers(
     del result.graph.value_info[:]
     result.graph.node.extend(walk.emit.nodes)
     result.graph.initializer.extend(walk.emit.constants)
-    _integer_outputs(result, keep_integer & set(plan.tensors), plan)
+    _integer_outputs(result, keep_integer & set(plan.tensors), walk)
     drop_unused_constants(result)
     write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
     return Written(result, walk.approximate)
 
 
-def _integer_outputs(proto: ModelProto, names: frozenset[str] | set[str], plan: QuantPlan) -> None:
+def _integer_outputs(proto: ModelProto, names: frozenset[str] | set[str], walk: Walk) -> None:
     from onnx import helper
 
     for output in proto.graph.output:
         if output.name in names:
-            dtype = plan.tensors[output.name].dtype
+            dtype = walk.plan.tensors[output.name].dtype
             output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(dtype)
-            output.name = STORED.format(output.name)
+            output.name = walk.emit.stored(output.name)

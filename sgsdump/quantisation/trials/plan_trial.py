@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
-from sgsdump.models.graph import REARRANGING, Graph
+from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.fixed_metadata import read_facts
@@ -75,6 +75,7 @@ class PlanTrial:
     ):
         self.model, self.ranges, self.config = model, ranges, config
         self.proto = deployed(model)
+        self.mark = mark_of(self.proto)
         pictures = pictures_of(model, config, ranges)
         self.analysis: Analysis = analyse(self.proto, pictures)
         self._choice = Choice(per_channel=per_channel)
@@ -82,7 +83,7 @@ class PlanTrial:
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
         assert facts is not None
-        self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved())
+        self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved(), self.mark)
         self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = list(watched_by_output(self.proto))
         self._threads = threads
@@ -135,9 +136,10 @@ class PlanTrial:
             if name in self._picture_tensors or quant.dtype is None:
                 continue
             values = ((LOW, lowest(quant)), (SCALE, np.float32(quant.scale)), (ZERO_POINT, zero_point(quant)))
-            fed |= {key: np.asarray(value) for what, value in values if (key := parameter(name, what)) in self._fed}
+            named = ((parameter(name, what, self.mark), value) for what, value in values)
+            fed |= {key: np.asarray(value) for key, value in named if key in self._fed}
         for node, dtype in weight_types(self.analysis, tensors):
-            fed[parameter(node.output[0], WEIGHT)] = self._weight(node, dtype)
+            fed[parameter(node.output[0], WEIGHT, self.mark)] = self._weight(node, dtype)
         return fed
 
     def _narrow(self) -> set[str]:

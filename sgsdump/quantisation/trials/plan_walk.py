@@ -132,8 +132,8 @@ def _cuts(trial: PlanTrial) -> list[int]:
     for chosen in trial.domains:
         root = domain[chosen.name]
         members = [name for name in trial.analysis.stored if domain[name] == root]
-        owner |= {parameter(n, what): chosen.name for n in members for what in (LOW, SCALE, ZERO_POINT)}
-        owner |= {parameter(name, WEIGHT): chosen.name for name in chosen.convolutions}
+        owner |= {parameter(n, what, trial.mark): chosen.name for n in members for what in (LOW, SCALE, ZERO_POINT)}
+        owner |= {parameter(name, WEIGHT, trial.mark): chosen.name for name in chosen.convolutions}
     first: dict[str, int] = {}
     for index, node in enumerate(trial.every_plan.graph.node):
         for name in node.input:

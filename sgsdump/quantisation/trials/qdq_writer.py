@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, drop_unused_constants, reading
+from sgsdump.models.graph import Graph, drop_unused_constants, mark_of, reading
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, StoredWeights
 from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.fusion import Operator, sdk_name
@@ -53,15 +53,15 @@ def quantise(
         if name in pictures:
             writer.picture(name, pictures[name])
         elif name in plan.tensors:
-            writer.read_as(name, f"{name}#real")
-            writer.store(name, name, f"{name}#real")
+            writer.read_as(name, writer.named(name, "real"))
+            writer.store(name, name, writer.named(name, "real"))
     for operator in plan.operators:
         writer.operator(operator)
     del result.graph.node[:]
     result.graph.node.extend(writer.nodes)
     result.graph.initializer.extend(writer.constants)
     del result.graph.value_info[:]
-    _integer_outputs(result, keep_integer & set(plan.tensors), plan)
+    _integer_outputs(result, keep_integer & set(plan.tensors), writer)
     drop_unused_constants(result)
     if writer.domain == CONTRIB and not any(o.domain == CONTRIB for o in result.opset_import):
         result.opset_import.add(domain=CONTRIB, version=1)
@@ -87,6 +87,7 @@ class _Writer:
         opset = next((o.version for o in source.opset_import if o.domain in ("", "ai.onnx")), 1)
         self.domain = "" if opset >= 21 else CONTRIB
         self.graph = Graph(source)
+        self.mark = mark_of(source)
         self.plan = plan
         self.nodes: list[NodeProto] = []
         self.constants: list[Any] = []
@@ -107,13 +108,15 @@ class _Writer:
         source = name
         if (gain != 1).any() or (offset != 0).any():
             shape = (1, -1, 1, 1)
-            self.add("Mul", [name, self.constant(f"{name}#gain", gain.reshape(shape))], f"{name}#scaled")
-            self.add("Add", [f"{name}#scaled", self.constant(f"{name}#offset", offset.reshape(shape))], f"{name}#bytes")
-            source = f"{name}#bytes"
-        self.quantise(source, Quant(quant.dtype, 1.0, 0), f"{name}#stored")
-        self.dequantise(f"{name}#stored", quant, f"{name}#real")
-        self.read_as(name, f"{name}#real")
-        self.note(name, quant, f"{name}#real", picture=True)
+            factor = self.constant(self.named(name, "gain"), gain.reshape(shape))
+            addend = self.constant(self.named(name, "offset"), offset.reshape(shape))
+            scaled, source = self.named(name, "scaled"), self.named(name, "bytes")
+            self.add("Mul", [name, factor], scaled)
+            self.add("Add", [scaled, addend], source)
+        self.quantise(source, Quant(quant.dtype, 1.0, 0), self.named(name, "stored"))
+        self.dequantise(self.named(name, "stored"), quant, self.named(name, "real"))
+        self.read_as(name, self.named(name, "real"))
+        self.note(name, quant, self.named(name, "real"), picture=True)
 
     def operator(self, operator: Operator) -> None:
         for node in operator.nodes:
@@ -124,26 +127,27 @@ class _Writer:
         last = self.nodes[-1]  # storing an output adds nodes behind it
         for index, name in enumerate(list(last.output)):
             if name in self.plan.tensors:
-                last.output[index] = f"{name}#float"
-                self.store(name, f"{name}#float", name)
+                last.output[index] = self.named(name, "float")
+                self.store(name, self.named(name, "float"), name)
 
     def store(self, name: str, computed: str, real: str) -> None:
         quant = self.plan.tensors[name]
-        self.quantise(computed, quant, f"{name}#stored")
-        self.dequantise(f"{name}#stored", quant, real)
+        self.quantise(computed, quant, self.named(name, "stored"))
+        self.dequantise(self.named(name, "stored"), quant, real)
         self.note(name, quant, real)
 
     def weight(self, node: NodeProto) -> str:
         """The dequantised weight's name; its integers go in as an initializer."""
         quant = self.plan.weights[node.output[0]]
-        name = f"{node.input[1]}#{quant.dtype}" + (f":{node.output[0]}" if self._shared(node.input[1]) else "")
+        reader = f":{node.output[0]}" if self._shared(node.input[1]) else ""
+        name = self.named(node.input[1], str(quant.dtype)) + reader
         self.convolutions[node.output[0]] = name
         stored = store_weight(self.graph.value(node.input[1]), quant)
-        self.dequantise(self.constant(name, stored), quant, f"{name}#real")
+        self.dequantise(self.constant(name, stored), quant, self.named(name, "real"))
         steps = np.asarray(quant.scale, np.float64).tolist()
         scale = tuple(steps) if isinstance(steps, list) else steps
         self.weights[name] = StoredWeights(node.input[1], _dtype(quant), scale, quant.axis)
-        return f"{name}#real"
+        return self.named(name, "real")
 
     def quantise(self, source: str, quant: Quant, target: str) -> None:
         self.add("QuantizeLinear", [source, *self.parameters(target, quant)], target, self.domain)
@@ -155,7 +159,8 @@ class _Writer:
     def parameters(self, target: str, quant: Quant) -> list[str]:
         scale = np.asarray(quant.scale, np.float32)
         zero = np.full(scale.shape, quant.zero_point, quant.dtype)
-        return [self.constant(f"{target}#scale", scale), self.constant(f"{target}#zero_point", zero)]
+        parameters = (("scale", scale), ("zero_point", zero))
+        return [self.constant(self.named(target, what), array) for what, array in parameters]
 
     def constant(self, name: str, array: np.ndarray) -> str:
         from onnx import numpy_helper
@@ -169,15 +174,18 @@ class _Writer:
     def add(self, op_type: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
         from onnx import helper
 
-        name = f"{op_type}:{output}"
+        name = self.named(output, op_type)
         self.nodes.append(helper.make_node(op_type, inputs, [output], name=name, domain=domain, **attributes))
+
+    def named(self, name: str, what: str) -> str:
+        return f"{name}{self.mark}{what}"
 
     def read_as(self, name: str, real: str) -> None:
         self.reads[name] = real
 
     def note(self, name: str, quant: Quant, real: str, picture: bool = False) -> None:
         self.tensors[name] = StoredTensor(
-            _dtype(quant), float(quant.scale), quant.zero_point, f"{name}#stored", real, picture
+            _dtype(quant), float(quant.scale), quant.zero_point, self.named(name, "stored"), real, picture
         )
 
     def facts(self, origin: Origin | None) -> FixedFacts:
@@ -214,11 +222,11 @@ def _out_name(graph: Graph, operator: Operator) -> str:
     return sdk_name(graph, (parts or list(operator.nodes))[-1])
 
 
-def _integer_outputs(proto: ModelProto, names: frozenset[str] | set[str], plan: QuantPlan) -> None:
+def _integer_outputs(proto: ModelProto, names: frozenset[str] | set[str], writer: _Writer) -> None:
     from onnx import helper
 
     for output in proto.graph.output:
         if output.name in names:
-            dtype = plan.tensors[output.name].dtype
+            dtype = writer.plan.tensors[output.name].dtype
             output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(dtype)
-            output.name = f"{output.name}#stored"
+            output.name = writer.named(output.name, "stored")

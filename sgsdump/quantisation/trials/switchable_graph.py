@@ -28,16 +28,19 @@ FUSED_DOMAIN = "com.microsoft"
 LARGEST = np.iinfo(np.int16).max
 
 
-def parameter(name: str, what: str) -> str:
-    """The input that sets ``what`` of a tensor or convolution."""
-    return f"{name}#{what}"
+def parameter(name: str, what: str, mark: str = "#") -> str:
+    """The input that sets ``what`` of a tensor or convolution; ``mark``: the float model's (``mark_of``)."""
+    return f"{name}{mark}{what}"
 
 
-def parametrise(fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], moved: Collection[str]) -> ModelProto:
+def parametrise(
+    fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], moved: Collection[str], mark: str = "#"
+) -> ModelProto:
     """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
 
     narrow  tensors that are UINT8 in some plan.
     moved   tensors whose values a node only moves from one that has the same scale in every plan.
+    mark    the float model's (``mark_of``).
 
     Picture inputs keep their constants, as their type never changes.
     """
@@ -46,7 +49,7 @@ def parametrise(fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], m
     result = ModelProto()
     result.CopyFrom(fixed)
     stored = {tensor.stored: name for name, tensor in facts.tensors.items() if not tensor.picture}
-    fed = {f"{weight}#real": conv for conv, weight in facts.convolutions.items()}
+    fed = {parameter(weight, "real", mark): conv for conv, weight in facts.convolutions.items()}
     readers = {name: len(nodes) for name, nodes in Graph(fixed).consumers.items()}
     nodes: list[NodeProto] = []
     for node in fixed.graph.node:
@@ -63,11 +66,11 @@ def parametrise(fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], m
         copy.CopyFrom(node)
         for index, name in enumerate(copy.input):
             if name in fed and index == 1:
-                copy.input[index] = parameter(_made_by(node, facts.convolutions), WEIGHT)
+                copy.input[index] = parameter(_made_by(node, facts.convolutions, mark), WEIGHT, mark)
         if stored.get(output) in narrow:
-            _hold(copy, stored[output], nodes)
+            _hold(copy, stored[output], nodes, mark)
         if tensor:
-            copy.input[1:] = [parameter(tensor, SCALE), parameter(tensor, ZERO_POINT)]
+            copy.input[1:] = [parameter(tensor, SCALE, mark), parameter(tensor, ZERO_POINT, mark)]
         if node.op_type == "Relu" and readers.get(node.input[0]) == 1 and _is_conv(nodes, node.input[0]):
             copy = _rectified(nodes.pop(), node)
         nodes.append(copy)
@@ -75,7 +78,7 @@ def parametrise(fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], m
     result.graph.node.extend(nodes)
     if any(n.domain == FUSED_DOMAIN for n in nodes) and all(o.domain != FUSED_DOMAIN for o in result.opset_import):
         result.opset_import.add(domain=FUSED_DOMAIN, version=1)
-    _add_inputs(result, list(stored.values()), list(facts.convolutions))
+    _add_inputs(result, list(stored.values()), list(facts.convolutions), mark)
     drop_unused_constants(result)
     return result
 
@@ -94,24 +97,24 @@ def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
     return fused
 
 
-def _made_by(node: NodeProto, convolutions: Collection[str]) -> str:
+def _made_by(node: NodeProto, convolutions: Collection[str], mark: str) -> str:
     """The convolution a node is: its output's own name, or without the mark of what is stored afterwards."""
-    output = node.output[0].removesuffix("#float")
+    output = node.output[0].removesuffix(f"{mark}float")
     return output if output in convolutions else node.output[0]
 
 
-def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto]) -> None:
+def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], mark: str) -> None:
     """Add the Clip before a QuantizeLinear, unless a Relu is right before it."""
     from onnx import helper
 
-    source, within = quantise.input[0], f"{name}#within"
+    source, within = quantise.input[0], parameter(name, "within", mark)
     if nodes and nodes[-1].op_type in ("Relu", "FusedConv") and nodes[-1].output[0] == source:
         return
     quantise.input[0] = within
-    nodes.append(helper.make_node("Clip", [source, parameter(name, LOW)], [within], name=within))
+    nodes.append(helper.make_node("Clip", [source, parameter(name, LOW, mark)], [within], name=within))
 
 
-def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str]) -> None:
+def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], mark: str) -> None:
     """Those of the parameters that some node reads."""
     from onnx import TensorProto, helper
 
@@ -123,10 +126,10 @@ def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str]) 
 
     for name in tensors:
         for what in (LOW, SCALE):
-            add(parameter(name, what), TensorProto.FLOAT, ())
-        add(parameter(name, ZERO_POINT), TensorProto.INT16, ())
+            add(parameter(name, what, mark), TensorProto.FLOAT, ())
+        add(parameter(name, ZERO_POINT, mark), TensorProto.INT16, ())
     for name in convolutions:
-        add(parameter(name, WEIGHT), TensorProto.FLOAT, None)
+        add(parameter(name, WEIGHT, mark), TensorProto.FLOAT, None)
 
 
 def zero_point(quant: Quant) -> np.int16:

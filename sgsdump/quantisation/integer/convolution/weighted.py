@@ -61,7 +61,7 @@ def compute_weighted(
     """
     name = node.output[0]
     integers = store_weight(graph.value(node.input[1]), scale)
-    kernel = kernel_of(node, f"{node.input[1]}#{scale.dtype}", integers)
+    kernel = kernel_of(node, emit.named(node.input[1], str(scale.dtype)), integers)
     if kernel is None or not _has_plain_bias(graph, node, kernel):
         return None
     if len(graph.consumers[node.input[1]]) > 1:
@@ -71,7 +71,7 @@ def compute_weighted(
     bounds = channels.get(name) or joined(channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1) or whole
     numbers = requantisation(sums, _bias(graph, node, sums.size), bounds, value.quant, scale, output, groups)
     emit.constant(kernel.values, kernel.name)
-    rows = emit.constant(np.stack([numbers.bias, numbers.mul]), f"{name}#rows")
+    rows = emit.constant(np.stack([numbers.bias, numbers.mul]), emit.named(name, "rows"))
     outcome = convolve(emit, value, kernel, numbers, rows, stored)
     bias = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
     made = Integers(outcome, UINT8, output) if isinstance(outcome, str) else outcome
