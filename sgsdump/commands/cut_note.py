@@ -18,9 +18,9 @@ def cut_sentence(cut: PostProcessingCut) -> str:
 
     name, kind = cut.first
     others = [layer for layer in cut.layers if layer != name]
-    with_it = f"; with it went {listed(others, MOST_LAYERS)}" if others else ""
-    ends = f"the network ends in {', '.join(cut.outputs)}"
-    return f"cut before the post-processing layer {name} ({kind}), which is not computed: {ends}{with_it}"
+    also = f"; also left out: {listed(others, MOST_LAYERS)}" if others else ""
+    ends = ", ".join(cut.outputs)
+    return f"the network is cut before its post-processing, {name!r} ({kind}), and ends in {ends}{also}"
 
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:

@@ -65,9 +65,10 @@ def dump(job: Job) -> int:
     check(job)
     progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the lines themselves show how far it is
     run = pipeline(job, progress)
-    status = _dump(job, run, progress)
-    print_cut(run.model)
-    return status
+    try:
+        return _dump(job, run, progress)
+    finally:  # a tensor that was asked for in vain may be one of what was cut off
+        print_cut(run.model)
 
 
 def _dump(job: Job, run: Pipeline, progress: Progress) -> int:

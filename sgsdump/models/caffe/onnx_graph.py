@@ -58,19 +58,20 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
     graph = _filled(net, named, weights, staged=False)
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
     overwritten = {name for step in named for name in step.tops} - blobs
-    _declare(net, graph, _outputs(net, graph))
+    _declare(net, graph, _tensors(graph, _cut_at(net)))
     return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
 
 
 def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = ()) -> ModelProto:
     """The model with the SDK's tensors under the SDK's names.
 
-    outputs  blobs that leave it, beside those that nothing reads and those at which its post-processing was cut off.
+    outputs  blobs that leave it, beside those that nothing reads; empty for those that its post-processing read.
     The model carries the table of its stages (``stage_table``). Raises what ``to_onnx`` raises.
     """
-    named = steps(net, outputs or (net.cut.outputs if net.cut else ()))
+    outputs = outputs or _cut_at(net)
+    named = steps(net, outputs)
     graph = _filled(net, named, weights, staged=True)
-    _declare(net, graph, _outputs(net, graph, outputs))
+    _declare(net, graph, _tensors(graph, outputs))
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
     return graph.proto
 
@@ -191,10 +192,13 @@ def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
     tensor.raw_data = array.tobytes()
 
 
-def _outputs(net: Net, graph: _Graph, outputs: Sequence[str] = ()) -> list[str]:
-    """The tensors that are outputs even where another layer reads them."""
-    blobs = (*outputs, *(net.cut.outputs if net.cut else ()))
-    return [graph.current[blob].name for blob in dict.fromkeys(blobs) if blob in graph.current]
+def _cut_at(net: Net) -> Sequence[str]:
+    return net.cut.outputs if net.cut else ()
+
+
+def _tensors(graph: _Graph, blobs: Sequence[str]) -> list[str]:
+    """The last values of those blobs that are there."""
+    return [graph.current[blob].name for blob in blobs if blob in graph.current]
 
 
 def _declare(net: Net, graph: _Graph, more: Sequence[str] = ()) -> None:
