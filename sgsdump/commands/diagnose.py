@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(args.output, asides.append) as folder:
         warnings = [*board_notes(known.config), *disagreements(known.model, feeds)]
         assumptions = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
-        assumptions += [f"note: {each}" for each in known.cut]
+        assumptions += [f"note: {each}" for each in known.cut_note]
         for sentence in assumptions:
             print(for_terminal(sentence), flush=True)
         subject = _subject(args, known, feeds, progress)
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
             advice,
             limits,
             title=f"{args.model.name} in fixed point",
-            assumptions=[*known.assumed, *known.cut, *warnings, *subject.notes],
+            assumptions=[*known.assumed, *known.cut_note, *warnings, *subject.notes],
             facts=_facts(args, feeds, pairs),
         )
         _write(folder, report, comparison, limits)
@@ -150,7 +150,7 @@ class Known:
     given: Subject | None = None
 
     @property
-    def cut(self) -> tuple[str, ...]:
+    def cut_note(self) -> tuple[str, ...]:
         """What to say of a network cut before its post-processing."""
         return () if self.model.cut is None else (cut_sentence(self.model.cut),)
 
