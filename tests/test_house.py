@@ -24,6 +24,7 @@ FAMILIES = (
 # What the members of a family share stands in its folder beside them.
 SHARED = {
     *(
+        "commands/cut_note",
         "commands/parser",
         "commands/option_values",
         "commands/options",

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import add_limits, add_quant_level
 from sgsdump.errors import ConfigError, ModelError, ValuesError
@@ -103,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {wider(word, others)}")
     if config.conv_format or config.tensor_arrays:
         print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
+    print_cut(model, config)
     return 0
 
 

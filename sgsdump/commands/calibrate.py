@@ -52,6 +52,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.option_values import not_negative, whole_number
 from sgsdump.commands.options import add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
@@ -144,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     for note in fixed.notes:
         print(note)
+    print_cut(model, config)
     return 0
 
 

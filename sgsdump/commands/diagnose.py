@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import cut_sentence, to_paste
 from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import add_limits, add_quant_level, add_scheduler
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(args.output, asides.append) as folder:
         warnings = [*board_notes(known.config), *disagreements(known.model, feeds)]
         assumptions = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
+        assumptions += [f"note: {each}" for each in known.cut_note]
         for sentence in assumptions:
             print(for_terminal(sentence), flush=True)
         subject = _subject(args, known, feeds, progress)
@@ -121,13 +123,16 @@ def run(args: argparse.Namespace) -> int:
             advice,
             limits,
             title=f"{args.model.name} in fixed point",
-            assumptions=[*known.assumed, *warnings, *subject.notes],
+            assumptions=[*known.assumed, *known.cut_note, *warnings, *subject.notes],
             facts=_facts(args, feeds, pairs),
         )
         _write(folder, report, comparison, limits)
         _write_model(folder, subject, known.ini, advice)
     for line in _ending(report):
         print(for_terminal(line))
+    if known.model.cut is not None:
+        for line in to_paste(known.model.cut, known.config if args.input_config else None):
+            print(for_terminal(line))
     for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")
     print(f"Report: {args.output / 'report.html'}")
@@ -143,6 +148,11 @@ class Known:
     ini: bytes
     assumed: tuple[str, ...] = ()
     given: Subject | None = None
+
+    @property
+    def cut_note(self) -> tuple[str, ...]:
+        """What to say of a network cut before its post-processing."""
+        return () if self.model.cut is None else (cut_sentence(self.model.cut),)
 
 
 def _known(args: argparse.Namespace) -> Known:

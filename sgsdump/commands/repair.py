@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_quant_level
@@ -116,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
     for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")
     print(f"{args.output}: {', '.join(sorted(path.name for path in args.output.iterdir()))}")
+    print_cut(model, config)
     return 1 if given and not best.holds else 0
 
 

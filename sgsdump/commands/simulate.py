@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.options import add_feeds, add_model, add_provider
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         model, args.type, args.image, args.preprocess, config, script=script, provider=provider, each_named=True
     ):
         pass
+    print_cut(model, config)
     return 0
 
 

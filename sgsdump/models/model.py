@@ -15,6 +15,7 @@ from sgsdump.errors import ModelError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.models import MODELS
 from sgsdump.models.input_spec import InputSpec
+from sgsdump.models.post_processing import PostProcessingCut
 
 if TYPE_CHECKING:
     import onnx
@@ -37,6 +38,7 @@ class Model:
     folder   where its external data files are; None when it has none.
     blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
     overwritten  tensors that an in-place layer of the framework wrote over.
+    cut      the post-processing that the framework's file has and this has not.
     """
 
     proto: onnx.ModelProto
@@ -44,6 +46,7 @@ class Model:
     folder: Path | None = None
     blobs: frozenset[str] | None = None
     overwritten: frozenset[str] = frozenset()
+    cut: PostProcessingCut | None = None
 
 
 @dataclass(frozen=True)

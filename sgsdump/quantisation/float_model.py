@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ModelError
+from sgsdump.errors import ConfigError, ModelError
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
 from sgsdump.models.passes.fold_constants import fold_constants
@@ -24,9 +24,16 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
     """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
     outputs that input_config.ini names are outputs too.
 
-    Raises what ``open_model``, ``simplify`` and ``lift`` raise.
+    Raises what ``open_model``, ``simplify`` and ``lift`` raise, and ConfigError for an input that went with the
+    network's post-processing.
     """
     simple = simplify(open_model(path, weights, staged_outputs=[output.name for output in config.outputs]))
+    for entry in config.inputs:
+        if simple.cut is not None and entry.name in simple.cut.blobs:
+            raise ConfigError(
+                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads, and that "
+                f"is cut off; remove it from [INPUT_CONFIG]"
+            )
     return replace(simple, proto=lift(simple.proto))
 
 

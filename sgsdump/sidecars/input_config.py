@@ -13,6 +13,7 @@ A list may run on over indented lines. Normalisation is (x - mean) / std, x in 0
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def read(path: Path | str) -> InputConfig:
         conv_format=known_word(conv_format, conv_format.text.strip(" \t'\""), CONV_FORMATS) if conv_format else None,
         tensor_arrays=tuple(names_of(arrays)) if arrays and arrays.text else (),
     )
+
+
+def output_section(outputs: Sequence[ModelOutput]) -> str:
+    """[OUTPUT_CONFIG] of an input_config.ini."""
+    names = ",".join(output.name for output in outputs)
+    words = ",".join("TRUE" if output.dequantised else "FALSE" for output in outputs)
+    return f"[OUTPUT_CONFIG]\noutputs = {names};\ndequantizations = {words};\n"
 
 
 def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:

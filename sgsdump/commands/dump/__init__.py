@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.dump.every_input import CAFFE_OUTPUT, DEFAULT_OUTPUT, Source, dump_all
 from sgsdump.commands.dump.written import Form
 from sgsdump.commands.options import add_feeds, add_model, add_provider
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([output], read)
     source = Source(args.image, args.preprocess, config, args.data_loader_script)
     dump_all(model, source, output, Form(text, caffe), every_layer=args.every_layer, provider=args.provider)
+    print_cut(model, config)
     return 0
 
 

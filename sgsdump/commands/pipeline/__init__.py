@@ -32,6 +32,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.pipeline.comparison import compare_with_others
 from sgsdump.commands.pipeline.options import add_arguments
 from sgsdump.commands.terminal import TERMINAL, Terminal
@@ -58,16 +59,26 @@ def dump(job: Job) -> int:
 
     Raises what ``pipeline.job.check`` and the steps of ``pipeline.run_job`` raise.
     """
-    from sgsdump.dumps.formats.sdaa import dump_info
-    from sgsdump.models.model import graph_inputs
     from sgsdump.pipeline.job import check
-    from sgsdump.pipeline.run_job import dump_chosen, ir, pipeline, save_case
-    from sgsdump.pipeline.several import is_several
-    from sgsdump.reports.pipeline_lines import random_lines, summary_lines
+    from sgsdump.pipeline.run_job import pipeline
 
     check(job)
     progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the lines themselves show how far it is
     run = pipeline(job, progress)
+    try:
+        return _dump(job, run, progress)
+    finally:  # a tensor that was asked for in vain may be one of what was cut off
+        print_cut(run.model)
+
+
+def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
+    """The exit status as of ``dump``."""
+    from sgsdump.dumps.formats.sdaa import dump_info
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.pipeline.run_job import dump_chosen, ir, save_case
+    from sgsdump.pipeline.several import is_several
+    from sgsdump.reports.pipeline_lines import random_lines, summary_lines
+
     if job.bisect:
         return _bisect(job, run)
     if job.print_ir:

@@ -40,6 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.cut_note import print_cut
 from sgsdump.commands.option_values import whole_number
 from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
 from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
@@ -135,6 +136,7 @@ def run(args: argparse.Namespace) -> int:
     print_ending(result, folder, WITHOUT_BITS[args.quant_level])
     for each in taken.clipped:
         print(f"warning: {each}")
+    print_cut(model, config)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A prototxt as Caffe sees it in the TEST phase: its inputs and its layers, in order.
+"""A prototxt as Caffe sees it in the TEST phase: its inputs and its layers, in order, up to the post-processing.
 
 Source of the rules (which layers stay, where inputs come from): Caffe's net.cpp and upgrade_proto.cpp.
 """
@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import ModelError
+from sgsdump.models.caffe.layers import POST_PROCESSING
 from sgsdump.models.caffe.prototxt import Layer, read_prototxt
+from sgsdump.models.post_processing import PostProcessingCut
 
 DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "AnnotatedData", "DenseImageData")
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """``inputs`` are the blobs a user feeds, with their shapes; ``layers`` run in this order."""
+    """``inputs`` are the blobs a user feeds, with their shapes; ``layers`` run in this order. ``cut``: what of the
+    prototxt is not among them, where it has post-processing."""
 
     path: Path
     inputs: dict[str, tuple[int, ...]]
     layers: tuple[Layer, ...]
+    cut: PostProcessingCut | None = None
 
 
 def read_net(path: Path) -> Net:
@@ -46,7 +50,17 @@ def read_net(path: Path) -> Net:
     inputs = {name: shape for name, shape in inputs.items() if name not in unread}
     if not inputs:
         raise ModelError(f"{path} has no input; add an Input layer with the shape of the picture")
-    return Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs)))
+    return _without_post_processing(
+        Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs)))
+    )
+
+
+def who_makes(layers: Iterable[Layer], blob: str) -> str:
+    """The end of a message about a layer that reads a blob before it is there."""
+    later = next((layer for layer in layers if blob in layer.tops), None)
+    if later is None:
+        return "which nothing makes"
+    return f"which only {later.name!r} makes, further down; the net has a cycle or its layers are out of order"
 
 
 def is_input(layer: Layer, has_others: bool) -> bool:
@@ -98,6 +112,75 @@ def _without_losses(layers: list[Layer]) -> tuple[list[Layer], set[str]]:
         if not dropped:
             return kept, _read(layers) - read
         kept = [layer for layer in kept if layer not in dropped]
+
+
+def _without_post_processing(net: Net) -> Net:
+    """The net that ends in what its post-processing reads.
+
+    Post-processing goes with everything computed from it. What it reads becomes an output where that depends on an
+    input; what does not (PriorBox uses shapes only) goes, unless a layer that stays reads it.
+    """
+    dropped = _from_post_processing_on(net)
+    if not dropped:
+        return net
+    without = {*dropped}
+    kept = [layer for layer in net.layers if layer not in without]
+    outputs = _varying_ends(net, kept, dropped)
+    needed, layers = set(outputs), []
+    for layer in reversed(kept):
+        if needed & set(layer.tops):
+            needed.update(layer.bottoms)
+            layers.append(layer)
+    if not layers:
+        raise ModelError(
+            f"{dropped[0].where} is post-processing, and no layer is left without it; give the net whose blobs it reads"
+        )
+    layers.reverse()
+    stays = {*layers}
+    gone = [layer for layer in net.layers if layer not in stays]
+    unread = _read(gone) - _read(layers)
+    inputs = {name: shape for name, shape in net.inputs.items() if name not in unread}
+    blobs = {top for layer in gone for top in layer.tops} - {top for layer in layers for top in layer.tops}
+    cut = PostProcessingCut(
+        first=(dropped[0].name, dropped[0].type),
+        layers=tuple(layer.name for layer in gone),
+        blobs=frozenset(blobs | (net.inputs.keys() - inputs.keys())),
+        outputs=outputs,
+    )
+    return Net(net.path, inputs, tuple(layers), cut)
+
+
+def _from_post_processing_on(net: Net) -> list[Layer]:
+    """The layers of post-processing and those that read what comes of it, in order."""
+    made: set[str] = set(net.inputs)
+    of_dropped: set[str] = set()
+    dropped = []
+    for layer in net.layers:
+        if layer.type in POST_PROCESSING or of_dropped & set(layer.bottoms):
+            for bottom in layer.bottoms:
+                if bottom not in made:
+                    raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(net.layers, bottom)}")
+            dropped.append(layer)
+            of_dropped.update(layer.tops)
+        else:
+            of_dropped.difference_update(layer.tops)
+        made.update(layer.tops)
+    return dropped
+
+
+def _varying_ends(net: Net, kept: list[Layer], dropped: list[Layer]) -> tuple[str, ...]:
+    """The blobs of ``kept`` that depend on an input and that ``dropped`` or no layer at all reads, in order."""
+    varying = set(net.inputs)
+    for layer in kept:
+        if layer.type != "PriorBox" and varying & set(layer.bottoms):
+            varying.update(layer.tops)
+        else:
+            varying.difference_update(layer.tops)
+    last = {top: index for index, layer in enumerate(kept) for top in layer.tops}
+    read = _read(dropped)
+    read_again = {name for index, layer in enumerate(kept) for name in layer.bottoms if index > last.get(name, index)}
+    ends = [name for name in last if name in varying and (name in read or name not in read_again)]
+    return tuple(sorted(ends, key=lambda name: last[name]))
 
 
 def _read(layers: Iterable[Layer]) -> set[str]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.models.caffe.layers import LAYERS, POST_PROCESSING
-from sgsdump.models.caffe.net import Net
+from sgsdump.models.caffe.layers import LAYERS
+from sgsdump.models.caffe.net import Net, who_makes
 from sgsdump.models.caffe.piece import INT_MAX, Names, Piece, Shape, Value
 from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
@@ -58,19 +58,20 @@ def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
     graph = _filled(net, named, weights, staged=False)
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
     overwritten = {name for step in named for name in step.tops} - blobs
-    _declare(net, graph)
+    _declare(net, graph, _tensors(graph, _cut_at(net)))
     return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
 
 
 def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = ()) -> ModelProto:
     """The model with the SDK's tensors under the SDK's names.
 
-    outputs  blobs that leave it, beside those that nothing reads.
+    outputs  blobs that leave it, beside those that nothing reads; empty for those that its post-processing read.
     The model carries the table of its stages (``stage_table``). Raises what ``to_onnx`` raises.
     """
+    outputs = outputs or _cut_at(net)
     named = steps(net, outputs)
     graph = _filled(net, named, weights, staged=True)
-    _declare(net, graph, [graph.current[blob].name for blob in outputs if blob in graph.current])
+    _declare(net, graph, _tensors(graph, outputs))
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
     return graph.proto
 
@@ -146,7 +147,7 @@ def _check_blobs(net: Net, layer: Layer, graph: _Graph) -> None:
     """What a layer reads is there, and what it makes is not, unless it is in place."""
     for bottom in layer.bottoms:
         if bottom not in graph.current:
-            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {_who_makes(net, bottom)}")
+            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(net.layers, bottom)}")
     for index, top in enumerate(layer.tops):
         if top in graph.current and layer.bottoms[index : index + 1] != (top,):
             raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
@@ -160,22 +161,9 @@ def _check_weight_names(net: Net, weights: Weights | None) -> None:
 
 
 def _check_type(layer: Layer) -> None:
-    if layer.type in POST_PROCESSING:
-        bottoms = ", ".join(map(repr, layer.bottoms))
-        raise ModelError(
-            f"{layer.where} is post-processing, which has no tensors to compare; cut the net above it: delete it and "
-            f"what follows it from the prototxt, so that {bottoms or 'its bottoms'} are outputs"
-        )
     if layer.type not in LAYERS:
         near = hint(layer.type, LAYERS)
         raise ModelError(f"{layer.where} is of a type that is not known{near}")
-
-
-def _who_makes(net: Net, blob: str) -> str:
-    later = next((layer for layer in net.layers if blob in layer.tops), None)
-    if later is None:
-        return "which nothing makes"
-    return f"which only {later.name!r} makes, further down; the net has a cycle or its layers are out of order"
 
 
 def _check_size(where: str, shape: Shape) -> None:
@@ -202,6 +190,15 @@ def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
     tensor = proto.graph.initializer.add(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
     tensor.dims.extend(array.shape)
     tensor.raw_data = array.tobytes()
+
+
+def _cut_at(net: Net) -> Sequence[str]:
+    return net.cut.outputs if net.cut else ()
+
+
+def _tensors(graph: _Graph, blobs: Sequence[str]) -> list[str]:
+    """The last values of those blobs that are there."""
+    return [graph.current[blob].name for blob in blobs if blob in graph.current]
 
 
 def _declare(net: Net, graph: _Graph, more: Sequence[str] = ()) -> None:

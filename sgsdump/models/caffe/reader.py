@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from sgsdump.errors import ConfigError
 from sgsdump.models.caffe.net import read_net
 from sgsdump.models.caffe.onnx_graph import to_onnx, to_staged_onnx
 from sgsdump.models.caffe.weights import read_weights
@@ -25,12 +26,22 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 def _read(path: Path, weights: Path | None) -> Model:
     """The net with the weights of ``weights``; None does for a net without any. Raises ModelError."""
-    made = to_onnx(read_net(path), read_weights(weights) if weights else None)
-    return Model(made.proto, path, blobs=made.blobs, overwritten=made.overwritten)
+    net = read_net(path)
+    made = to_onnx(net, read_weights(weights) if weights else None)
+    return Model(made.proto, path, blobs=made.blobs, overwritten=made.overwritten, cut=net.cut)
 
 
 def _read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Model:
-    return Model(to_staged_onnx(read_net(path), read_weights(weights) if weights else None, outputs), path)
+    """Raises ConfigError for an output that only post-processing makes."""
+    net = read_net(path)
+    for name in outputs:
+        if net.cut is not None and name in net.cut.blobs:
+            layer, kind = net.cut.first
+            raise ConfigError(
+                f"input_config: outputs names {name!r}, but {path} is cut before its post-processing, {layer!r} "
+                f"({kind}); write outputs = {','.join(net.cut.outputs)};"
+            )
+    return Model(to_staged_onnx(net, read_weights(weights) if weights else None, outputs), path, cut=net.cut)
 
 
 READER = ModelReader("caffe", _recognises, _read, takes_weights=True, read_staged=_read_staged)

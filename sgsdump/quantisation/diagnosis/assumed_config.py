@@ -15,7 +15,7 @@ import numpy as np
 from sgsdump.errors import SgsdumpError
 from sgsdump.models.feeds.feeds import Feed, InputSpec, feed_maker
 from sgsdump.quantisation.input_agreement import MOST_LEVELS
-from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput, output_section
 
 PLAIN_STD = 255.0
 _FORMATS = {1: "GRAY", 3: "RGB"}
@@ -52,9 +52,7 @@ def ini_text(config: InputConfig) -> str:
     if pictures:
         lines += [f"mean = {','.join(_triple(entry.mean) for entry in pictures)};"]
         lines += [f"std_value = {','.join(_triple(entry.std) for entry in pictures)};"]
-    lines += ["", "[OUTPUT_CONFIG]", f"outputs = {','.join(output.name for output in config.outputs)};"]
-    lines += [f"dequantizations = {','.join('TRUE' if output.dequantised else 'FALSE' for output in config.outputs)};"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", output_section(config.outputs)])
 
 
 def _triple(values: Sequence[float]) -> str:

@@ -31,7 +31,8 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Foo"), r"line 2: layer 'x' \(Foo\) is of a type that is not known"),
         (one("Convolutoin"), r"not known; did you mean 'Convolution' or"),
         (one(""), r"line 2: layer 'x' \(no type\) has no type"),
-        (one("DetectionOutput"), r"line 2: .*is post-processing.*cut the net above it.*so that 'data' are outputs"),
+        (one("DetectionOutput"), r"line 2: .*is post-processing, and no layer is left without it; give the net"),
+        (one("DetectionOutput", bottom="nobody"), "line 2: .*reads the blob 'nobody', which nothing makes"),
         (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which nothing makes"),
         (
             one("ReLU", bottom="z") + 'layer { name: "z" type: "ReLU" bottom: "y" top: "z" }',

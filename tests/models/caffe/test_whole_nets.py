@@ -92,6 +92,15 @@ DETECTOR_WEIGHTS = {
     **{name: [RNG.normal(0, 0.1, (12, 8, 3, 3)), RNG.normal(0, 0.1, 12)] for name in ("loc1", "loc2")},
     **{name: [RNG.normal(0, 0.1, (9, 8, 3, 3)), RNG.normal(0, 0.1, 9)] for name in ("conf1", "conf2")},
 }
+# As SSDs are published: the Softmax flattened, and boxes made of it all.
+SSD = (
+    DETECTOR
+    + 'layer { name: "conf_flat" type: "Flatten" bottom: "conf_soft" top: "conf_flat" flatten_param { axis: 1 } }\n'
+    'layer { name: "detection_out" type: "DetectionOutput" bottom: "loc" bottom: "conf_flat" bottom: "prior" '
+    'top: "detection_out" include { phase: TEST } detection_output_param { num_classes: 3 share_location: true '
+    "background_label_id: 0 nms_param { nms_threshold: 0.45 top_k: 100 } code_type: CENTER_SIZE keep_top_k: 50 "
+    "confidence_threshold: 0.25 } }\n"
+)
 SHUFFLE = (
     'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 2 dim: 8 dim: 9 dim: 9 } } }\n'
     'layer { name: "slice" type: "Slice" bottom: "data" top: "left" top: "right" '
@@ -115,6 +124,7 @@ SHUFFLE_WEIGHTS = {
 }
 NETS = {
     "detector": (DETECTOR, DETECTOR_WEIGHTS, (1, 3, 30, 34), ["loc", "conf_soft", "prior"]),
+    "ssd": (SSD, DETECTOR_WEIGHTS, (1, 3, 30, 34), ["loc", "conf_flat"]),
     "shuffle": (SHUFFLE, SHUFFLE_WEIGHTS, (2, 8, 9, 9), ["shuffle", "prob"]),
 }
 

@@ -63,6 +63,8 @@ LAYERS = Registry(
 )
 
 POST_PROCESSING = (
-    *("DetectionOutput", "DetectionEvaluate", "YoloDetectionOutput", "Yolov3DetectionOutput", "RegionOutput"),
+    *("DetectionOutput", "DetectionEvaluate", "RegionOutput"),
+    *("YoloDetectionOutput", "Yolov3DetectionOutput", "YoloV3DetectionOutput"),
     *("Proposal", "ROIPooling", "PSROIPooling", "ROIAlign", "Python"),
 )
+"""Layers that are not computed: a net is cut before the first of them (net.py)."""
