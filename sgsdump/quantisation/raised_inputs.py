@@ -3,7 +3,8 @@
 SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1`` raises c1_xx and c10 alike.
 So a Caffe blob stands for all its stages that a convolution reads, as long as no other name begins with it. The input
 of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the layer's name; the blob
-that it reads raises nothing. Source: small networks through the SDK, see docs/caffe.md.
+that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by itself: what is not named
+reads a copy in 8 bits. Source: small networks through the SDK, see docs/caffe.md.
 """
 
 from __future__ import annotations
@@ -48,19 +49,29 @@ class RaisedInputs:
         }
 
     @cached_property
-    def words(self) -> dict[str, str]:
-        """For each first input the word to write: the first of its names that raises nothing of another domain, or its
-        own name where each would."""
-        domain, found = self.analysis.domain, {}
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """For each first input the words to write: its own, and that of each InnerProduct whose input shares its domain.
+
+        A word is the first of a blob (or layer) and the SDK's name that raises nothing of another domain, or the SDK's
+        name where each would.
+        """
+        domain = self.analysis.domain
+        layers: dict[str, list[str]] = {}
         for name, known in self.sdk_names.items():
-            own = known[0]
-            short = own.removesuffix(_RESHAPED) if own != name else self.blobs.get(name, name)
-            exact = (c for c in (short, own) if {domain[each] for each in self.raised_by(c)} == {domain[name]})
-            found[name] = next(exact, own)
-        return found
+            layers.setdefault(domain[name], []).extend(each for each in known if each != name)
+        return {
+            name: tuple(self._word(each, domain[name]) for each in dict.fromkeys([*known, *layers[domain[name]]]))
+            for name, known in self.sdk_names.items()
+        }
+
+    def _word(self, known: str, root: str) -> str:
+        """The word for one of the SDK's names, of a domain."""
+        short = known.removesuffix(_RESHAPED) if known.endswith(_RESHAPED) else self.blobs.get(known, known)
+        raised = ((word, {self.analysis.domain[each] for each in self.raised_by(word)}) for word in (short, known))
+        return next((word for word, domains in raised if domains == {root}), known)
 
     def raised_by(self, word: str) -> tuple[str, ...]:
-        """The first inputs that the SDK raises for a word, in execution order; a graph's own input only by its name."""
+        """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
         pictures = self.analysis.graph.inputs
         return tuple(
             name
@@ -85,10 +96,17 @@ class RaisedInputs:
         found = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
         return {word: names for word, names in found.items() if names}
 
-    def shown(self, name: str) -> str:
-        """A first input for a person: the word to write, and the tensor where that is another."""
-        word = self.words.get(name, name)
-        return name if name == word else f"{word} ({name})"
+    def left_at_8(self, chosen: Iterable[str]) -> tuple[str, ...]:
+        """InnerProducts that read what words raise and stay at 8 bits in the SDK, since no word is theirs."""
+        chosen, domain = tuple(chosen), self.analysis.domain
+        raised = {domain[name] for name in self.inputs_of(chosen)}
+        layers = (
+            each
+            for name, known in self.sdk_names.items()
+            for each in known
+            if domain[name] in raised and each != name and not any(each.startswith(word) for word in chosen)
+        )
+        return tuple(each.removesuffix(_RESHAPED) for each in layers)
 
     def _names(self, word: str, name: str) -> bool:
         """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
@@ -107,18 +125,25 @@ class RaisedInputs:
                     f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
                     f"by the layer's name, write {layer}"
                 )
-        near = hint(word, [*self.sdk_names, *self.words.values()])
+        near = hint(word, [*self.sdk_names, *(each for words in self.words.values() for each in words)])
         return f"tensor_arrays names {word!r}, which is no convolution's first input{near}"
 
 
 def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
-    """The config with the inputs themselves in ``tensor_arrays``, and a sentence for each word that raises more than it
-    names. Raises ConfigError for a word that raises nothing."""
+    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides, or does
+    not. Raises ConfigError for a word that raises nothing."""
     if not config.tensor_arrays:
         return config, []
     inputs = RaisedInputs(analyse(proto))
-    exact = replace(config, tensor_arrays=inputs.inputs_of(config.tensor_arrays))
-    return exact, [wider(word, names) for word, names in inputs.beside(config.tensor_arrays).items()]
+    words = config.tensor_arrays
+    exact = replace(config, tensor_arrays=inputs.inputs_of(words))
+    notes = [wider(word, names) for word, names in inputs.beside(words).items()]
+    if left := inputs.left_at_8(words):
+        notes.append(
+            f"tensor_arrays does not name {listed(left)}, InnerProducts that read a raised tensor: in the SDK they stay "
+            f"at 8 bits, here they are raised too; name them"
+        )
+    return exact, notes
 
 
 def wider(word: str, names: Iterable[str]) -> str:

@@ -31,8 +31,8 @@ RMSE_OVER = 0.5
 @dataclass(frozen=True)
 class Convolution:
     """One convolution: what it is called by (its node's output), its operator type, its first input, that input's
-    domain, the tensor its operator stores, whether it reads the picture (always 8 bits), and the word of
-    ``tensor_arrays`` that raises its input ("": the input's own name)."""
+    domain, the tensor its operator stores, whether it reads the picture (always 8 bits), and the words of
+    ``tensor_arrays`` that raise its input (none: the input's own name)."""
 
     name: str
     op_type: str
@@ -40,12 +40,13 @@ class Convolution:
     domain: str
     layer: str
     reads_picture: bool
-    config_name: str = ""
+    config_names: tuple[str, ...] = ()
 
     @property
     def shown_input(self) -> str:
-        """The input for a person: the word to write, and the tensor where that is another."""
-        return f"{self.config_name} ({self.input})" if self.config_name not in ("", self.input) else self.input
+        """The input for a person: the words to write, and the tensor where that is another."""
+        words = ", ".join(self.config_names)
+        return f"{words} ({self.input})" if words not in ("", self.input) else self.input
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def convolutions(analysis: Analysis) -> list[Convolution]:
 
 def config_names(names: Iterable[str], convolutions: Iterable[Convolution]) -> tuple[str, ...]:
     """The words to write into ``tensor_arrays`` for first inputs, each once."""
-    words = {conv.input: conv.config_name or conv.input for conv in convolutions}
-    return tuple(dict.fromkeys(words.get(name, name) for name in names))
+    words = {conv.input: conv.config_names or (conv.input,) for conv in convolutions}
+    return tuple(dict.fromkeys(word for name in names for word in words.get(name, (name,))))
 
 
 def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> dict[str, Range]:

@@ -99,7 +99,7 @@ def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTria
             rate=sizes.rate(plan),
             bytes=sizes.total + sizes.wide(plan),
             raised=tuple(name for domain in chosen for name in domain.convolutions),
-            tensors=tuple(dict.fromkeys(words[name] for domain in chosen for name in domain.inputs)),
+            tensors=tuple(dict.fromkeys(word for domain in chosen for name in domain.inputs for word in words[name])),
             macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
             predicted=proposed.predicted,
             error=error,
