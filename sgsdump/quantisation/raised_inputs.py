@@ -50,7 +50,7 @@ class RaisedInputs:
 
     @cached_property
     def words(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the words to write: its own, and that of each InnerProduct whose input shares its domain.
+        """For each first input the words to write: its own, and those of InnerProducts whose inputs share its domain.
 
         A word is the first of a blob (or layer) and the SDK's name that raises nothing of another domain, or the SDK's
         name where each would.
@@ -140,8 +140,8 @@ def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputCon
     notes = [wider(word, names) for word, names in inputs.beside(words).items()]
     if left := inputs.left_at_8(words):
         notes.append(
-            f"tensor_arrays does not name {listed(left)}, InnerProducts that read a raised tensor: in the SDK they stay "
-            f"at 8 bits, here they are raised too; name them"
+            f"tensor_arrays does not name {listed(left)}, InnerProducts that read a raised tensor: in the SDK they "
+            f"stay at 8 bits, here they are raised too; name them"
         )
     return exact, notes
 

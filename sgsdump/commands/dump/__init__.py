@@ -14,7 +14,8 @@ examples:
   sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
 
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
-in place has its last value. --every-layer adds the values that were written over, under their layers' names.
+in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,
+and all commands here that quantise or simulate, name each value: conv1, conv1_xx …; docs/caffe.md.)
 """
 
 from __future__ import annotations

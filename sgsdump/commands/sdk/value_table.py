@@ -11,6 +11,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.registry import hint
+from sgsdump.tensors.stages import last_stage
 
 PER_ROW = 16
 CHUNK = 4096 * PER_ROW
@@ -33,13 +34,17 @@ def rows(values: np.ndarray, per_row: int) -> str:
 
 
 def find(dump: Dump, name: str) -> Record:
-    """The first output of this name, else the network's input. Raises ConfigError, with near misses, for none."""
+    """The first output of this name, else the network's input; a Caffe blob that no tensor is called is its last stage.
+
+    Raises ConfigError, with near misses, for none.
+    """
     variables = [record for record in dump.records if not record.constant]
+    known = list(dict.fromkeys(record.name for record in variables))
+    wanted = name if name in known else last_stage(name, known)
     for io in ("out", "in"):
         for record in variables:
-            if (record.io, record.name) == (io, name):
+            if (record.io, record.name) == (io, wanted):
                 return record
-    known = list(dict.fromkeys(record.name for record in variables))
     raise ConfigError(f"no tensor {name!r} in {dump.path or 'the dump'}{hint(name, known)}")
 
 

@@ -85,15 +85,21 @@ def _status(record: Record) -> dict[str, Any] | None:
 
 
 def _find(dump: Dump, name: str) -> tuple[Record, str]:
-    """The record of a name, an output before all others, and a note on the choice."""
+    """The record of a name, an output before all others, and a note on the choice. A Caffe blob that no tensor is
+    called is its last stage."""
     from sgsdump.errors import ConfigError
     from sgsdump.registry import hint
+    from sgsdump.tensors.stages import last_stage
 
     matches = [record for record in dump.records if record.name == name]
     if not matches and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
         return dump.records[int(name[1:10])], ""
     if not matches:
         names = [record.name for record in dump.records]
+        stage = last_stage(name, names)
+        if stage is not None:
+            record, note = _find(dump, stage)
+            return record, f", the last stage of {name}{note}"
         near = f"; for patterns there is --select {name!r}" if set(name) & set("*?[") else hint(name, names)
         raise ConfigError(f"no tensor {name!r} in {dump.path}{near}")
     matches.sort(key=lambda record: (record.io != "out", record.constant))

@@ -13,7 +13,10 @@ from sgsdump.quantisation.simulation.simulation import simulate
 
 # How many tensors are the vendor's by name; of two kinds it makes others: an upsampled one has the name of its TILE,
 # a Concat whose inputs are aligned to 8 channels has more channels.
-NETWORKS = {"net_dark": 14, "net_res": 11, "net_se": 10, "net_group": 8}
+NETWORKS = {
+    **{"net_dark": 14, "net_res": 11, "net_se": 10, "net_group": 8},
+    **{"n_resblock": 8, "n_ip": 6, "n_ipbn": 5},  # layers in place
+}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
