@@ -157,6 +157,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
     made = {
         "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
+        "caffe": ["sigma_outtensor_dump.bin", "dumpData/caffe_NHWC_outtensor_dump.bin"],
         "compare_two_tools": ["r1_case", "layers.csv"],
         "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
         "dump_a_running_program": ["comparison.txt", "dump.json"],
