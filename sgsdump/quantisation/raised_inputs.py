@@ -65,7 +65,7 @@ class RaisedInputs:
         return tuple(
             name
             for name, known in self.sdk_names.items()
-            if name == word or (name not in pictures and any(each.startswith(word) for each in known))
+            if word in known or (name not in pictures and any(each.startswith(word) for each in known))
         )
 
     def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class RaisedInputs:
                     f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
                     f"by the layer's name, write {layer}"
                 )
-        near = hint(word, [*self.sdk_names, *self.words.values()])
+        near = hint(word, list(dict.fromkeys([*self.words.values(), *self.sdk_names])))
         return f"tensor_arrays names {word!r}, which is no convolution's first input{near}"
 
 

@@ -265,9 +265,9 @@ def test_trouble_is_one_line_and_status_2(digits, capsys, change, message):
 
 def test_an_ini_that_names_no_convolution_input_is_trouble(digits, capsys):
     with open("input_config.ini", "a") as file:
-        file.write("[CONV_CONFIG]\ntensor_arrays = block2;\n")
+        file.write("[CONV_CONFIG]\ntensor_arrays = block9;\n")
     assert main(REPAIR) == 2
-    assert "tensor_arrays names 'block2'" in capsys.readouterr().err
+    assert "tensor_arrays names 'block9'" in capsys.readouterr().err
     assert not Path("out").exists()
 
 
