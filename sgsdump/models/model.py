@@ -37,6 +37,7 @@ class Model:
     folder   where its external data files are; None when it has none.
     blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
     overwritten  tensors that an in-place layer of the framework wrote over.
+    repeated_layers  names that several layers of the framework's file have.
     """
 
     proto: onnx.ModelProto
@@ -44,6 +45,7 @@ class Model:
     folder: Path | None = None
     blobs: frozenset[str] | None = None
     overwritten: frozenset[str] = frozenset()
+    repeated_layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Source of the rules (which layers stay, where inputs come from): Caffe's net.cpp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,12 @@ class Net:
     path: Path
     inputs: dict[str, tuple[int, ...]]
     layers: tuple[Layer, ...]
+
+    @property
+    def repeated_names(self) -> tuple[str, ...]:
+        """Names that several layers have."""
+        count = Counter(layer.name for layer in self.layers)
+        return tuple(name for name in count if count[name] > 1)
 
 
 def read_net(path: Path) -> Net:

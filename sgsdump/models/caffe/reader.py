@@ -30,7 +30,9 @@ def _read(path: Path, weights: Path | None) -> Model:
 
 
 def _read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Model:
-    return Model(to_staged_onnx(read_net(path), read_weights(weights) if weights else None, outputs), path)
+    net = read_net(path)
+    proto = to_staged_onnx(net, read_weights(weights) if weights else None, outputs)
+    return Model(proto, path, repeated_layers=net.repeated_names)
 
 
 READER = ModelReader("caffe", _recognises, _read, takes_weights=True, read_staged=_read_staged)
