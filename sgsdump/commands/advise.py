@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.domains import analyse
     from sgsdump.quantisation.fixed_model import pictures_of
-    from sgsdump.quantisation.float_model import deployed, open_float_model
+    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.raised_inputs import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
     config, notes = with_raised_inputs(config, proto)
-    for note in [*board_notes(config), *notes]:
+    for note in [*board_notes(config), *conversion_notes(model), *notes]:
         print(f"warning: {note}")
     given = read_ranges(args.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration_log import FILES, write_log
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
-    from sgsdump.quantisation.float_model import open_float_model, serialise
+    from sgsdump.quantisation.float_model import conversion_notes, open_float_model, serialise
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
     from sgsdump.quantisation.raised_inputs import with_raised_inputs
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     config, wide_words = with_raised_inputs(config, model.proto)
     feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
-    for note in [*board_notes(config), *wide_words]:
+    for note in [*board_notes(config), *conversion_notes(model), *wide_words]:
         print(f"warning: {note}")
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)

@@ -162,16 +162,18 @@ def _known(args: argparse.Namespace) -> Known:
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
     from sgsdump.quantisation.diagnosis.subject import given_fixed
-    from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_float_model(args.model, args.weight_file, config or input_config.InputConfig(()))
+    notes = conversion_notes(model)
     if config is not None:
-        config, notes = with_raised_inputs(config, model.proto)
-        for note in notes:
-            print(f"warning: {note}")
+        config, wide_words = with_raised_inputs(config, model.proto)
+        notes += wide_words
+    for note in notes:
+        print(f"warning: {note}")
     specs = graph_inputs(model.proto)
     given = given_fixed(model, args.fixed, config) if args.fixed else None
     if config is not None:

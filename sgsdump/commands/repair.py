@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
-    from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(args.input_config)
     model = open_float_model(args.model, args.weight_file, config)
     config, notes = with_raised_inputs(config, model.proto)
-    for note in [*board_notes(config), *notes]:
+    for note in [*board_notes(config), *conversion_notes(model), *notes]:
         print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
     feeds = PictureFeeds(args.image, args.preprocess, specs, config)

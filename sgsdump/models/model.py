@@ -39,6 +39,7 @@ class Model:
     blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
     overwritten  tensors that an in-place layer of the framework wrote over.
     cut      the post-processing that the framework's file has and this has not.
+    repeated_layers  names that several layers of the framework's file have.
     """
 
     proto: onnx.ModelProto
@@ -47,6 +48,7 @@ class Model:
     blobs: frozenset[str] | None = None
     overwritten: frozenset[str] = frozenset()
     cut: PostProcessingCut | None = None
+    repeated_layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,14 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
     return replace(simple, proto=lift(simple.proto))
 
 
+def conversion_notes(model: Model) -> list[str]:
+    """A sentence for each thing in the float model that keeps the SDK's converter from taking it."""
+    return [
+        f"two layers are called {name!r}, and SDK 1.1.5 refuses such a net; rename one before you convert it"
+        for name in model.repeated_layers
+    ]
+
+
 def simplify(model: Model) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32.
 

@@ -21,7 +21,7 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.fusion import is_grouped
-from sgsdump.quantisation.sdk_log import with_model_names
+from sgsdump.quantisation.sdk_log import check_names, with_model_names
 from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.registry import hint
 from sgsdump.sidecars import quant_param
@@ -68,11 +68,13 @@ def import_params(
     one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
                     tensor_min_max.txt has it, where the level finds one per output channel.
 
-    Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture
-    or 8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of
-    another shape or for a tensor that is not a convolution's weights, and two different entries of one name.
+    Raises ConfigError for a file of an earlier version, one that names no tensor of the model, a bit other than 8 or
+    16, 16 bits for a picture or 8 for a tensor that no convolution reads, another number of values than the tensor has
+    channels, ``data`` of another shape or for a tensor that is not a convolution's weights, and two different entries
+    of one name.
     """
     own = Graph(model.proto)
+    check_names((param.name for param in params), model.proto, where)
     params = with_model_names(params, {*own.inputs, *own.producer, *own.constants})
     model = _with_data(model, params, fuse, where)
     graph = Graph(deployed(model, fuse))

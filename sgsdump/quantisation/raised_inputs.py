@@ -76,7 +76,7 @@ class RaisedInputs:
         return tuple(
             name
             for name, known in self.sdk_names.items()
-            if name == word or (name not in pictures and any(each.startswith(word) for each in known))
+            if word in known or (name not in pictures and any(each.startswith(word) for each in known))
         )
 
     def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
@@ -125,7 +125,8 @@ class RaisedInputs:
                     f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
                     f"by the layer's name, write {layer}"
                 )
-        near = hint(word, [*self.sdk_names, *(each for words in self.words.values() for each in words)])
+        words = (each for own in self.words.values() for each in own)
+        near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
         return f"tensor_arrays names {word!r}, which is no convolution's first input{near}"
 
 

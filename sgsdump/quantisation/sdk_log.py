@@ -9,14 +9,21 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.models.stage_table import read_stages
 from sgsdump.quantisation.ranges.side_ranges import SideRanges
+from sgsdump.registry import listed
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.tensors.stages import last_of_table, of_layers
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Item = TypeVar("Item")
 _NUMBERED = re.compile(r"(.+)#\d+")
@@ -79,6 +86,25 @@ def model_name(name: str, known: Collection[str]) -> str | None:
         if name in known:
             return name
     return None
+
+
+def check_names(names: Iterable[str], proto: ModelProto, source: str) -> None:
+    """Raise ConfigError for a file that an earlier version of sgsdump wrote of a Caffe net with layers in place. That
+    called a blob's last value by the blob's name, and those before by their layer's name or ``BLOB@LAYER``."""
+    table = read_stages(proto)
+    if not table:
+        return
+    graph = Graph(proto)
+    known = {*graph.inputs, *graph.producer, *graph.constants}
+    last = set(last_of_table(table).values())
+    older = {*last_of_table(table), *of_layers(stage for stage in table if stage.name not in last)}
+    older |= {f"{name}#bias" for name in known}  # of a convolution with its BatchNorm folded
+    found = sorted(older.intersection(names) - known)
+    if found:
+        raise ConfigError(
+            f"{source} has names of an earlier version of sgsdump ({listed(found, 3)}), which called the stages of a "
+            f"Caffe blob otherwise than the SDK does; calibrate again to make it anew"
+        )
 
 
 def with_model_names(params: Iterable[QuantParam], known: Collection[str]) -> list[QuantParam]:

@@ -174,3 +174,22 @@ def test_the_central_interval_leaves_out_half_a_percent_at_each_end(outliers, wi
 )
 def test_a_millionth_is_the_rounding_of_the_ranges_text(limit, value, outside):
     assert only([value, 0.0], -limit, limit).outside == only([-value, 0.0], -limit, limit).outside == outside
+
+
+@pytest.mark.parametrize(
+    ("names", "ranges", "pairs"),
+    [
+        # A reference's blob, whose stages the ranges have, and one that has a single value.
+        (["conv1", "pool"], ["conv1", "conv1_xx", "conv1_xx_xx", "pool"], {"conv1": "conv1_xx_xx", "pool": "pool"}),
+        (["a", "b"], ["a", "a_MUL", "a_xx", "a_xx_xx", "b", "b_xx"], {"a": "a_xx_xx", "b": "b_xx"}),
+        (["prob", "c"], ["prob#0", "prob#0_xx", "prob", "c", "c_xx"], {"prob": "prob", "c": "c_xx"}),
+        # A dump that has the stages itself, and one of a fused model, which has some of them.
+        (["a", "a_xx"], ["a", "a_xx"], {"a": "a", "a_xx": "a_xx"}),
+        (["a", "b_xx"], ["a", "a_xx", "b", "b_xx"], {"a": "a", "b_xx": "b_xx"}),
+        # Ranges of a reference, or of a framework without stages.
+        (["a", "b"], ["a", "b"], {"a": "a", "b": "b"}),
+        (["a", "c"], ["a_xx", "c"], {"c": "c"}),
+    ],
+)
+def test_a_blob_of_a_reference_takes_its_last_stages_range(names, ranges, pairs):
+    assert pair_ranges(names, dict.fromkeys(ranges, Range.of(0.0, 1.0))) == pairs

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.files.text_file import read_bytes
     from sgsdump.models.feeds.board_formats import board_notes
-    from sgsdump.quantisation.float_model import deployed, open_float_model
+    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.quantisation.raised_inputs import with_raised_inputs
     from sgsdump.reports.tuning import pareto_json, pareto_table
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(args.model, args.weight_file, config)
     config, notes = with_raised_inputs(config, model.proto)
     objective = parse_objective(args.objective, watched_by_output(deployed(model)))
-    for note in [*board_notes(config), *notes]:
+    for note in [*board_notes(config), *conversion_notes(model), *notes]:
         print(f"warning: {note}")
     progress, workers = Terminal("stderr"), Workers(args.num_process, args.scheduler)
     ranges, side, feeds = calibrated(args, model, config, workers)

@@ -5,6 +5,7 @@ Source of the rules (which layers stay, where inputs come from): Caffe's net.cpp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,12 @@ class Net:
     inputs: dict[str, tuple[int, ...]]
     layers: tuple[Layer, ...]
     cut: PostProcessingCut | None = None
+
+    @property
+    def repeated_names(self) -> tuple[str, ...]:
+        """Names that several layers have."""
+        count = Counter(layer.name for layer in self.layers)
+        return tuple(name for name in count if count[name] > 1)
 
 
 def read_net(path: Path) -> Net:

@@ -41,7 +41,8 @@ def _read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Mo
                 f"input_config: outputs names {name!r}, but {path} is cut before its post-processing, {layer!r} "
                 f"({kind}); write outputs = {','.join(net.cut.outputs)};"
             )
-    return Model(to_staged_onnx(net, read_weights(weights) if weights else None, outputs), path, cut=net.cut)
+    proto = to_staged_onnx(net, read_weights(weights) if weights else None, outputs)
+    return Model(proto, path, cut=net.cut, repeated_layers=net.repeated_names)
 
 
 READER = ModelReader("caffe", _recognises, _read, takes_weights=True, read_staged=_read_staged)

@@ -23,6 +23,7 @@ from sgsdump.models.graph import Graph
 from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fusion import is_convolution, sdk_name
 from sgsdump.quantisation.raised_inputs import RaisedInputs
+from sgsdump.quantisation.sdk_log import check_names
 from sgsdump.tensors.value_range import Range
 
 RMSE_OVER = 0.5
@@ -118,7 +119,9 @@ def config_names(names: Iterable[str], convolutions: Iterable[Convolution]) -> t
 
 
 def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> dict[str, Range]:
-    """The ranges by the model's own names. Raises ConfigError when no tensor of the model is among them."""
+    """The ranges by the model's own names. Raises ConfigError when no tensor of the model is among them, and for a file
+    of an earlier version."""
+    check_names(ranges, graph.proto, source)
     names = [*graph.inputs, *(name for node in graph.nodes for name in node.output if name)]
     pairs = pair_ranges([*names, *graph.constants], ranges)
     if not pairs.keys() & set(names):

@@ -1,0 +1,173 @@
+"""A Caffe net with layers in place, through the commands: stages, files of earlier versions, layers of one name."""
+
+import numpy as np
+import onnx
+import pytest
+from models.caffe.layer_list import Layer, random_weights, text_of
+from models.caffe.nets import save
+from PIL import Image
+
+from sgsdump.cli import main
+from sgsdump.comparison.distribution import distributions, layers, pair_ranges
+from sgsdump.dumps.io import open_dump
+from sgsdump.models.model import open_model
+from sgsdump.models.stage_table import read_stages
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.sidecars import input_config
+from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
+
+INI = """[INPUT_CONFIG]
+inputs = data;
+training_input_formats = RGB;
+input_formats = RGB;
+mean = 127:127:127;
+std_value = 128;
+"""
+CONV = "convolution_param { num_output: 4 kernel_size: 3 pad: 1 }"
+LAYERS = [
+    Layer("Convolution", "conv1", ["data"], ["conv1"], CONV, [(4, 3, 3, 3), (4,)]),
+    Layer("BatchNorm", "bn1", ["conv1"], ["conv1"], "", [(4,), (4,), (1,)]),
+    Layer("Scale", "scale1", ["conv1"], ["conv1"], "scale_param { bias_term: true }", [(4,), (4,)]),
+    Layer("ReLU", "relu1", ["conv1"], ["conv1"]),
+    Layer("Convolution", "conv2", ["conv1"], ["conv2"], CONV, [(4, 4, 3, 3), (4,)]),
+    Layer("ReLU", "relu2", ["conv2"], ["conv2"]),
+    Layer("Convolution", "out", ["conv2"], ["out"], CONV, [(4, 4, 3, 3), (4,)]),
+]
+DUMP = (
+    "-m net.prototxt --weight-file net.caffemodel -i pictures/0.png --input-config input_config.ini -o ref.bin".split()
+)
+NET = "-m net.prototxt --weight-file net.caffemodel -i pictures --input-config input_config.ini".split()
+
+
+@pytest.fixture
+def net(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return written(tmp_path, LAYERS)
+
+
+def written(folder, layers):
+    save(folder, text_of({"data": (1, 3, 8, 8)}, layers), random_weights(layers))
+    (folder / "input_config.ini").write_text(INI)
+    (folder / "pictures").mkdir()
+    for seed in range(2):
+        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / "pictures" / f"{seed}.png")
+    return folder
+
+
+def older(folder):
+    """The model as earlier versions had it when they quantised, and its ranges."""
+    model = simplify(open_model(folder / "net.prototxt", folder / "net.caffemodel"))
+    values = np.random.default_rng(0).uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)
+    return model, measure_ranges(model, [("0", {"data": values})])
+
+
+def test_the_fixed_model_carries_the_table(net):
+    assert main(["calibrate", *NET, "-o", "fixed.onnx"]) == 0
+    stages = [(stage.name, stage.blob, stage.layer) for stage in read_stages(onnx.load("fixed.onnx"))]
+    assert stages[:4] == [
+        ("conv1", "conv1", "conv1"),
+        ("conv1_xx", "conv1", "bn1"),
+        ("conv1_xx_xx", "conv1", "scale1"),
+        ("conv1_xx_xx_xx", "conv1", "relu1"),
+    ]
+    assert {"conv1_xx_xx_xx", "conv2_xx", "out"} <= set(read_ranges("log/tensor_min_max.txt"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["calibrate", *NET, "--quant-file", "old.txt"],
+        ["diagnose", *NET, "--ranges", "old.txt"],
+        ["advise", "old.txt", *NET[:4], *NET[6:]],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_file_of_ranges_of_an_earlier_version_is_refused(net, command, capsys):
+    _, ranges = older(net)
+    assert {"conv1", "conv1@conv1"} <= {*ranges}
+    write_ranges(ranges, net / "old.txt")
+    before = sorted(net.rglob("*"))
+    assert main(command) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sgsdump")]
+    assert "old.txt has names of an earlier version of sgsdump (bn1, conv1@conv1, conv2@conv2 and 1 more), " in line
+    assert line.endswith("calibrate again to make it anew")
+    assert sorted(net.rglob("*")) == before, "nothing is left half written"
+
+
+def test_a_file_of_ranges_of_this_version_is_taken(net, capsys):
+    assert main(["calibrate", *NET, "-o", "a.onnx"]) == 0
+    assert main(["calibrate", *NET, "-o", "b.onnx", "--quant-file", "log/tensor_min_max.txt"]) == 0
+    assert "not in this model" not in capsys.readouterr().out
+    names = [[name for node in onnx.load(path).graph.node for name in node.output] for path in ("a.onnx", "b.onnx")]
+    assert names[0] == names[1]
+
+
+def test_a_fixed_model_of_an_earlier_version_still_opens(net, capsys):
+    model, ranges = older(net)
+    fixed = make_fixed(model, ranges, input_config.read(net / "input_config.ini")).proto
+    onnx.save(fixed, "old.onnx")
+    assert read_stages(fixed) == ()
+    values = np.zeros((1, 3, 8, 8), np.float32)
+    assert "conv1" in {record.name for record in simulate(open_model("old.onnx"), {"data": values}).records}
+    assert main(["diagnose", *NET, "--fixed", "old.onnx", "-o", "found"]) in (0, 1)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+REPEATED = [layer._replace(name="relu") if layer.type == "ReLU" else layer for layer in LAYERS]
+WARNING = "warning: two layers are called 'relu', and SDK 1.1.5 refuses such a net; rename one before you convert it"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["calibrate", *NET],
+        ["diagnose", *NET, "-o", "found"],
+        ["tune", *NET, "-o", "tuned"],
+        ["repair", *NET, "-o", "repaired"],
+        ["advise", "log/tensor_min_max.txt", *NET[:4], *NET[6:]],
+    ],
+    ids=lambda command: command[0],
+)
+def test_layers_of_one_name_are_said(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, REPEATED)
+    if command[0] == "advise":
+        assert main(["calibrate", *NET]) == 0
+        capsys.readouterr()
+    assert main(command) in (0, 1)
+    captured = capsys.readouterr()
+    assert captured.out.count(WARNING) + captured.err.count(WARNING) == 1
+
+
+def test_a_dump_says_nothing_of_layers_of_one_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, REPEATED)
+    assert main(["dump", *DUMP]) == 0
+    assert "SDK" not in "".join(capsys.readouterr())
+
+
+def test_names_used_once_are_not_said(net, capsys):
+    assert main(["calibrate", *NET]) == 0
+    assert "two layers" not in capsys.readouterr().out
+    assert open_model(net / "net.prototxt", net / "net.caffemodel", staged_outputs=()).repeated_layers == ()
+
+
+def test_a_histogram_of_a_reference_takes_the_range_of_a_blobs_last_stage(net, capsys):
+    assert main(["calibrate", *NET]) == 0
+    assert main(["dump", *DUMP]) == 0
+    dump, ranges = open_dump("ref.bin"), read_ranges("log/tensor_min_max.txt")
+    pairs = pair_ranges([record.name for record in layers(dump)], ranges)
+    assert pairs == {"conv1": "conv1_xx_xx_xx", "conv2": "conv2_xx", "out": "out"}
+    drawn = list(distributions(dump, {name: ranges[pairs[name]] for name in pairs}))
+    assert [(each.name, each.outside, each.limits[0] >= 0) for each in drawn[:2]] == [
+        ("conv1", 0, True),
+        ("conv2", 0, True),
+    ]
+    capsys.readouterr()
+    assert main(["histogram", "ref.bin", "log/tensor_min_max.txt"]) == 0
+    said = capsys.readouterr().out
+    assert "3 pictures in Histograms" in said and "outside" not in said
