@@ -40,7 +40,8 @@ _OWN = re.compile(
 
 
 class Stage(NamedTuple):
-    """A stage that a table names: of which blob, and of which layer."""
+    """A stage that a table names: of which blob, and of which layer. No name: the SDK has no tensor of that value (of a
+    BatchNorm whose Scale has a top of its own)."""
 
     name: str
     blob: str
@@ -147,7 +148,7 @@ def _is_row(row: object) -> bool:
 
 
 def last_of_table(table: Iterable[Stage]) -> dict[str, str]:
-    """Blob -> its last stage."""
+    """Blob -> its last stage; "" where that is in no tensor."""
     return {stage.blob: stage.name for stage in table}
 
 

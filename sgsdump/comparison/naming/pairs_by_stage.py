@@ -363,14 +363,20 @@ def _owner(name: str, records: dict[str, Record]) -> str | None:
 def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found) -> None:
     last, layers = last_of_table(table), of_layers(table)
     for name, record in blobs.records.items():
-        stage = last.get(name) or layers.get(name)
+        stage = last[name] if name in last else layers.get(name)
         if stage is None:
+            continue
+        if not stage:
+            found.apart[id(record)] = f"the {found.staged} {NO_STAGE}"
             continue
         if stage in staged.with_copies and stage not in staged.products:
             if stage != name or stage not in staged.records:
                 found.take(staged, staged.with_copies[stage], record, TABLE)
         elif name in staged.records:
             found.apart[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
+    for name in blobs.records.keys() & staged.records.keys():
+        if not last.get(name, name) and id(staged.records[name]) not in found.taken:
+            found.apart[id(staged.records[name])] = f"an earlier value of {name!r}"
 
 
 def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:

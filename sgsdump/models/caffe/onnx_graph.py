@@ -79,6 +79,8 @@ def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = (
 def _stages(step: Step) -> Iterator[Stage]:
     if step.passes:
         return
+    if step.joined is not None and step.joined.tops != step.layer.tops:
+        yield Stage("", step.joined.tops[0], step.joined.name)
     if step.product is not None:
         yield Stage(step.product, step.layer.tops[0], (step.joined or step.layer).name)
     for name, blob in zip(step.tops, step.layer.tops):

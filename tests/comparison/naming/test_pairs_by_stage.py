@@ -269,6 +269,19 @@ def test_a_table_of_stages_tells_what_names_cannot():
     assert names_of(sgsdump.compare(sdk.dump, caffe(values), stages=[Stage("z_xx", "z", "z")]))["e"] == "e_xx"
 
 
+def test_a_value_that_the_table_says_is_in_no_tensor_has_no_pair():
+    """A BatchNorm in place, whose Scale has a top of its own: the SDK has the sum of both alone."""
+    sdk = Sdk().conv("data", "c").add("MUL", "c", "c_MUL").add("ADD", "c_MUL", "s")
+    values = {"c": noise(), "s": sdk.values["s"]}
+    table = [Stage("c", "c", "c"), Stage("", "c", "bn"), Stage("c_MUL", "s", "bn"), Stage("s", "s", "scale")]
+    found = sgsdump.compare(sdk.dump, caffe(values), stages=table)
+    assert names_of(found) == {"s": "s"}
+    (alone,) = (one for one in found.only_in_benchmark if one.record.name == "c")
+    assert alone.reason == "the sample has no stage for it (a BatchNorm and its Scale make one)"
+    every = caffe({"c@c": sdk.values["c"], **values})
+    assert names_of(sgsdump.compare(sdk.dump, every, stages=table)) == {"c@c": "c", "s": "s"}
+
+
 class TestUntrueRuns:
     """A run that goes wrong is never taken for a right one under another name."""
 

@@ -21,6 +21,7 @@ from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.stages import last_of_table
 
 CHANNELS, SIZE = 4, 4
 NAMES = (
@@ -130,9 +131,10 @@ def test_stages_compute_what_pycaffe_shows(chain):
     check(staged.proto)
     table = read_stages(staged.proto)
     once(stage.name for stage in table)
+    assert all(stage.blob and stage.layer for stage in table)
     blobs, stages = run_all(plain.proto, feed_of()), run_all(staged.proto, feed_of())
-    assert {stage.name for stage in table} <= {*stages, "data"}
-    last = {stage.blob: stage.name for stage in table}
+    assert {stage.name for stage in table} <= {*stages, "data", ""}
+    last = {blob: name for blob, name in last_of_table(table).items() if name}
     assert {last[blob] for blob in last if blob in outputs} <= {info.name for info in staged.proto.graph.output}
     for blob in last.keys() & plain.blobs & blobs.keys() - {"data"}:
         np.testing.assert_allclose(stages[last[blob]], blobs[blob], rtol=1e-4, atol=1e-4, err_msg=blob)

@@ -233,7 +233,7 @@ def test_names_are_the_vendors(name, tmp_path):
 def test_the_table_says_which_stage_is_of_which_blob_and_layer(name, tmp_path):
     net, proto = NETS[name], opened(tmp_path, name).proto
     table = read_stages(proto)
-    names = [stage.name for stage in table]
+    names = [stage.name for stage in table if stage.name]
     assert len(set(names)) == len(names)
     assert set(names) <= set(net["tensors"]) and {*net["tensors"]} - {*names} <= {"e_power_ADD_output"}
     tops = {(layer[1], top) for layer in net["layers"] for top in layer[3]}
@@ -253,6 +253,17 @@ def test_the_fixed_models_stages_are_the_vendors(how, tmp_path):
     kept = [r.name for r in simulate(replace(model, proto=fixed), feed).records if r.io == "out" and not r.constant]
     assert [name for name in kept if name != "fc10/flatten"] == NETS["n_resblock"]["fixed"][how]
     assert read_stages(fixed) == read_stages(model.proto)
+
+
+def test_a_batchnorm_whose_scale_has_a_top_of_its_own_has_no_stage(tmp_path):
+    """The SDK has the sum of both alone: c is not the convolution's value, which its tensor c holds."""
+    table = [tuple(stage) for stage in read_stages(opened(tmp_path, "n_bnin_scaleout").proto)]
+    assert table[:4] == [
+        ("c", "c", "c"),
+        ("", "c", "c_bn"),
+        ("c_MUL", "s", "c_bn"),
+        ("s", "s", "s_scale"),
+    ]
 
 
 def genuine(folder, tmp_path):

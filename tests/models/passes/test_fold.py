@@ -31,6 +31,16 @@ def norm_net(op_type, extra_reader=False):
     return model(nodes, constants, {"x": (1, 4, 5, 5)}, ["z", "y"] if extra_reader else ["z"])
 
 
+def test_the_folded_bias_takes_no_name_that_the_model_has():
+    shape = {"z#bias": np.full(6, 2.0, np.float32).reshape(1, 6, 1, 1)}
+    net = norm_net("Conv").proto
+    net.graph.initializer.append(numpy_helper.from_array(shape["z#bias"], "z#bias"))
+    net.graph.node.append(node("Mul", ["z", "z#bias"], "m"))
+    net.graph.output[0].name = "m"
+    x = np.random.default_rng(1).normal(size=(1, 4, 5, 5)).astype(np.float32)
+    np.testing.assert_allclose(run_all(fold_batchnorm(net), {"x": x})["m"], run_all(net, {"x": x})["m"], atol=1e-5)
+
+
 def test_folded_batchnorm_computes_the_same_for_conv_and_its_transpose():
     x = np.random.default_rng(1).normal(size=(1, 4, 5, 5)).astype(np.float32)
     for op_type in ("Conv", "ConvTranspose"):
