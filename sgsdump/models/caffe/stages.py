@@ -96,21 +96,17 @@ def _names(net: Net, outputs: Collection[str]) -> list[tuple[str, ...]]:
         names.append(tuple(tops))
     last = {top: (index, slot) for index, layer in enumerate(net.layers) for slot, top in enumerate(layer.tops)}
     first = {top: names[i][s] for i, layer in reversed([*enumerate(net.layers)]) for s, top in enumerate(layer.tops)}
+
+    def renamed(top: str, index: int, slot: int) -> str:
+        name, is_last = names[index][slot], last[top] == (index, slot)
+        if top in outputs:
+            return top if is_last else f"{top}#0{name.removeprefix(first[top])}"
+        return (name.partition("#")[0] or name) if is_last else name
+
     return [
-        tuple(
-            _of_output(top, name, first[top], last[top] == (index, slot))
-            if top in outputs
-            else name.partition("#")[0] or name
-            if last[top] == (index, slot)
-            else name
-            for slot, (top, name) in enumerate(zip(layer.tops, names[index]))
-        )
+        tuple(renamed(top, index, slot) for slot, top in enumerate(layer.tops))
         for index, layer in enumerate(net.layers)
     ]
-
-
-def _of_output(blob: str, name: str, first: str, is_last: bool) -> str:
-    return blob if is_last else f"{blob}#0{name.removeprefix(first)}"
 
 
 def _readers(layers: Sequence[Layer]) -> dict[int, list[int]]:
