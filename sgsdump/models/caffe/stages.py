@@ -103,10 +103,8 @@ def _names(net: Net, outputs: Collection[str]) -> list[tuple[str, ...]]:
             return top if is_last else f"{top}#0{name.removeprefix(first[top])}"
         return (name.partition("#")[0] or name) if is_last else name
 
-    return [
-        tuple(renamed(top, index, slot) for slot, top in enumerate(layer.tops))
-        for index, layer in enumerate(net.layers)
-    ]
+    numbered = enumerate(net.layers)
+    return [tuple(renamed(top, index, slot) for slot, top in enumerate(layer.tops)) for index, layer in numbered]
 
 
 def _readers(layers: Sequence[Layer]) -> dict[int, list[int]]:
