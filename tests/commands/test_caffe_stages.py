@@ -8,6 +8,7 @@ from models.caffe.nets import save
 from PIL import Image
 
 from sgsdump.cli import main
+from sgsdump.commands.sdk.value_table import find
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
@@ -171,3 +172,21 @@ def test_a_histogram_of_a_reference_takes_the_range_of_a_blobs_last_stage(net, c
     assert main(["histogram", "ref.bin", "log/tensor_min_max.txt"]) == 0
     said = capsys.readouterr().out
     assert "3 pictures in Histograms" in said and "outside" not in said
+
+
+def test_a_blob_that_no_tensor_is_called_is_its_last_stage(net, capsys):
+    assert main(["calibrate", *NET, "-o", "fixed.onnx"]) == 0
+    (net / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
+    assert main(["simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", "pictures/0.png"]) == 0
+    dump = open_dump("sigma_outtensor_dump.bin")
+    assert "conv1_xx_xx_xx" in dump and "conv1" not in dump
+    capsys.readouterr()
+    assert main(["show", "sigma_outtensor_dump.bin", "conv1"]) == 0
+    assert "the last stage of conv1" in capsys.readouterr().out
+    assert find(dump, "conv1").name == "conv1_xx_xx_xx"
+    assert find(dump, "conv2_xx").name == "conv2_xx"
+
+
+def test_the_verdict_names_the_blob_and_its_stage(net, capsys):
+    assert main(["diagnose", *NET, "--quant-level", "L1", "-o", "found"]) == 0
+    assert "conv1 (conv1_xx_xx_xx, RELU)" in capsys.readouterr().out
