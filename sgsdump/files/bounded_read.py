@@ -5,12 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from sgsdump.errors import FormatError
+from sgsdump.errors import FormatError, SgsdumpError
 
 _CHUNK = 2**18
+
+
+@contextmanager
+def reading(path: Path | str, error: type[SgsdumpError] = FormatError, what: str = "") -> Iterator[None]:
+    """Raises ``error``, "cannot read PATH: why", for an OSError in the block; ``what`` stands before the path."""
+    try:
+        yield
+    except OSError as failure:
+        raise error(f"cannot read {what}{path}: {failure.strerror or failure}") from None
 
 
 def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
@@ -48,10 +59,8 @@ def read_start(path: Path | str, limit: int) -> bytes:
 def read_all(path: Path | str, limit: int, kind: str) -> bytes:
     """All of a file that others wrote. Raises FormatError when it cannot be read, or has more than ``limit`` bytes and
     so is no file of this ``kind``."""
-    try:
+    with reading(path):
         data = read_start(path, limit + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > limit:
         raise FormatError(f"{path} has more than {limit >> 20} MiB, too much for {kind}")
     return data

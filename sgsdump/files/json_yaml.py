@@ -1,12 +1,14 @@
-"""Untrusted JSON and YAML: parsed into plain dicts, lists, texts and numbers, or refused in one line.
+"""JSON and YAML. Untrusted text is parsed into plain dicts, lists, texts and numbers, or refused in one line; what is
+written every JSON reader takes.
 
-Duplicate keys are rejected as ambiguous. YAML is read by PyYAML (the extra
-``yaml``) in its plainest form: every scalar is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
+Duplicate keys are rejected as ambiguous. YAML is read by PyYAML (the extra ``yaml``) in its plainest form: every scalar
+is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,21 @@ def json_of(text: str, path: Path, what: str = "") -> Any:
         raise FormatError(f"{path}:{error.lineno}: not valid JSON: {error.msg}{hint}") from None
     except (RecursionError, ValueError) as error:
         raise FormatError(f"{path}: not valid JSON: {str(error)[:100]}{hint}") from None
+
+
+def json_text(document: Any, indent: int | None = 2) -> str:
+    """The JSON of a ``strict`` document, with a line end."""
+    return json.dumps(strict(document), indent=indent, allow_nan=False) + "\n"
+
+
+def strict(value: Any) -> Any:
+    """``value`` with the texts "nan", "inf" and "-inf", which float() reads, for what JSON has no number for, in dicts
+    and lists too; tuples become lists."""
+    if isinstance(value, dict):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def yaml_of(text: str, path: Path, what: str = "") -> Any:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import read_start, reading
 
 TEXT_LIMIT = 64 << 20
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT) -> bytes:
     """The whole file. Raises ConfigError when it cannot be read or is larger than ``limit`` bytes."""
-    if path.is_dir():
-        raise ConfigError(f"cannot read {path}: it is a folder, not a file")
-    try:
+    with reading(path, ConfigError):
         data = read_start(path, limit + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     if len(data) > limit:
         raise ConfigError(f"cannot read {path}: it is larger than {limit >> 20} MiB, so it is not the file meant here")
     return data

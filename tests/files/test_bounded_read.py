@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgsdump.files.bounded_read import open_file, read_start, read_whole
+from sgsdump.errors import FormatError, ModelError
+from sgsdump.files.bounded_read import open_file, read_start, read_whole, reading
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5, 6, 7, 2**20, 2**40])
@@ -49,3 +50,14 @@ def test_only_regular_files_are_opened(tmp_path, read):
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
 def test_a_file_of_no_size_that_never_ends_is_empty():
     assert read_start(Path("/proc/self/maps"), 100) == b""
+
+
+def test_what_cannot_be_read_is_named_once(tmp_path):
+    absent, why = tmp_path / "x", "No such file or directory"
+    with (
+        pytest.raises(ModelError, match=f"^cannot read the list {absent}: {why}$"),
+        reading(absent, ModelError, "the list "),
+    ):
+        open_file(absent)
+    with pytest.raises(FormatError, match=r"x: nothing more$"), reading("x"):
+        raise OSError("nothing more")

@@ -1,0 +1,94 @@
+"""Protobuf's wire format, for messages that are walked without being parsed: bytes of anyone's, any number of them.
+
+::
+
+    message := field*
+    field   := varint (number << 3 | wire type), then by the type 0: a varint, 1: 8 bytes, 5: 4 bytes,
+               2: a varint and as many bytes
+
+Nothing is copied, and each step moves forward by a byte at least and never past the end. The groups of old (wire types
+3 and 4) are refused. Source: https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+LONGEST_VARINT = 10
+Buffer = bytes | bytearray | memoryview | mmap.mmap
+
+
+class WireError(ValueError):
+    """Bytes that are not a protobuf message."""
+
+
+class Field(NamedTuple):
+    """A field: ``data[start:end]`` with its key, ``data[value:end]`` without (for BYTES also without its length)."""
+
+    number: int
+    wire_type: int
+    start: int
+    value: int
+    end: int
+
+
+def fields(data: Buffer, start: int = 0, end: int | None = None, cut: bool = False) -> Iterator[Field]:
+    """The fields of the message ``data[start:end]``, one level of it. Raises WireError.
+
+    cut  the message goes on after ``end``: its last field ends there, and a number cut in two ends the walk.
+    """
+    end = len(data) if end is None else end
+    while start < end:
+        try:
+            key, value = read_varint(data, start, end)
+            number, wire_type = key >> 3, key & 7
+            if wire_type == BYTES:
+                size, value = read_varint(data, value, end)
+            elif wire_type == VARINT:
+                size = read_varint(data, value, end)[1] - value
+            elif wire_type in (FIXED64, FIXED32):
+                size = 8 if wire_type == FIXED64 else 4
+            else:
+                raise WireError(f"no field begins at byte {start}")
+        except _CutOff:
+            if cut:
+                return
+            raise
+        if not number:
+            raise WireError(f"no field begins at byte {start}")
+        after = value + size
+        if after > end:
+            if not cut:
+                raise WireError(f"the field at byte {start} ends beyond what holds it")
+            after = end
+        yield Field(number, wire_type, start, value, after)
+        start = after
+
+
+def read_varint(data: Buffer, start: int, end: int) -> tuple[int, int]:
+    """The number at ``start``, in groups of seven bits, the lowest first, and where it ends. Raises WireError when it
+    does not end before ``end``, or takes more than ten bytes."""
+    number = 0
+    for offset in range(start, min(end, start + LONGEST_VARINT)):
+        byte = data[offset]
+        number |= (byte & 127) << 7 * (offset - start)
+        if byte < 128:
+            return number, offset + 1
+    raise (_CutOff if end < start + LONGEST_VARINT else WireError)(f"no number at byte {start}")
+
+
+class _CutOff(WireError):
+    """A number that does not end."""
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 up, as ``read_varint`` reads it."""
+    groups = bytearray()
+    while number > 127:
+        groups.append(number & 127 | 128)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
