@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.parser import build_parser, called
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.stopping import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm
-from sgsdump.files.terminal_text import one_line_warnings
+from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm, one_line_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -240,7 +240,7 @@ def _child(words: list[str], folder: Path, at: int | None, counter: Path | None)
 def _watch(folder: Path, at: int | None) -> Callable[[], int]:
     """Count the calls that change files of the folder; the process is killed before the one numbered ``at``."""
     from sgsdump.files import atomic_write
-    from sgsdump.files.swap import exchange
+    from sgsdump.files.atomic_write import exchange
 
     count = 0
 

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="only models whose name holds WORD")
     parser.add_argument("--level", choices=LEVELS, help="only this level")
     args = parser.parse_args(argv)
-    from sgsdump.files.current_folder import working_in
+    from sgsdump.files.process import working_in
 
     levels = (args.level,) if args.level else LEVELS[:1] if args.short else LEVELS
     findings = 0

@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def read_labels(path: str) -> list[str]:
-    from sgsdump.files.text_file import read_bytes
+    from sgsdump.files.bounded_read import read_bytes
 
     return read_bytes(Path(path)).decode("utf-8", "replace").splitlines()
 

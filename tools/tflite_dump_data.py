@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.formats.sigmastar.text import text
     from sgsdump.dumps.formats.sigmastar.text.variant import TFLITE
     from sgsdump.files.atomic_write import make_folder
-    from sgsdump.files.names.output_names import output_paths
+    from sgsdump.files.names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
 
     model = TfliteRun(Path(args.model_file))

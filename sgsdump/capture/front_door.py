@@ -18,8 +18,9 @@ from sgsdump.capture.control import Content, DumpControl, Links, Mode, When
 from sgsdump.capture.names import read_devices, read_ids, read_names, read_truth
 from sgsdump.capture.steps import read_ranges, read_steps
 from sgsdump.errors import ConfigError, FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, quoted, read_bytes
 
 TYPES = ("model", "layer", "op", "kernel", "tensor", "stats", "cpu_profiling", "onnx")
 DEFAULT_TYPES = ("tensor", "model")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 _ID = re.compile(r"[0-9]{1,9}(_[0-9]{1,9})*")
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 
 OPERATORS, MODULES = Path("torchgen/packaged/ATen/native/native_functions.yaml"), Path("torch/nn/modules/__init__.py")
 _OPERATOR = re.compile(r"^- func: (\w+)", re.MULTILINE)

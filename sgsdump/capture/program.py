@@ -23,7 +23,7 @@ from sgsdump.capture.process_index import Process, processes_of
 from sgsdump.capture.tensor_tree import TensorTree
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.stopping import Terminated
+from sgsdump.files.process import Terminated
 
 HOOK = Path(__file__).parent / "hook"
 CONTROL = "control.json"

@@ -25,7 +25,7 @@ def cut_sentence(cut: PostProcessingCut) -> str:
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
     """What was cut off and, unless the user's ``config`` names the outputs that the network has now, what to write."""
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
 
     if model.cut is None:
         return

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_folder, make_folder, set_aside
-    from sgsdump.files.current_folder import working_in
+    from sgsdump.files.process import working_in
     from sgsdump.models.model import open_model
 
     check_folder(args.output)

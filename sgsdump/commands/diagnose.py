@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.feeds.board_formats import board_notes
     from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
@@ -157,7 +157,7 @@ class Known:
 
 def _known(args: argparse.Namespace) -> Known:
     """Raises what reading the model and the files beside it raises."""
-    from sgsdump.files.text_file import read_bytes
+    from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
 
     read = [tree_of(path) for path in args.dumps]
     check_outputs([args.output], read)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_outputs, replacing
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.html.document import render
     from sgsdump.reports.html.of_comparison import report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges

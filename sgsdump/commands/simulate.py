@@ -87,7 +87,7 @@ def simulate_all(
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.errors import ConfigError, ModelError
-    from sgsdump.files.names.output_names import named, output_paths
+    from sgsdump.files.names import named, output_paths
     from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
 
     check_outputs([args.output], [tree_of(args.dump)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from sgsdump.files.terminal_text import for_terminal
+from sgsdump.files.escaping import for_terminal
 from sgsdump.progress import Advance, Progress, unwatched
 
 if TYPE_CHECKING:

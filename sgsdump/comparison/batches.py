@@ -16,8 +16,7 @@ from sgsdump.comparison.pair_result import Measures, Started
 from sgsdump.comparison.pair_sums import sums_of_each
 from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.comparison.row import Failed, Row
-from sgsdump.files.mapped.reading import KEPT, kept_open
-from sgsdump.files.mapped.views import MappedFile, file_of
+from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
 
 LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one

@@ -20,7 +20,7 @@ import numpy as np
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.notebook import as_html
 from sgsdump.tensors.cores import cores
 from sgsdump.tensors.stages import SUFFIX, StageNames

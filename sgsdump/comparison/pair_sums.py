@@ -20,7 +20,7 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table, parts
 from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped.views import let_go
+from sgsdump.files.mapped import let_go
 from sgsdump.tensors.real_view import Values
 
 _MANY = 4  # parts that are worth threads of their own

@@ -18,8 +18,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import OutputError
-from sgsdump.files.mapped.views import loader, map_open
-from sgsdump.files.mapped.writing import write_array
+from sgsdump.files.mapped import loader, map_open, write_array
 from sgsdump.tensors.tensor import Tensor
 
 _ALIGNED = 64

@@ -1,22 +1,38 @@
-"""How results reach the disk: whole or not at all, and never on top of an older result folder."""
+"""How results reach the disk: whole or not at all, and never on top of an older result folder.
+
+A result is written beside its path, as ``.NAME.PID.partial``, which is locked while its writer lives. A writer that was
+killed leaves it behind without the lock, and the next one of the same result removes it. Where the system has no such
+locks it stays.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import os
+import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
+from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from sgsdump.errors import OutputError
-from sgsdump.files.partial import KEPT, partial_beside, remove
-from sgsdump.files.swap import exchange
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 WHOLE = ".whole"
+KEPT = 200  # characters of the result's name in that of its partial
+HELD = BlockingIOError, PermissionError
+_AT_FDCWD, _EXCHANGE = -100, 2
 
 
 @contextmanager
@@ -232,3 +248,106 @@ def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datet
     except OSError as error:
         raise OutputError(f"cannot move {path} aside: {error.strerror}") from error
     return aside
+
+
+@contextmanager
+def partial_beside(path: Path, folder: bool = False) -> Iterator[Path]:
+    """A new empty file or folder beside ``path``, removed at the end if it is still there.
+
+    What killed writers of the same result left is removed first. Raises OSError.
+    """
+    sweep(path)
+    partial, lock = _new_partial(path, folder)
+    try:
+        yield partial
+    finally:
+        remove(partial)
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep(path: Path) -> None:
+    """Remove the partials of a result that no living process writes."""
+    if fcntl is None or _is_own(path.parent):
+        return
+    ours = re.compile(re.escape(f".{path.name[:KEPT]}.") + r"\d+(-\d+)?\.partial")
+    try:
+        names = [name for name in os.listdir(path.parent) if ours.fullmatch(name)]
+    except OSError:
+        return
+    for name in names:
+        partial = path.with_name(name)
+        with suppress(OSError):
+            if partial.is_symlink():
+                continue
+            lock = os.open(partial, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(partial)
+            finally:
+                os.close(lock)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder is one that this process is making: no killed writer left anything in it, and listing it for
+    each of many files would take the square of their number."""
+    return re.fullmatch(rf"\..*\.{os.getpid()}(-\d+)?\.partial", folder.name, re.DOTALL) is not None
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, as far as that can be done."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _new_partial(path: Path, folder: bool) -> tuple[Path, int | None]:
+    """The partial, and its lock where there are locks."""
+    for number in count(1):
+        again = "" if number == 1 else f"-{number}"
+        partial = path.with_name(f".{path.name[:KEPT]}.{os.getpid()}{again}.partial")
+        try:
+            if folder:
+                partial.mkdir()
+            else:
+                partial.touch(exist_ok=False)
+        except FileExistsError:
+            continue  # another thread's, or that of a process with the same number on another machine
+        if fcntl is None:
+            return partial, None
+        try:
+            lock = os.open(partial, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # swept in the moment between
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except HELD:
+            os.close(lock)
+            continue
+        except OSError:  # a file system without locks
+            os.close(lock)
+            return partial, None
+        if partial.exists() and os.path.samestat(os.fstat(lock), partial.stat()):
+            return partial, lock
+        os.close(lock)
+    raise AssertionError("count never ends")
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Swap two paths in one step, each there at every moment; False, nothing changed, where the system cannot."""
+    function = _renameat2()
+    if function is None:
+        return False
+    return function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _EXCHANGE) == 0
+
+
+@cache
+def _renameat2() -> Any:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return None

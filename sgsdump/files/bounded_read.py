@@ -1,4 +1,7 @@
-"""How a path that a user or a file names is opened: regular files only, and no more is read than asked for."""
+"""Reading the path that a user or a file names: regular files only, and no more than is asked for.
+
+What is read whole has a limit: a larger file is some other one, named by mistake.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from sgsdump.errors import FormatError, SgsdumpError
+from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 
 _CHUNK = 2**18
+TEXT_LIMIT = 64 << 20
 
 
 @contextmanager
@@ -58,7 +62,7 @@ def read_start(path: Path | str, limit: int) -> bytes:
 
 def read_all(path: Path | str, limit: int, kind: str) -> bytes:
     """All of a file that others wrote. Raises FormatError when it cannot be read, or has more than ``limit`` bytes and
-    so is no file of this ``kind``."""
+    so is not a file of this ``kind``."""
     with reading(path):
         data = read_start(path, limit + 1)
     if len(data) > limit:
@@ -70,6 +74,27 @@ def read_whole(path: Path | str) -> bytes:
     """All of a file, as long as it was when it was opened. Raises OSError."""
     with open_file(path) as file:
         return file.read(os.fstat(file.fileno()).st_size)
+
+
+def read_bytes(path: Path, limit: int = TEXT_LIMIT) -> bytes:
+    """The whole file. Raises ConfigError when it cannot be read or is larger than ``limit`` bytes."""
+    with reading(path, ConfigError):
+        data = read_start(path, limit + 1)
+    if len(data) > limit:
+        raise ConfigError(f"cannot read {path}: it is larger than {limit >> 20} MiB, so it is not the file meant here")
+    return data
+
+
+def decode(data: bytes, path: Path) -> str:
+    """UTF-8 text; bytes that are not UTF-8 (names in another encoding) survive as surrogates, as in file names.
+
+    Raises ConfigError for what is not text.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ConfigError(f"{path} is saved as UTF-16; save it as UTF-8 (plain text)")
+    if b"\0" in data:
+        raise ConfigError(f"{path} is a binary file, not text")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _check_regular(status: os.stat_result, path: Path | str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError, MissingExtra
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 YAML_BYTES = 4 << 20
 # PyYAML takes the square of it.

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 _numbers = itertools.count(1)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import ModelError, OutputError
 from sgsdump.files.atomic_write import check_outputs, make_folder, replacing
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.models.external_data import graph_tensors
 from sgsdump.models.onnx_file import PROTOBUF_LIMIT, read_proto
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.bounded_read import read_whole
-from sgsdump.files.mapped.views import map_file
+from sgsdump.files.mapped import map_file
 from sgsdump.models.external_data import external_files, graph_tensors
 from sgsdump.models.graph import bodies
 from sgsdump.models.model import Model, ModelReader

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from sgsdump.files.mapped.views import let_bytes_go
+from sgsdump.files.mapped import let_bytes_go
 from sgsdump.models.shape_inference import SMALL_WEIGHT
 
 if TYPE_CHECKING:

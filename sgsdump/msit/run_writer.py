@@ -18,7 +18,7 @@ from typing import IO, Any
 from sgsdump.capture.control import DISK_FULL
 from sgsdump.dumps.formats.torch import model_tree, run_index
 from sgsdump.files.atomic_write import make_folder
-from sgsdump.files.names.safe_names import fitting, safe
+from sgsdump.files.names import fitting, safe
 
 ENDING = ".pth"
 _UNSAFE = re.compile(r"[^\w.@-]")

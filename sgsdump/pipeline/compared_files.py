@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sgsdump.dumps.formats.sdaa import dump_info, file_names
 from sgsdump.dumps.formats.sdaa.file_names import named
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.files.npy_load import load_npy
+from sgsdump.files.mapped import load_npy
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 

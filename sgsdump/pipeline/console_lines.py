@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 
 
 def input_line(name: str, shape: Sequence[int], dtype: object) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted, read_bytes
+from sgsdump.files.bounded_read import read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 from sgsdump.pipeline.bisection.result import Bisection, Tried
 from sgsdump.pipeline.console_lines import tried_line
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, quoted, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.registry import hint
 
 FILE_NAME = "DebugConfig.txt"

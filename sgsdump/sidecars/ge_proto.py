@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 
 MOST_BYTES = 1 << 28
 MOST_DEPTH = 64

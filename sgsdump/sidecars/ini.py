@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, quoted, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.registry import hint
 
 

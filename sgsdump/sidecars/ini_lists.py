@@ -10,7 +10,7 @@ import re
 from collections import Counter
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 from sgsdump.sidecars.ini import Section, Value
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.bounded_read import open_file
-from sgsdump.files.text_file import read_bytes
+from sgsdump.files.bounded_read import open_file, read_bytes
 
 HEAD = b"Input_shape="
 PER_ROW = 16

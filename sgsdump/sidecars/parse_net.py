@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 
 _LINE = re.compile(
     r"Tensor\[\s*\d+\s*\]\s+type\(\d+\):\s*(?P<type>\S+) .*?shape\(len:\s*(?P<rank>\d{1,3})(?P<shape>[\s\d]*)\)\s+"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
     QuantParam,

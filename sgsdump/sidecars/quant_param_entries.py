@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.pickles import restricted as restricted_pickle
-from sgsdump.files.text_file import quoted
+from sgsdump.files import pickles
+from sgsdump.files.escaping import quoted
 from sgsdump.tensors.value_range import Range
 
 # pickles may carry the weights as arrays
@@ -41,7 +41,7 @@ def is_pickle(data: bytes) -> bool:
 
 def parse_pickle(data: bytes, path: Path) -> list[QuantParam]:
     """Raises FormatError for a damaged pickle, one with more than plain data, and what ``_parse`` refuses."""
-    return _parse(restricted_pickle.loads(data, str(path)), path)
+    return _parse(pickles.loads(data, str(path)), path)
 
 
 def parse_json(text: str, path: Path) -> list[QuantParam]:
@@ -96,7 +96,7 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
         bit, data = entry.get("bit"), entry.get("data")
         if bit is not None and type(bit) is not int:
             raise FormatError(f"{path}: bit of {where} must be `int`")
-        if not isinstance(data, (restricted_pickle.PlainArray, type(None))):
+        if not isinstance(data, (pickles.PlainArray, type(None))):
             raise FormatError(f"{path}: data of {where} must be `numpy.ndarray`")
         low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
         if low.size != high.size:
@@ -111,7 +111,7 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
 def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
     """A list, an array or one number, as float64."""
     value = entry.get(key)
-    if isinstance(value, restricted_pickle.PlainArray):
+    if isinstance(value, pickles.PlainArray):
         return np.atleast_1d(value.array.astype(np.float64)).reshape(-1)
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in values):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 
 def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:

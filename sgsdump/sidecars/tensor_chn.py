@@ -14,7 +14,8 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.text_file import quoted, read_bytes
+from sgsdump.files.bounded_read import read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.sidecars.number_lists import numbers_range
 from sgsdump.tensors.value_range import Range
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.atomic_write import replace_text
-from sgsdump.files.text_file import TEXT_LIMIT, quoted, read_bytes
+from sgsdump.files.bounded_read import TEXT_LIMIT, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
     QuantParam,

@@ -5,7 +5,7 @@ import pytest
 
 from sgsdump.comparison.pairing.alignment import align
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.tensors.tensor import Tensor
 
 

@@ -16,8 +16,7 @@ from sgsdump.comparison.pairing.alignment import align
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.sums import compiled
 from sgsdump.dumps.formats.arrays import npy_file
-from sgsdump.files.mapped.reading import KEPT
-from sgsdump.files.mapped.views import file_of
+from sgsdump.files.mapped import KEPT, file_of
 from sgsdump.tensors.quant import Quant
 from sgsdump.tensors.statistics import Statistics
 

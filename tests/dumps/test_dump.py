@@ -18,7 +18,7 @@ from sgsdump.dumps.dump import ROWS_SHOWN
 from sgsdump.dumps.inventory import inventory
 from sgsdump.dumps.io import as_records
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, SgsdumpError, ValuesError
-from sgsdump.files.mapped.views import mapping_of
+from sgsdump.files.mapped import mapping_of
 
 
 def record(io: str, slot: int, op_index: int, name: str, value: float = 0.0, constant: bool = False) -> Record:

@@ -12,9 +12,8 @@ import pytest
 from resident_pages import resident
 
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped import writing
-from sgsdump.files.mapped.reading import kept_open, opened
-from sgsdump.files.mapped.views import let_bytes_go, let_go, map_file, view
+from sgsdump.files import mapped
+from sgsdump.files.mapped import kept_open, let_bytes_go, let_go, map_file, opened, view
 from sgsdump.tensors.dtypes import KNOWN
 
 
@@ -114,7 +113,7 @@ def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:
             map_file(tmp_path / name)
 
 
-@pytest.mark.parametrize("size", [0, 3, 2**17, 2 * writing._PIECE + 5])
+@pytest.mark.parametrize("size", [0, 3, 2**17, 2 * mapped._PIECE + 5])
 @pytest.mark.parametrize("offset", [0, 177])
 def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int, tmp_path: Path) -> None:
     values = np.random.default_rng(size).bytes(size + offset + 5000)
@@ -122,7 +121,7 @@ def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int,
     found = view(map_file(tmp_path / "values"), np.dtype(np.uint8), size, offset)
     with open(tmp_path / "copy", "wb") as file:
         file.write(b"head")
-        writing.write_array(file, found)
+        mapped.write_array(file, found)
         if size > 2**16:
             assert resident(tmp_path / "values") <= 256
         file.write(b"end")
@@ -142,7 +141,7 @@ def test_what_was_mapped_is_written_whatever_became_of_the_name(change: str, tmp
         path.unlink()
     target = io.BytesIO() if change == "a file without a number" else open(tmp_path / "copy", "w+b")  # noqa: SIM115
     with target as file:
-        writing.write_array(file, found)
+        mapped.write_array(file, found)
         file.seek(0)
         assert file.read() == values[5 : 5 + 2**17]
 
@@ -151,8 +150,8 @@ def test_what_was_mapped_is_written_whatever_became_of_the_name(change: str, tmp
 def test_arrays_in_memory_are_written_too(dtype: str, tmp_path: Path) -> None:
     array = np.zeros((3, 4), KNOWN.get(dtype, dtype))
     with open(tmp_path / "copy", "wb") as file:
-        writing.write_array(file, array)
-        writing.write_array(file, array[0, 0].reshape(()))
+        mapped.write_array(file, array)
+        mapped.write_array(file, array[0, 0].reshape(()))
     assert (tmp_path / "copy").stat().st_size == array.nbytes + array.itemsize
 
 
@@ -165,5 +164,5 @@ def test_transposed_arrays_are_written_in_order(shape: tuple[int, ...], dtype: s
     array = values.astype(KNOWN.get(dtype, dtype)).reshape(shape).T
     for view_of_it in (array, array[::-1], array[..., None, ::2]):
         file = io.BytesIO()
-        writing.write_array(file, view_of_it)
+        mapped.write_array(file, view_of_it)
         assert file.getvalue() == view_of_it.tobytes()

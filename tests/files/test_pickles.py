@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 from collections import OrderedDict
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from sgsdump.errors import FormatError
-from sgsdump.files.pickles import restricted as restricted_pickle
-from sgsdump.files.pickles.machine import Global, Object, load, refused
+from sgsdump.files import pickles
+from sgsdump.files.pickles import Global, Object, load, refused
 
 
 def refuse(what: Global, arguments: tuple[Any, ...]) -> Any:
@@ -90,7 +91,37 @@ def test_damage_is_one_line(data: bytes) -> None:
 @pytest.mark.parametrize("function", ["c_codecs\nencode\n", "cnumpy.core.multiarray\nscalar\n"])
 @pytest.mark.parametrize("state", [b"(N}X\x0c\0\0\0__defaults__)st", b"}X\1\0\0\0aK\1s"])
 def test_a_pickle_changes_no_function_of_ours(function: str, state: bytes) -> None:
-    with pytest.raises(FormatError, match="wants to change a function"):
-        restricted_pickle.loads(b"\x80\2" + function.encode() + state + b"b.", "x")
+    with pytest.raises(FormatError, match="wants to change a class or a function"):
+        pickles.loads(b"\x80\2" + function.encode() + state + b"b.", "x")
     array = np.arange(3)
-    assert np.array_equal(restricted_pickle.loads(pickle.dumps({"a": array}, 2), "x")["a"].array, array)
+    assert np.array_equal(pickles.loads(pickle.dumps({"a": array}, 2), "x")["a"].array, array)
+
+
+def test_a_memo_index_reserves_no_memory_below_it() -> None:
+    tracemalloc.start()
+    (outer,) = pickles.loads(b"\x80\3]r\xff\xff\xff\x7f]j\xff\xff\xff\x7faa.", "x")
+    assert outer[0][0] is outer
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("dtype", ["<f4", ">i2", "u1", "?", "<f8"])
+def test_arrays_and_scalars_of_every_protocol(protocol: int, dtype: str) -> None:
+    array = np.arange(6).astype(dtype).reshape(2, 3)
+    held = {"rows": array, "columns": np.asfortranarray(array), "one": array[1, 1], "again": [array, {"x": None}]}
+    loaded = pickles.loads(pickle.dumps(OrderedDict(held), protocol), "x")
+    assert isinstance(loaded, OrderedDict) and loaded["one"] == array[1, 1]
+    for name in ("rows", "columns"):
+        np.testing.assert_array_equal(loaded[name].array, array, strict=True)
+        assert loaded[name].array.dtype == array.dtype and not loaded[name].array.flags.writeable
+    assert loaded["again"][0] is loaded["rows"]
+
+
+def test_other_names_are_refused_before_they_are_called() -> None:
+    with pytest.raises(FormatError, match=r"^x: refused: the pickle wants os\.system, which is not plain data$"):
+        pickles.loads(b"\x80\2cos\nsystem\n.", "x")
+    with pytest.raises(FormatError, match=r"^x: refused: the pickle wants os\.system"):
+        pickles.loads(b"(X\2\0\0\0lsios\nsystem\n.", "x")
+    with pytest.raises(FormatError, match="outside of itself"):
+        pickles.loads(b"\x80\2K\1Q.", "x")

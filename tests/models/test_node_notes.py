@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from small_nets import residual_net
 
 from sgsdump.errors import ModelError, OutputError
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.models import node_notes
 from sgsdump.models.node_notes import Note, annotate
 

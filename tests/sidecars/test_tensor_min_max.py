@@ -184,7 +184,6 @@ def test_nothing_is_run(stored, tmp_path):
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x80\x03]r\xff\xff\xff\x7f.",  # a memo index that would reserve 16 GiB
         b"\x80\x05\x96\xff\xff\xff\xff\xff\x00\x00\x00.",  # a bytearray of 1 TiB
         b"\x80\x04\x8e\xff\xff\xff\xff\xff\x00\x00\x00.",  # bytes of 1 TiB
         b"\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n\x8a\x06\x00\x00\x00\x00\x00\x10\x85C\x01b\x87R.",

@@ -11,7 +11,7 @@ import pytest
 
 from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.mapped.views import loader, map_file
+from sgsdump.files.mapped import loader, map_file
 from sgsdump.tensors.device.layout import Origin, to_device
 from sgsdump.tensors.real_values import scale_fits
 from sgsdump.tensors.real_view import values_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from sgsdump.capture.configs.acl_path import trouble_with
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 SCENES = {
     "lite_exception": "aic_err_brief_dump",

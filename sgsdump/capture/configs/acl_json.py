@@ -25,7 +25,7 @@ from sgsdump.capture.configs.acl_checks import (
     mistyped,
 )
 from sgsdump.capture.steps import EVERY, Steps, whole_number
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 
 MOST_STEPS = 100
 _MOST_BYTES = 16 << 20

@@ -22,8 +22,9 @@ from sgsdump.capture.control import DumpControl
 from sgsdump.capture.names import read_devices, read_ids, read_truth
 from sgsdump.capture.steps import read_ranges
 from sgsdump.errors import ConfigError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, quoted, read_bytes
 
 KEYS = ("dump_enable", "er", "ids", "child", "device")
 _MOST_BYTES = 1 << 20

@@ -29,7 +29,7 @@ from sgsdump.capture.trees.tables import operation_table, profiling_table
 from sgsdump.capture.trees.topology import layer_document, model_document, readers_of
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import make_folder, replacing
-from sgsdump.files.names.safe_names import Taken
+from sgsdump.files.names import Taken
 from sgsdump.models.atb.operation_csv import Tensors
 from sgsdump.tensors.dtypes import KNOWN
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from sgsdump.capture.trees.operations import Operation, Value
-from sgsdump.files.csv_cells import escaped
+from sgsdump.files.escaping import escaped
 from sgsdump.models.atb.operation_csv import COLUMNS
 
 PROFILING_COLUMNS = ("OpName", "OpType", "Module", "HostTimeUs")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.files import listing_of
 from sgsdump.commands.terminal import window
-from sgsdump.files.terminal_text import for_terminal
+from sgsdump.files.escaping import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison

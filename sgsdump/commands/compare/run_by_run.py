@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sgsdump.commands.compare.files import of_run
 from sgsdump.errors import ConfigError, FormatError, ValuesError
-from sgsdump.files.terminal_text import for_terminal, shown
+from sgsdump.files.escaping import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison

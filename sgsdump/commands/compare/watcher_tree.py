@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.terminal_text import for_terminal
+from sgsdump.files.escaping import for_terminal
 
 
 def compare_watched(args: argparse.Namespace) -> int:

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
 
     read = [tree_of(args.dump), args.parse_net, args.csv]
     check_outputs([args.output], read)
@@ -138,7 +138,7 @@ def _is_topology(source: Path, target: Path) -> bool:
 
 def _topology(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
     for_dumps = args.to, args.select, args.layout, args.dtype, args.parse_net, args.original_shape, args.scheduler

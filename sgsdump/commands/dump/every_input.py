@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.dump.written import Form, write_run
-from sgsdump.files.names.output_names import named, output_paths
+from sgsdump.files.names import named, output_paths
 
 if TYPE_CHECKING:
     from onnx import ModelProto

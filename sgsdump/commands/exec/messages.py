@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sgsdump.files.terminal_text import for_terminal
+from sgsdump.files.escaping import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.capture.control import DumpControl

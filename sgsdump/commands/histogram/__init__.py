@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.notes import note_lines
     from sgsdump.dumps.runs.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.copies import Copies, drawn_values
     from sgsdump.reports.histogram.contact_sheet import save_contact_sheets

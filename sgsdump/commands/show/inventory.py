@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
     """What there is to choose from in a tree of several runs."""
     from sgsdump.dumps.runs.trees import how_to_choose_of
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump import runs_table
 
     print(for_terminal(runs_table.render(runs)), end="")
@@ -31,7 +31,7 @@ def show_tensors(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
 

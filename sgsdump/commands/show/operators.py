@@ -10,7 +10,7 @@ _OF_DUMPS = "name part operations step rank stored all against worst csv output"
 def show_operators(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs, replace_text
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.operator_list import list_operators
     from sgsdump.reports.dump import operators_table
 

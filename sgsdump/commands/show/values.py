@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def show_values(dump: Dump, args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.files.terminal_text import for_terminal, shown
+    from sgsdump.files.escaping import for_terminal, shown
     from sgsdump.reports.dump import tensor_values
     from sgsdump.tensors.slicing import viewed
 
@@ -51,7 +51,7 @@ def show_worst(args: argparse.Namespace) -> int:
     from sgsdump.comparison.worst_values import worst_values
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.files.terminal_text import for_terminal
+    from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump import worst_values as report
 
     if args.against is None or args.name is None:

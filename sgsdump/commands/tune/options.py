@@ -32,7 +32,7 @@ def wanted(args: argparse.Namespace) -> Wanted:
     """Raises ConfigError for what is no rate, target or time and for options that do not go together, InputError for a
     metric that cannot be loaded."""
     from sgsdump.errors import ConfigError
-    from sgsdump.files.text_file import read_bytes
+    from sgsdump.files.bounded_read import read_bytes
     from sgsdump.tuning.scoring.user_metric import load_metric
     from sgsdump.tuning.search.search import RATES
     from sgsdump.tuning.search.target import parse_target

@@ -26,7 +26,7 @@ from sgsdump.comparison.pairing.alignment import Given, Pair
 from sgsdump.comparison.real_values import readable
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.statistics import Statistics, summarise
 

@@ -16,7 +16,7 @@ from sgsdump.comparison.real_values import real_values
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.mapped.views import let_go
+from sgsdump.files.mapped import let_go
 from sgsdump.tensors.device.layout import is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.layout import to_nchw, to_nhwc

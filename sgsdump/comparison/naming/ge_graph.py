@@ -20,8 +20,9 @@ from typing import Any
 
 from sgsdump.comparison.naming.link import Link, Output
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, quoted, read_bytes
 
 RULE = "GE graph"
 MOST_BYTES = 256 << 20

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.files.json_yaml import json_of, yaml_of
-from sgsdump.files.text_file import decode, quoted, read_bytes
 
 TOP = "TopLayer"
 _OLD_TOP = "Cell"

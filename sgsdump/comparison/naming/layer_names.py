@@ -22,9 +22,8 @@ from sgsdump.comparison.naming.layer_mapping import TOP, Layers
 from sgsdump.comparison.pairing.alignment import Pair
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import decode, read_bytes, read_start
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, read_bytes
 
 RULE = "layer mapping"
 _CONSTRUCT, _STACK, _MOST_BYTES = "construct.json", "stack.json", 256 << 20

@@ -24,8 +24,9 @@ from typing import Any
 
 from sgsdump.comparison.naming.link import Link, Output
 from sgsdump.errors import ConfigError, FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, quoted, read_bytes
 
 RULE = "MindIE map"
 _NODE = ("jit_node", "fx_node")

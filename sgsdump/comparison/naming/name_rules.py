@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.files.text_file import decode, quoted, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 
 LONGEST_NAME, LONGEST_RULE = 1000, 1000
 _ARROW = "->"

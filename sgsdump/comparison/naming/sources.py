@@ -12,7 +12,8 @@ from sgsdump.comparison.naming.layer_mapping import Layers
 from sgsdump.comparison.naming.link import Link
 from sgsdump.comparison.naming.name_rules import Rule
 from sgsdump.errors import ConfigError
-from sgsdump.files.text_file import decode, quoted, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
 
 
 @dataclass(frozen=True)

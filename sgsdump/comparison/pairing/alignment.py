@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 
 NAME_WAYS = ("name", "normalised name", "cut name")
 

@@ -15,8 +15,7 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped.reading import OpenFile, kept_open, opened
-from sgsdump.files.mapped.views import address_of
+from sgsdump.files.mapped import OpenFile, address_of, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.real_view import Values
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, ValuesError
-from sgsdump.files.names.safe_names import Taken
-from sgsdump.files.names.value_names import file_stem
+from sgsdump.files.names import Taken, file_stem
 from sgsdump.tensors.tensor import Tensor
 
 REST = "rest"

@@ -21,7 +21,7 @@ from onnx import TensorProto
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import PLAIN
 from sgsdump.files.bounded_read import open_file
-from sgsdump.files.mapped.views import identity
+from sgsdump.files.mapped import identity
 from sgsdump.models.external_data import place_of
 
 # Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.

@@ -13,7 +13,7 @@ from sgsdump.executors.onnx_runtime.ort_value import type_proto
 from sgsdump.executors.onnx_runtime.session_options import unoptimised
 from sgsdump.executors.onnx_runtime.shared_arena import use_shared_arena
 from sgsdump.executors.onnx_runtime.versions import header
-from sgsdump.files.mapped.views import identity
+from sgsdump.files.mapped import identity
 from sgsdump.models.model import Model
 from sgsdump.models.passes.segment import Segment, sub_model
 

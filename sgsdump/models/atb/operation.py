@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError
-from sgsdump.files.text_file import quoted
+from sgsdump.files.escaping import quoted
 
 MOST_OPERATIONS = 1_000_000
 

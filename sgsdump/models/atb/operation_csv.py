@@ -19,7 +19,7 @@ import numpy as np
 
 from sgsdump.dumps.formats.ascend.types.acl_types import named
 from sgsdump.errors import FormatError
-from sgsdump.files.text_file import decode, read_bytes
+from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.tensors.dtypes import KNOWN
 
 COLUMNS = (

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.folder import in_order
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, read_bytes
 from sgsdump.models.atb.operation import MOST_OPERATIONS, Operation, root_of
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 

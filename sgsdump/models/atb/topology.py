@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import ConfigError, ModelError, OutputError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode, read_bytes
 from sgsdump.models.atb import operation as atb_operation
 from sgsdump.models.atb import operation_csv
 from sgsdump.models.atb.onnx_attributes import attributes, free, text_of

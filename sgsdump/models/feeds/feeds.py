@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.files.npy_load import load_npy
+from sgsdump.files.mapped import load_npy
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.image_list import expand, random_seed
 from sgsdump.models.feeds.preprocess import Preprocess, load

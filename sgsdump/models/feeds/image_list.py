@@ -17,8 +17,8 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.escaping import quoted
 from sgsdump.files.folder import leads_out_of
-from sgsdump.files.text_file import quoted
 from sgsdump.sidecars.input_text import is_input_text
 
 PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"}

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file
-from sgsdump.files.native_messages import no_native_messages
+from sgsdump.files.process import no_native_messages
 from sgsdump.models.feeds.shared_context import SharedContext
 from sgsdump.sidecars.input_config import ModelInput
 

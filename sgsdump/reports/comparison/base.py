@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.pairing.alignment import NAME_WAYS
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison

@@ -19,7 +19,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
-from sgsdump.files.csv_cells import escaped
+from sgsdump.files.escaping import escaped
 from sgsdump.reports.comparison.base import remark
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from sgsdump.dumps.inventory import Item
-from sgsdump.files.csv_cells import escaped
+from sgsdump.files.escaping import escaped
 from sgsdump.tensors.statistics import Statistics
 
 _STATISTICS = [field.name for field in fields(Statistics)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sgsdump.dumps.inventory import Item
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 
 _COLUMNS = "# io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
 _LEFT = frozenset("io name shape dtype layout scale op".split())

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from sgsdump.errors import ConfigError
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 from sgsdump.registry import hint
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 

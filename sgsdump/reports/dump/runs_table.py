@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgsdump.dumps.runs.run import Run
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 
 _HEAD = ("step", "rank", "graph", "folder")
 

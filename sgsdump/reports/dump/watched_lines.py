@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sgsdump.dumps.watched_changes import Change, WatchedChanges
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import shown
 
 
 def render(found: WatchedChanges) -> str:

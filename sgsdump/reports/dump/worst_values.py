@@ -8,8 +8,7 @@ import json
 import math
 
 from sgsdump.comparison.worst_values import Number, WorstValue, WorstValues
-from sgsdump.files.csv_cells import escaped
-from sgsdump.files.terminal_text import shown
+from sgsdump.files.escaping import escaped, shown
 
 COLUMNS = ("index", "sample", "benchmark", "error", "relative_error")
 

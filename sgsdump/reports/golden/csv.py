@@ -10,7 +10,7 @@ import csv
 import io
 
 from sgsdump.comparison.golden.row import GoldenComparison
-from sgsdump.files.csv_cells import escaped
+from sgsdump.files.escaping import escaped
 
 _NUMBERS = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
 _PASSES = ["max_passes", "mean_passes"]

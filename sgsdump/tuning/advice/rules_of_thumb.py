@@ -18,7 +18,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ConfigError
-from sgsdump.files.names.safe_names import normalised
+from sgsdump.files.names import normalised
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fusion import is_convolution, sdk_name

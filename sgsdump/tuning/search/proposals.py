@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.errors import MissingExtra
-from sgsdump.files.native_messages import STANDARD_OUTPUT, no_native_messages
+from sgsdump.files.process import STANDARD_OUTPUT, no_native_messages
 from sgsdump.tuning.scoring.surrogate import Surrogate
 
 

@@ -25,7 +25,7 @@ from sgsdump.comparison.sums.lanes import CHUNK, LANES
 from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import PART
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped.views import map_file, view
+from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.real_view import Values, values_of
 from sgsdump.tensors.tensor import Quant, Tensor
 

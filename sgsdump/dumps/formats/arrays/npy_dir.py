@@ -22,8 +22,7 @@ from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.files.bounded_read import read_start
 from sgsdump.files.folder import files_below, has_file, in_order, inside
-from sgsdump.files.names.safe_names import Taken
-from sgsdump.files.names.value_names import file_stem
+from sgsdump.files.names import Taken, file_stem
 
 ENDING = ".npy"
 

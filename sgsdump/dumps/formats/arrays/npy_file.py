@@ -21,8 +21,7 @@ from numpy.lib import format as npy
 
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
-from sgsdump.files.mapped.views import map_file, view
-from sgsdump.files.mapped.writing import write_array
+from sgsdump.files.mapped import map_file, view, write_array
 from sgsdump.tensors.dtypes import carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 

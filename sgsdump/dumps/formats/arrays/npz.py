@@ -25,9 +25,8 @@ from sgsdump.dumps.formats.arrays import manifest, npy_file, zip_member
 from sgsdump.dumps.formats.arrays.zip_member import Member
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped.views import map_file, view
-from sgsdump.files.names.safe_names import Taken
-from sgsdump.files.names.value_names import label
+from sgsdump.files.mapped import map_file, view
+from sgsdump.files.names import Taken, label
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 ENDING = ".npy"

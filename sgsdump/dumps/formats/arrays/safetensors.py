@@ -32,10 +32,8 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.arrays import manifest, npy_file
 from sgsdump.errors import FormatError, MissingExtra, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped.views import map_file, view
-from sgsdump.files.mapped.writing import write_array
-from sgsdump.files.names.safe_names import Taken
-from sgsdump.files.names.value_names import label
+from sgsdump.files.mapped import map_file, view, write_array
+from sgsdump.files.names import Taken, label
 from sgsdump.tensors.dtypes import bits, carried, carrier, dtype_named, name_of, restored, unpacked
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 

@@ -39,8 +39,7 @@ from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import make_folder, replacing_folder
 from sgsdump.files.bounded_read import read_start
 from sgsdump.files.folder import files_below, has_file, leads_out
-from sgsdump.files.names.safe_names import Taken
-from sgsdump.files.names.value_names import file_stem
+from sgsdump.files.names import Taken, file_stem
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 _EXECUTION = "0_0/0"

@@ -23,7 +23,7 @@ from sgsdump.dumps.formats.sdaa.tensor_facts import TensorFacts, facts_of
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.files.folder import files_below, inside
-from sgsdump.files.names.safe_names import Taken
+from sgsdump.files.names import Taken
 from sgsdump.tensors.dtypes import KNOWN, is_complex, name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 

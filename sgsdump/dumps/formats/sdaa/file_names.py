@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from sgsdump.files.names.safe_names import fitting
+from sgsdump.files.names import fitting
 
 INPUTS, OUTPUTS = "inputs", "outputs"
 _UNSAFE = re.compile(r'[/\\:*?"<>|%\x00-\x1f\x7f]')

@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 from sgsdump.dumps.formats.sigmastar.record_header import Found, binary_ending, parse_header
-from sgsdump.files.mapped.reading import OpenFile
+from sgsdump.files.mapped import OpenFile
 
 SIZE, LONGEST_ENDING = 1 << 10, 64  # bytes
 LARGE = 1 << 14  # bytes of a payload behind which it is worth the call

@@ -45,9 +45,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 from sgsdump.dumps.formats.sigmastar.record_losses import REFUSED, lost
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped.reading import OpenFile, kept_open, opened
-from sgsdump.files.mapped.views import loader, map_file
-from sgsdump.files.mapped.writing import write_array
+from sgsdump.files.mapped import OpenFile, kept_open, loader, map_file, opened, write_array
 from sgsdump.tensors.dtypes import is_integer
 
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}

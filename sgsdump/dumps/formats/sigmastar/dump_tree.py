@@ -29,8 +29,8 @@ from sgsdump.dumps.formats.sigmastar.text.variant import TextVariant
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import make_folder, replacing, replacing_folder
-from sgsdump.files.mapped.views import map_file
-from sgsdump.files.names.safe_names import Taken, normalised, safe
+from sgsdump.files.mapped import map_file
+from sgsdump.files.names import Taken, normalised, safe
 from sgsdump.tensors.dtypes import is_float
 from sgsdump.tensors.tensor import Tensor
 

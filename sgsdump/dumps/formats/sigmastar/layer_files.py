@@ -22,7 +22,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import Header, format_header
 from sgsdump.dumps.formats.sigmastar.text import text
 from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, OddHeader
 from sgsdump.files.atomic_write import replacing, replacing_folder
-from sgsdump.files.names.safe_names import Taken, safe
+from sgsdump.files.names import Taken, safe
 from sgsdump.tensors.layout import NCHW, NHWC
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sgsdump.dumps.formats.torch.rebuild import LeftOut, View
-from sgsdump.files.pickles.machine import Global, Object
+from sgsdump.files.pickles import Global, Object
 
 DEEPEST, SHOWN = 64, 3
 LONGEST_NAME = 2000

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import decode, read_start
 from sgsdump.files.json_yaml import json_of
-from sgsdump.files.text_file import decode
 
 NAME = "model_tree.json"
 MOST_BYTES = 64 << 20

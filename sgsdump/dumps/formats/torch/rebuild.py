@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.pickles.machine import Global, Object, refused
+from sgsdump.files.pickles import Global, Object, refused
 from sgsdump.tensors.dtypes import KNOWN
 
 MOST_RANK, MOST_BYTES = 32, 2**60

@@ -15,7 +15,7 @@ from sgsdump.dumps.formats.arrays import zip_member
 from sgsdump.dumps.formats.arrays.zip_member import Member
 from sgsdump.dumps.formats.torch.rebuild import Scaled, View
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped.views import view
+from sgsdump.files.mapped import view
 from sgsdump.tensors.dtypes import carrier
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 

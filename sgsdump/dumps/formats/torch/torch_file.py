@@ -30,9 +30,9 @@ from sgsdump.dumps.formats.torch.contents import tensors
 from sgsdump.dumps.formats.torch.rebuild import BYTES, Storage, rebuilt, referred
 from sgsdump.dumps.formats.torch.storages import Place, TorchFile, tensor
 from sgsdump.errors import FormatError
+from sgsdump.files import pickles as pickle_machine
 from sgsdump.files.bounded_read import open_file
-from sgsdump.files.mapped.views import map_file
-from sgsdump.files.pickles import machine as pickle_machine
+from sgsdump.files.mapped import map_file
 from sgsdump.registry import listed
 from sgsdump.tensors.tensor import Tensor
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from sgsdump import Quant, Record, Tensor, open_dump, save_dump
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant, read, walk, write
 from sgsdump.errors import FormatError, LossWarning, OutputError, ValuesError
-from sgsdump.files.mapped.reading import kept_open, opened
-from sgsdump.files.mapped.views import map_file
+from sgsdump.files.mapped import kept_open, map_file, opened
 from sgsdump.tensors.tensor import TensorInfo
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.dumps.formats.ascend.types import hifloat8
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped.views import map_file, view
+from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.dtypes import KNOWN, unpacked
 
 Decode = Callable[[np.ndarray, int], np.ndarray]

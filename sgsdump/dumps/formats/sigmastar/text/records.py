@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sgsdump.dumps.formats.sigmastar.record_header import HEAD, Buffer, Header, parse_header, starts_rows
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped.views import let_bytes_go
+from sgsdump.files.mapped import let_bytes_go
 
 _WINDOW = 8 << 20  # so much of the file is in memory at once
 

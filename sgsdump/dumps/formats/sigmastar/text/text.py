@@ -33,7 +33,7 @@ from sgsdump.dumps.formats.sigmastar.text.values import floats, integers
 from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, OddHeader, TextVariant
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped.views import let_bytes_go, map_file
+from sgsdump.files.mapped import let_bytes_go, map_file
 from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.layout import NCHW, NHWC
 

@@ -14,7 +14,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import Buffer
 from sgsdump.dumps.formats.sigmastar.text import fixed_point
 from sgsdump.dumps.formats.sigmastar.text.records import Place
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.mapped.views import let_bytes_go
+from sgsdump.files.mapped import let_bytes_go
 from sgsdump.tensors.dtypes import is_integer
 
 PIECE = 1 << 18  # so that its arrays stay in a core's own cache

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, os, sys
-from sgsdump.files.native_messages import STANDARD_ERROR, STANDARD_OUTPUT, no_native_messages
+from sgsdump.files.process import STANDARD_ERROR, STANDARD_OUTPUT, no_native_messages
 
 printf = ctypes.CDLL(None).printf
 print("python before")

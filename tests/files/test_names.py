@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sgsdump.files.names.safe_names import NAME_BYTES, Taken, fitting, safe
+from sgsdump.files.names import NAME_BYTES, Taken, fitting, safe
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8)
 

@@ -1,1 +1,0 @@
-"""Files mapped into memory: views of their bytes, reading them and writing them on without holding them."""

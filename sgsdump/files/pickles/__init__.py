@@ -1,1 +1,0 @@
-"""Pickles of others, read without running anything in them."""
