@@ -42,8 +42,8 @@ from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges
-from sgsdump.tensors.cores import cores
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.kernels import cores
+from sgsdump.tensors.types import Range
 
 FACES = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 PREPROCESS = """

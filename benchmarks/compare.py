@@ -176,8 +176,7 @@ def cold(sample: Path, benchmark: Path) -> list[Row]:
 def kinds(count: int) -> list[Row]:
     """The rows of other types and layouts: pairs of ``count`` values in memory, one thread."""
     from sgsdump.comparison.pair_sums import pair_sums
-    from sgsdump.tensors.real_view import Values, values_of
-    from sgsdump.tensors.tensor import Quant, Tensor
+    from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of
 
     rng = np.random.default_rng(0)
     values = rng.standard_normal(count, np.float32)

@@ -29,8 +29,8 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.binary import FORMAT, FRAMEWORK
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import open_model
-from sgsdump.tensors.layout import NCHW
 from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.types import NCHW
 
 WAYS = ("segments", "one run")
 # Of time and of peak memory, by batch.

@@ -26,9 +26,9 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
 from sgsdump.reports.histogram.drawing import drawing
 from sgsdump.reports.histogram.histogram_png import save_histogram
-from sgsdump.tensors.cores import cores
+from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 PICTURE_MS = 8.0
 USUAL_LAYERS = 10

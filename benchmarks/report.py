@@ -26,7 +26,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Report, render
 from sgsdump.reports.html.of_comparison import report_of
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 LAYERS, OPENINGS = 500, 3
 LARGEST_MB, LONGEST = 3.0, 1.0

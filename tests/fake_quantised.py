@@ -11,7 +11,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_plan import Choice, plan
 from sgsdump.quantisation.trials.qdq_writer import quantise
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def fake_quantised(model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False) -> Model:

@@ -20,8 +20,7 @@ CHECKOUT = Path(__file__).parents[1]
 MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
 STRICT = (
     *"__init__ dumps/dump dumps/io dumps/runs/run dumps/runs/trees".split(),
-    *"tensors/tensor tensors/tensor_info tensors/quant tensors/real_values".split(),
-    *"tensors/statistics tensors/real_view errors".split(),
+    *"tensors/tensor tensors/types tensors/real_values tensors/statistics errors".split(),
 )
 USER = """
 from pathlib import Path

@@ -12,7 +12,7 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.models.feeds.feeds import feeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config
-from sgsdump.tensors.layout import to_nhwc
+from sgsdump.tensors.types import to_nhwc
 
 INI = """[INPUT_CONFIG]
 inputs = input;

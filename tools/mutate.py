@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", action="append", choices=ROOMS, help="this room only (may be repeated)")
-    parser.add_argument("--module", metavar="FILE", help="this file only, as sgsdump/tensors/layout.py")
+    parser.add_argument("--module", metavar="FILE", help="this file only, as sgsdump/tensors/types.py")
     parser.add_argument("--sample", type=int, metavar="N", help="so many sites of each room (all of them)")
     parser.add_argument("--seed", type=int, default=0, help="for the choice of sites and of the change at each (0)")
     parser.add_argument("--budget", type=float, default=60, metavar="SECONDS", help="of tests for each mutant (60)")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.models.graph import Graph
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tensors.value_range import Range
+    from sgsdump.tensors.types import Range
     from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 

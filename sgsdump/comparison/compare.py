@@ -33,7 +33,7 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.tensors.cores import cores
+from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import Stage
 
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.

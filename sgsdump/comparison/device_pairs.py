@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sgsdump.comparison.pairing.alignment import Pair
-from sgsdump.tensors.device.layout import conversion, is_device
-from sgsdump.tensors.layout import NHWC
+from sgsdump.tensors.device import conversion, is_device
 from sgsdump.tensors.tensor import TensorInfo
+from sgsdump.tensors.types import NHWC
 
 
 def compared_as_stored(pair: Pair) -> bool:

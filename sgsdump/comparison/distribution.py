@@ -22,10 +22,10 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.names import normalised
 from sgsdump.notebook import as_html
-from sgsdump.tensors.cores import cores
+from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import SUFFIX, StageNames
 from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 BINS = 256
 LEVELS = 256

@@ -18,9 +18,9 @@ from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
 from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.pair_sums import feed_all, pair_sums
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device.layout import PLAIN, in_order
-from sgsdump.tensors.layout import to_nchw, to_nhwc
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.device import PLAIN, in_order
+from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.types import to_nchw, to_nhwc
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
 Layouts = tuple[str | None, str | None]  # of the sample and of the benchmark; None is unknown

@@ -18,7 +18,7 @@ from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.metrics.base import Metric
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.user_module import blaming, import_function
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 OwnMetric = Callable[[np.ndarray, np.ndarray], float]
 Asked = Sequence[str] | Mapping[str, OwnMetric | None]

@@ -33,9 +33,9 @@ from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import is_complex
-from sgsdump.tensors.float16_limit import saturated
-from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.statistics import saturated
+from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.types import NHWC
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sgsdump.comparison.sums.tiles import Table, parts
 from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import let_go
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()

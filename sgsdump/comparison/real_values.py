@@ -8,8 +8,7 @@ from contextlib import suppress
 from sgsdump.comparison.pairing.alignment import compared
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError
-from sgsdump.tensors.real_view import Values, values_of
-from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.tensor import Quant, Values, values_of
 
 
 def real_values(record: Record, as_stored: bool = False, quant: Quant | None = None) -> Values:

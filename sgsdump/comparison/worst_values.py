@@ -18,7 +18,7 @@ from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError
 from sgsdump.registry import hint
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 Number = int | float | complex
 

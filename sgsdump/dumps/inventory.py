@@ -10,10 +10,8 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import FormatError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import is_number, name_of
-from sgsdump.tensors.float16_limit import LARGEST
-from sgsdump.tensors.real_view import values_of
-from sgsdump.tensors.statistics import Statistics, merged, summarise
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.statistics import LARGEST, Statistics, merged, summarise
+from sgsdump.tensors.tensor import Tensor, values_of
 
 PART = 1 << 20
 

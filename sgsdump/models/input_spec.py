@@ -10,7 +10,7 @@ from ml_dtypes import iinfo
 
 from sgsdump.errors import InputError
 from sgsdump.tensors.dtypes import is_float, is_integer
-from sgsdump.tensors.layout import NHWC, to_nchw, to_nhwc
+from sgsdump.tensors.types import NHWC, to_nchw, to_nhwc
 
 
 @dataclass(frozen=True)

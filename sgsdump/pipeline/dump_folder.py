@@ -28,7 +28,7 @@ from sgsdump.pipeline.inputs.given import Given
 from sgsdump.pipeline.running.not_dumped import NotDumped
 from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.progress import SILENT, Progress
-from sgsdump.tensors.layout import NCHW
+from sgsdump.tensors.types import NCHW
 
 
 class DumpFolder:

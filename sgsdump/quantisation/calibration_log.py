@@ -23,8 +23,7 @@ from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.weight_fit import output_rows
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.tensor_min_max import write_ranges
-from sgsdump.tensors.layout import to_nhwc
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range, to_nhwc
 
 WEIGHTS_LIMIT = 1 << 22
 FILES = (

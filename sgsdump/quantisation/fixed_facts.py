@@ -9,7 +9,7 @@ import numpy as np
 
 from sgsdump.sidecars.input_config import ModelInput
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @dataclass(frozen=True)

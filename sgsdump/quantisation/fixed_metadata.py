@@ -27,7 +27,7 @@ import numpy as np
 from sgsdump.errors import ModelError
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, StoredWeights
 from sgsdump.sidecars.input_config import ModelInput
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -29,7 +29,7 @@ from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges, 
 from sgsdump.quantisation.scales import INT16
 from sgsdump.registry import listed
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto

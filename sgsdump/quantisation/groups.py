@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def joined(ranges: Mapping[str, Range], pattern: str, groups: int, repeat: int) -> Range | None:

@@ -42,7 +42,7 @@ from sgsdump.quantisation.trials.output_trials import (
 )
 from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sgsdump.comparison.metrics.cos import cos
 from sgsdump.comparison.metrics.rmse import rmse
 from sgsdump.comparison.pair_sums import pair_sums
 from sgsdump.models.graph import REARRANGING, Graph
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TypeProto

@@ -10,7 +10,7 @@ import numpy as np
 from sgsdump.errors import ModelError
 from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.sidecars.quant_param_entries import QuantParam
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model

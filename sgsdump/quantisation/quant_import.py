@@ -29,7 +29,7 @@ from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 BITS = (8, 16)
 

@@ -31,7 +31,7 @@ from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
 from sgsdump.quantisation.weight_scales import weight_quant, weight_range
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

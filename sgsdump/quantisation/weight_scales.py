@@ -15,7 +15,7 @@ from sgsdump.quantisation.fusion import is_depthwise
 from sgsdump.quantisation.groups import joined
 from sgsdump.quantisation.scales import TINIEST_SCALE
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:

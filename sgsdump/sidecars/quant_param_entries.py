@@ -19,7 +19,7 @@ import numpy as np
 from sgsdump.errors import FormatError
 from sgsdump.files import pickles
 from sgsdump.files.escaping import quoted
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 # pickles may carry the weights as arrays
 PICKLE_LIMIT = 1 << 30

@@ -17,7 +17,7 @@ from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import quoted
 from sgsdump.sidecars.number_lists import numbers_range
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 LIMIT = 64 << 20
 _NAME = re.compile(r"Name:(.*), (\d+)")

@@ -32,7 +32,7 @@ from sgsdump.sidecars.quant_param_entries import (
     parse_json,
     parse_pickle,
 )
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 # One way only to match a run of digits: two would take the square of its length to fail.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)"

@@ -28,7 +28,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import open_file
 from sgsdump.sidecars.number_lists import numbers_range
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 CHUNK = 1 << 16
 LINE = 1 << 20

@@ -1,4 +1,5 @@
-"""The compiled kernels of sgsdump, all optional: numpy does the same, slower. SGSDUMP_NO_KERNEL=1 leaves them out."""
+"""What values are measured with: the compiled kernels, all optional (numpy does the same, slower; SGSDUMP_NO_KERNEL=1
+leaves them out), and how many threads."""
 
 from __future__ import annotations
 
@@ -17,3 +18,9 @@ def kernel(name: str, **constants: int) -> ModuleType | None:
     except ImportError:
         return None
     return compiled if all(getattr(compiled, key, None) == value for key, value in constants.items()) else None
+
+
+def cores() -> int:
+    """The cores this process may use; more threads than eight only wait for memory."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, available)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
-from sgsdump.tensors.tensor_info import TensorInfo
+from sgsdump.tensors.types import TensorInfo
 
 
 def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:

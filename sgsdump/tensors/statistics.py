@@ -15,6 +15,8 @@ import numpy as np
 from sgsdump.tensors.one_pass import compiled
 
 CHUNK = 32 * 1024
+LARGEST = 65504.0  # of float16
+_PART = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,19 @@ def merged(parts: Iterable[Statistics]) -> Statistics:
     mean = math.fsum((part.mean or 0.0) * (part.finite / finite) for part in known)
     l2norm = math.hypot(*(part.l2norm or 0.0 for part in known))
     return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
+
+
+def saturated(values: np.ndarray) -> int:
+    """How many values of a float16 array are ±65504, which devices put where the result is larger, instead of Inf.
+
+    0 for an array of another type.
+    """
+    if values.dtype.kind != "f" or values.dtype.itemsize != 2:
+        return 0
+    flat = values.reshape(-1)
+    parts = (flat[start : start + _PART] for start in range(0, flat.size, _PART))
+    bits = (np.ascontiguousarray(part, np.float16).view(np.uint16) for part in parts)
+    return sum(int(np.count_nonzero((part & 0x7FFF) == 0x7BFF)) for part in bits)
 
 
 def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:

@@ -1,28 +1,32 @@
 """A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
 
-*Stored* values are the integers or floats in the file; *real* values are the float32 they mean.
+*Stored* values are the integers or floats in the file; *real* values are the float32 they mean. A large tensor is
+converted by chunks as they are read (``Values``), never as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.notebook import as_html
-from sgsdump.tensors.device.layout import PLAIN, is_device, logical_origin, to_logical
-from sgsdump.tensors.dtypes import name_of
-from sgsdump.tensors.quant import Quant
-from sgsdump.tensors.real_values import real_part, real_values
-from sgsdump.tensors.sdk_padding import has_padded_channels
+from sgsdump.tensors.device import PLAIN, device_shape, is_device, logical_origin, to_device, to_logical
+from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
+from sgsdump.tensors.real_values import checked_scale, dequantise, real_part, real_values
+from sgsdump.tensors.sdk_buffers import has_padded_channels
 from sgsdump.tensors.statistics import Statistics
-from sgsdump.tensors.tensor_info import TensorInfo
+from sgsdump.tensors.types import Origin, Quant, TensorInfo
 
 __all__ = ["Quant", "Tensor", "TensorInfo"]
+
+DEVICE_LAYOUTS = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
+BLOCK = 16  # elements of a block of a device's layout; of C0 (N0 of FRACTAL_NZ) 32 of one byte, 64 of four bits
+_LETTERS = {"NC1HWC0": "CHNW", "NDC1HWC0": "CDHNW", "FRACTAL_Z": "CHNW"}
 
 
 class Tensor:
@@ -141,7 +145,7 @@ class Tensor:
         layout.
 
         Raises ValuesError when its original shape is not known or does not fit, and for a layout of blocks that is not
-        in the table of ``device/layout.py``.
+        in the table of ``device.py``.
         """
         info = self.info
         if not is_device(info.layout):
@@ -201,3 +205,87 @@ class Tensor:
     def _repr_html_(self) -> str | None:
         """Its facts and how its values lie, for a notebook."""
         return as_html("tensor", self)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One float32 scale and one zero point: ``float32(stored - zero_point) * scale``."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Values:
+    """Stored values and how a chunk of them becomes real ones (None: the stored values are real).
+
+    array may be memory-mapped, unaligned or a transposed view; it is never written to. scaling says what ``to_real``
+    does, where that is all of it.
+    """
+
+    array: np.ndarray
+    to_real: Callable[[np.ndarray], np.ndarray] | None = None
+    scaling: Scaling | None = None
+
+    def of(self, array: np.ndarray) -> Values:
+        """The same meaning on another view of the values."""
+        return self if array is self.array else Values(array, self.to_real, self.scaling)
+
+
+def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
+    """A tensor's stored values and the way from a chunk of them to real ones; ``quant`` replaces the header's.
+
+    Raises ValuesError for integers whose true scale is not known.
+    """
+    stored = tensor.stored()
+    info = tensor.info if quant is None else replace(tensor.info, quant=quant)
+    if is_complex(stored.dtype) or not is_number(stored.dtype):
+        return Values(tensor.real())
+    if is_float(stored.dtype) or info.quant is None:
+        return Values(stored)
+    if not info.quant.exact or info.quant.axis is not None or np.size(info.quant.scale) != 1:
+        return Values(dequantise(stored, info))
+    scaling = Scaling(float(checked_scale(info, (1,)).reshape(())), info.quant.zero_point)
+    return Values(stored, lambda chunk: dequantise(chunk, info), scaling)
+
+
+def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
+    """The tensor in one of ``DEVICE_LAYOUTS``, padded with zeros when its values are loaded; itself when it is in it.
+
+    FRACTAL_NZ takes tensors of any shape, as matrices of their last two dimensions; the others those of known layout
+    only (NCHW, NHWC … or NCDHW …). Raises ValuesError for any other tensor, and for one without values.
+    """
+    if tensor.info.layout == layout:
+        return tensor
+    tensor = tensor.logical()
+    info = tensor.info
+    letters = _LETTERS.get(layout)
+    of = info.layout if info.layout and info.layout in PLAIN else ""
+    if not info.shape or 0 in info.shape or (letters and sorted(of) != sorted(letters)):
+        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+    if tensor.statistics is not None:
+        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: only statistics were dumped")
+    c0 = 4 * BLOCK if name_of(info.dtype).endswith("int4") else 2 * BLOCK if info.dtype.itemsize == 1 else BLOCK
+    shape = device_shape(info.shape, of, layout, c0, BLOCK)
+    to = replace(info, shape=shape, layout=layout, origin=Origin(info.shape, info.layout))
+    return Tensor(to, lambda: to_device(tensor.stored(), of, layout, c0, BLOCK))
+
+
+def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A tensor in a device's layout whose original shape is known otherwise, so that ``logical`` can undo it.
+
+    FRACTAL_NZ is stored with M1 and M0 as one dimension too, as ATB does: (…, N1, M, N0). Raises ValuesError when the
+    shape does not fit, or the layout cannot be undone.
+    """
+    info = tensor.info
+    if not is_device(info.layout):
+        raise ValuesError(f"tensor {info.name!r} is not in a device's layout: it has its original shape")
+    origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
+    try:
+        logical_origin(completed := replace(info, origin=origin))
+    except ValuesError:
+        stored = info.shape or ()
+        if not (info.layout or "").startswith("FRACTAL_NZ") or len(stored) < 3 or stored[-2] % BLOCK:
+            raise
+        logical_origin(completed := replace(completed, shape=(*stored[:-2], stored[-2] // BLOCK, BLOCK, stored[-1])))
+    return Tensor(completed, tensor.raw, tensor.statistics)

@@ -15,10 +15,11 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError, ValuesError
-from sgsdump.tensors.device.layout import Origin, to_device
+from sgsdump.tensors.device import to_device
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import Origin
 
 VALUES = np.random.default_rng(0).normal(size=(1, 5, 3, 4)).astype(np.float32)
 

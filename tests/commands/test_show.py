@@ -16,10 +16,11 @@ from sgsdump.dumps.inventory import inventory
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.reports.dump import inventory_table
-from sgsdump.tensors.device.layout import Origin, to_device
+from sgsdump.tensors.device import to_device
 from sgsdump.tensors.slicing import viewed
 from sgsdump.tensors.statistics import merged, summarise
 from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.types import Origin
 
 CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 SICK = np.array([1, np.nan, np.inf, np.inf, -np.inf, 3], np.float32)

@@ -17,8 +17,8 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.sums import compiled
 from sgsdump.dumps.formats.arrays import npy_file
 from sgsdump.files.mapped import KEPT, file_of
-from sgsdump.tensors.quant import Quant
 from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.types import Quant
 
 MEASURES = Measures.of((), None, None, crop=True)
 

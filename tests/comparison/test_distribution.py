@@ -11,7 +11,7 @@ from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def record(name, values, io="out", constant=False, op_index=0):

@@ -18,8 +18,8 @@ from sgsdump.comparison.naming.layer_names import pairs_by_layer
 from sgsdump.comparison.pairing.alignment import align
 from sgsdump.comparison.vendor_metrics.msaccucmp import printed
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.tensors.real_view import Values
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.types import Range
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:

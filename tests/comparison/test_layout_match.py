@@ -5,8 +5,8 @@ import pytest
 
 from sgsdump.comparison.layout_match import measure, without_overallocation
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.layout import to_nchw, to_nhwc
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.types import to_nchw, to_nhwc
 
 RNG = np.random.default_rng(1)
 

@@ -9,8 +9,7 @@ from sgsdump import Dump, compare
 from sgsdump.comparison.misnaming import nearest_rows, value_probes
 from sgsdump.comparison.misnaming.find_matches import Agreement, find_matches
 from sgsdump.dumps.dump import Record
-from sgsdump.tensors.real_view import Values
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import Tensor, Values
 
 
 def pool_of(arrays: np.ndarray) -> list[Record]:

@@ -10,8 +10,8 @@ import pytest
 from sgsdump.comparison.worst_values import worst_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, ValuesError
-from sgsdump.tensors.layout import to_nchw
 from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.types import to_nchw
 
 
 def dumped(array: np.ndarray, name: str = "x", **facts: object) -> Dump:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sgsdump.quantisation.calibration_log import used_ranges
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 WIDE = Range.of(-4, 4)
 FITTED = Range(np.array([-1.0]), np.array([1.0]), wide=WIDE)

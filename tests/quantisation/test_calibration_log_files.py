@@ -12,7 +12,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.quant_plan import plan
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from sgsdump.quantisation.weight_scales import weight_quant
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def small_net():

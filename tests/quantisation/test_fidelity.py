@@ -16,7 +16,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.tensor_min_max import read_ranges
-from sgsdump.tensors.layout import to_nchw
+from sgsdump.tensors.types import to_nchw
 
 CASES = {
     "tiny_L1_elim_dequant": ("tiny_L1", "input_config.ini", {}),

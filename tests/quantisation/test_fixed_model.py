@@ -15,7 +15,7 @@ from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def feeds(count):

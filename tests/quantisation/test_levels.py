@@ -31,7 +31,7 @@ from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.quantisation.trials.output_trials import Trials
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 PREPROCESS = """

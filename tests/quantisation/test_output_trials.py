@@ -10,7 +10,7 @@ from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal
 from sgsdump.quantisation.trials import output_trials
 from sgsdump.quantisation.trials.output_trials import THRESHOLD, Work, _error, fit_ranges, sensitivities
 from sgsdump.quantisation.trials.plan_trial import Domain
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 ANALYSIS = analyse(residual_net().proto, ["data"])
 

@@ -12,7 +12,7 @@ from sgsdump.quantisation.quant_plan import Choice, plan
 from sgsdump.quantisation.scales import uint8_quant
 from sgsdump.quantisation.trials.qdq_writer import Picture, fake_weight, quantise, store_weight
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 PICTURE = {"data": Picture((127.0,) * 3, (128.0,) * 3)}
 

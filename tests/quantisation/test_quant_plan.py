@@ -14,7 +14,7 @@ from sgsdump.quantisation.fixed_model import clipped_ranges
 from sgsdump.quantisation.quant_plan import Choice, plan
 from sgsdump.quantisation.scales import int16_quant, uint8_quant
 from sgsdump.quantisation.weight_scales import output_axis
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def ranged(bounds):

@@ -9,7 +9,7 @@ from sgsdump.quantisation.groups import joined
 from sgsdump.quantisation.ranges.side_ranges import SideRanges, updated, with_softmax
 from sgsdump.quantisation.sdk_log import model_name, read_log, read_side_ranges, read_weight_params, with_model_names
 from sgsdump.sidecars.quant_param_entries import QuantParam
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 NET = model([conv("f1", "x")], weights("f1", (2, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["f1"])
 CHN = "Name:f1#22, 2\nmin_chn: -1.0, -2.0, max_chn: 1.0, 3.0;\n"

@@ -15,7 +15,7 @@ from sgsdump.quantisation.simulation import simulation
 from sgsdump.quantisation.simulation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 RANGES = {name: Range.of(-1, 1) for name in ("data", "c", "flat")}
 

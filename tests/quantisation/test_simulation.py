@@ -12,8 +12,8 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import fixed_config, simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tensors.layout import to_nchw
-from sgsdump.tensors.sdk_padding import pad_channels
+from sgsdump.tensors.sdk_buffers import pad_channels
+from sgsdump.tensors.types import to_nchw
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 

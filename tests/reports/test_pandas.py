@@ -16,7 +16,7 @@ from sgsdump.errors import MissingExtra
 from sgsdump.reports.tuning import pareto_csv
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice import advice
 from sgsdump.tuning.advice.advice import Advice, Measured
 from sgsdump.tuning.advice.rules_of_thumb import Convolution, Signs

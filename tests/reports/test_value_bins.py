@@ -8,8 +8,7 @@ from sgsdump.comparison.distribution import distributions
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.copies import Copies, drawn_values, moves
 from sgsdump.reports.value_bins import FEWEST, is_comb, joined, of_details, of_errors
-from sgsdump.tensors.real_view import Values
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import Tensor, Values
 
 RANDOM = np.random.default_rng(3)
 MANY = RANDOM.normal(size=100_000)

@@ -12,7 +12,7 @@ from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.number_lists import numbers_range
 from sgsdump.sidecars.tensor_weight import ConvolutionWeights
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 CHN = "Name:conv1, 2\nmin_chn: -1.500000, 0.000000, max_chn: 2.000000, 0.250000;\n"
 WEIGHT = (

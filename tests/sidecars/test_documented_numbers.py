@@ -25,7 +25,7 @@ from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 from sgsdump.sidecars.tensor_weight import ConvolutionWeights
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.quant_param_entries import QuantParam
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def param(name="a", low=(-1.0,), high=(2.0,), bit=8):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device.layout import PLAIN, Origin, conversion, in_order, is_device, to_device, to_logical
+from sgsdump.tensors.device import PLAIN, conversion, in_order, is_device, to_device, to_logical
 from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.types import Origin
 
 DEVICE = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 

@@ -10,8 +10,8 @@ import pytest
 
 from sgsdump import Statistics, Tensor, TensorInfo
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.device.layout import to_device
-from sgsdump.tensors.device.tensor import in_device_layout, with_original_shape
+from sgsdump.tensors.device import to_device
+from sgsdump.tensors.tensor import in_device_layout, with_original_shape
 
 
 def values(shape: tuple[int, ...], dtype: object = np.float32) -> np.ndarray:
@@ -95,5 +95,5 @@ def test_an_original_shape_that_is_given_undoes_the_layout() -> None:
         with_original_shape(Tensor.of("x", of_atb, layout="FRACTAL_NZ"), (3, 10, 40))
     with pytest.raises(ValuesError, match="does not fit its original shape"):
         with_original_shape(tensor, (1, 3, 4, 6))
-    with pytest.raises(ValuesError, match="is in no device's layout"):
+    with pytest.raises(ValuesError, match="is not in a device's layout"):
         with_original_shape(Tensor.of("x", nchw, layout="NCHW"), nchw.shape)

@@ -12,16 +12,22 @@ import pytest
 
 from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.tensors import sdk_padding, statistics
-from sgsdump.tensors.device.layout import Origin, conversion, to_device, to_logical
+from sgsdump.tensors import sdk_buffers, statistics
+from sgsdump.tensors.device import conversion, to_device, to_logical
 from sgsdump.tensors.dtypes import carried, carrier, name_of, packed, restored, unpacked
-from sgsdump.tensors.layout import nchw_shape, nhwc_shape, to_nchw, to_nhwc
-from sgsdump.tensors.quant import same_quant
 from sgsdump.tensors.real_values import dequantise, scale_fits
-from sgsdump.tensors.real_view import values_of
-from sgsdump.tensors.sdk_padding import UNPAD, is_row_major, pad_blocks, pad_channels, pad_picture, padded_sizes, unpad
+from sgsdump.tensors.sdk_buffers import (
+    UNPAD,
+    is_row_major,
+    pad_blocks,
+    pad_channels,
+    pad_picture,
+    padded_sizes,
+    unpad,
+)
 from sgsdump.tensors.statistics import central_span, histogram, summarise
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.tensor import values_of
+from sgsdump.tensors.types import Origin, Range, nchw_shape, nhwc_shape, same_quant, to_nchw, to_nhwc
 
 U8, I16 = np.dtype(np.uint8), np.dtype(np.int16)
 
@@ -300,7 +306,7 @@ def test_a_picture_takes_four_bytes_a_pixel_or_what_it_has(channels, size):
 
 
 def test_the_documented_steps():
-    assert (sdk_padding.PIXEL_BYTES, sdk_padding.BUFFER_BYTES, sdk_padding.CONSTANT_BYTES) == (16, 64, 32)
+    assert (sdk_buffers.PIXEL_BYTES, sdk_buffers.BUFFER_BYTES, sdk_buffers.CONSTANT_BYTES) == (16, 64, 32)
 
 
 @pytest.mark.parametrize("order", ["RGB", "BGR"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgsdump.tensors.float16_limit import LARGEST, saturated
+from sgsdump.tensors.statistics import LARGEST, saturated
 
 
 def test_the_largest_float16_is_the_standards() -> None:

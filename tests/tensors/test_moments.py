@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sgsdump.tensors.one_pass import compiled
-from sgsdump.tensors.one_pass.moments import LANES, moments
+from sgsdump.tensors.one_pass.rows import LANES, moments
 
 BOTH = pytest.mark.parametrize("kernel", [compiled._KERNEL, None], ids=["compiled", "numpy"])
 FLOATS = st.floats(-(2.0**60), 2.0**60, width=32) | st.sampled_from([-0.0, 1e-45, 3.0])

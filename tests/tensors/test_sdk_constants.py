@@ -7,7 +7,7 @@ import pytest
 
 from sgsdump.dumps.io import open_dump
 from sgsdump.sidecars import parse_net
-from sgsdump.tensors.sdk_constants import pad_bias, pad_depthwise, pad_parameter, pad_weights
+from sgsdump.tensors.sdk_buffers import pad_bias, pad_depthwise, pad_parameter, pad_weights
 
 SHAPES = {
     "conv1_filter": (10, 3, 3, 3),

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgsdump.tensors.sdk_padding import is_row_major, pad_channels, pad_picture, padded_sizes, unpad
+from sgsdump.tensors.sdk_buffers import is_row_major, pad_channels, pad_picture, padded_sizes, unpad
 
 side = st.integers(1, 6)
 

@@ -12,9 +12,10 @@ import pytest
 from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import loader, map_file
-from sgsdump.tensors.device.layout import Origin, to_device
+from sgsdump.tensors.device import to_device
 from sgsdump.tensors.real_values import scale_fits
-from sgsdump.tensors.real_view import values_of
+from sgsdump.tensors.tensor import values_of
+from sgsdump.tensors.types import Origin
 
 
 def tensor(array: np.ndarray, shape: tuple[int, ...] | None = None, quant: Quant | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.domains import analyse
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER, Signs, convolutions, ranges_of_model, read_signs
 
 SHAPE = (1, 4, 4, 4)

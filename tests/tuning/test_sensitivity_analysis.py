@@ -13,7 +13,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tensors.layout import to_nhwc
+from sgsdump.tensors.types import to_nhwc
 from sgsdump.tuning.advice.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))

@@ -17,9 +17,9 @@ from sgsdump.dumps.io import save_dump
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.tensors.dtypes import is_float, is_integer, name_of
-from sgsdump.tensors.layout import NCHW
 from sgsdump.tensors.statistics import Statistics, summarise
 from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.types import NCHW
 
 if TYPE_CHECKING:
     from onnx import GraphProto

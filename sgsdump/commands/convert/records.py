@@ -16,7 +16,7 @@ def converted(args: argparse.Namespace) -> tuple[Dump, list[Record]]:
     """The dump, and the records to write; no value is read. Raises ConfigError, FormatError and ValuesError."""
     from sgsdump.dumps.conversion.tensors import as_float32, in_layout, with_shapes
     from sgsdump.dumps.dump import selected
-    from sgsdump.tensors.device.layout import is_device
+    from sgsdump.tensors.device import is_device
 
     dump = _with_net(opened(args, args.dump)[0], args.parse_net)
     records = with_shapes(selected(dump.records, args.select), args.original_shape)

@@ -71,8 +71,8 @@ def records(layers: Iterable[Layer], summary: Summary, slots: Mapping[str, int])
     slots  which output of its node a tensor is; 0 when it is not in it.
     """
     from sgsdump.dumps.dump import Record
-    from sgsdump.tensors.layout import NCHW
     from sgsdump.tensors.tensor import Tensor
+    from sgsdump.tensors.types import NCHW
 
     for index, layer in enumerate(layers):
         layout = NCHW if layer.array.ndim == 4 else None

@@ -14,7 +14,7 @@ from sgsdump.commands.shared_files import absolute, another_dump, in_tasks, on_t
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
     from sgsdump.dumps.dump import Dump
-    from sgsdump.tensors.value_range import Range
+    from sgsdump.tensors.types import Range
 
 # A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
 TASK_VALUES = 16_000_000

@@ -11,7 +11,7 @@ from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
-    from sgsdump.tensors.value_range import Range
+    from sgsdump.tensors.types import Range
 
 
 def opened_with_ranges(args: argparse.Namespace) -> tuple[Dump, dict[str, Range], set[str]]:

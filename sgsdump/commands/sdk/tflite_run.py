@@ -16,8 +16,8 @@ from sgsdump.dumps.dump import Record
 from sgsdump.errors import InputError, MissingExtra, ModelError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.tensors.layout import NHWC
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import NHWC
 
 MAGIC = b"TFL3"  # behind four bytes of the root's offset
 

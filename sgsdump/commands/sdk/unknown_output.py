@@ -24,7 +24,7 @@ import numpy as np
 from sgsdump.commands.sdk.value_table import CHUNK, rows
 from sgsdump.files.atomic_write import make_folder, replacing
 from sgsdump.files.names import fitting, safe
-from sgsdump.tensors.layout import to_nhwc
+from sgsdump.tensors.types import to_nhwc
 
 PER_ROW = 12
 

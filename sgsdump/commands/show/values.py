@@ -113,7 +113,7 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     """The values to show, and what they are."""
     from sgsdump.errors import ValuesError
-    from sgsdump.tensors.device.layout import conversion, is_device
+    from sgsdump.tensors.device import conversion, is_device
     from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
     tensor, layout = record.tensor, record.tensor.info.layout

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.ranges.side_ranges import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tensors.value_range import Range
+    from sgsdump.tensors.types import Range
     from sgsdump.tuning.search.setup import PictureFeed
 
 

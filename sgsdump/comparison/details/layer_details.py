@@ -15,7 +15,7 @@ import numpy as np
 from sgsdump.comparison.details.binned import Binned, indices, of_edges, place
 from sgsdump.comparison.details.details import Details
 from sgsdump.comparison.details.planes import Planes, planes_of
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 BINS = 256
 ERROR_BINS = 128

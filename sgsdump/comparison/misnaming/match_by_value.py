@@ -27,8 +27,8 @@ from sgsdump.comparison.real_values import readable
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ValuesError
 from sgsdump.files.names import normalised
-from sgsdump.tensors.real_view import Values
 from sgsdump.tensors.statistics import Statistics, summarise
+from sgsdump.tensors.tensor import Values
 
 CLOSE = 1e-3
 PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error

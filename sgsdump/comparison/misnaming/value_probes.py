@@ -17,10 +17,10 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.mapped import let_go
-from sgsdump.tensors.device.layout import is_device
+from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
-from sgsdump.tensors.layout import to_nchw, to_nhwc
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.types import to_nchw, to_nhwc
 
 PROBES = 64
 WORTH = 1 << 16  # values of a tensor whose probes are picked up before it is known whether they are needed

@@ -10,7 +10,7 @@ import numpy as np
 from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, LANES, SUMS, Part
 from sgsdump.comparison.sums.tiles import Table
 from sgsdump.comparison.sums.to_sum import ToSum
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 _LOCAL = threading.local()
 

@@ -17,7 +17,7 @@ from sgsdump.comparison.sums.to_sum import ToSum
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import OpenFile, address_of, kept_open, opened
 from sgsdump.tensors.kernels import kernel
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 # The kernel's numbers for types; integers mean numbers by a scale and a zero point.
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)

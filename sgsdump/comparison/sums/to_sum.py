@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sgsdump.comparison.sums.picked import Picked
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 
 class ToSum(NamedTuple):

@@ -13,10 +13,9 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record, selected
 from sgsdump.errors import ConfigError, ValuesError
-from sgsdump.tensors.device.layout import is_device
-from sgsdump.tensors.device.tensor import DEVICE_LAYOUTS, in_device_layout, with_original_shape
+from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex, is_integer, is_number
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import DEVICE_LAYOUTS, Tensor, in_device_layout, with_original_shape
 
 LAYOUTS = ("logical", "NCHW", "NHWC", "HWCN", *DEVICE_LAYOUTS)
 FLOAT32 = np.dtype(np.float32)

@@ -18,7 +18,7 @@ from sgsdump.models.input_spec import InputSpec, fit, shape_text
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import is_integer, is_number
-from sgsdump.tensors.layout import NCHW, NHWC
+from sgsdump.tensors.types import NCHW, NHWC
 
 __all__ = ["Feed", "InputSpec", "config_entries", "expand", "feed_maker", "feeds", "given_array"]
 

@@ -19,7 +19,7 @@ from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePair, PicturePairs
 from sgsdump.quantisation.fixed_metadata import read_facts
 from sgsdump.quantisation.simulation.simulation import Simulation, Simulator
-from sgsdump.tensors.layout import NCHW, NHWC
+from sgsdump.tensors.types import NCHW, NHWC
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.side_ranges import side_ranges
 from sgsdump.quantisation.sdk_log import read_log
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @dataclass(frozen=True, eq=False)

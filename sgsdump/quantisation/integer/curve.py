@@ -37,7 +37,7 @@ import numpy as np
 from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, half_up, shift, step
 from sgsdump.quantisation.scales import INT16, int16_quant
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 Function = Callable[[np.ndarray], np.ndarray]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 U8_MAX = 255
 S16_MAX = 32767

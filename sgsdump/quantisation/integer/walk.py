@@ -38,7 +38,7 @@ from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -19,7 +19,7 @@ from sgsdump.quantisation.integer.emitter import Emitter
 from sgsdump.quantisation.integer.walk import Walk
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.quant_plan import QuantPlan
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto

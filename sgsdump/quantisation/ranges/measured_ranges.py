@@ -21,8 +21,8 @@ from sgsdump.quantisation.ranges.followers import with_followers
 from sgsdump.quantisation.ranges.observers import Collector, Seen
 from sgsdump.quantisation.ranges.one_picture import OnePicture
 from sgsdump.quantisation.ranges.statistics import PLAIN, Statistics, Wanted
-from sgsdump.tensors.cores import cores
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.kernels import cores
+from sgsdump.tensors.types import Range
 
 Feed = tuple[str, Mapping[str, np.ndarray]]
 

@@ -16,8 +16,7 @@ from sgsdump.executors.onnx_runtime.placed_graph import PlacedRun
 from sgsdump.quantisation.ranges.row_ends import RowEnds, Rows
 from sgsdump.quantisation.ranges.statistics import Extremes, Moments, Statistics, Wanted
 from sgsdump.quantisation.ranges.value_histogram import ValueHistogram, count_values
-from sgsdump.tensors.one_pass.extremes import RowWatch, extremes
-from sgsdump.tensors.one_pass.moments import moments
+from sgsdump.tensors.one_pass.rows import RowWatch, extremes, moments
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
 WAITING_BYTES = 4 << 20

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sgsdump.quantisation.ranges.statistics import Statistics
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.ranges.statistics import Moments
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.weight_scales import output_axis
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

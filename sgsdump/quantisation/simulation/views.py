@@ -11,10 +11,17 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts
 from sgsdump.quantisation.fusion import operators, sdk_name
 from sgsdump.quantisation.simulation.buffers import buffer_orders
-from sgsdump.tensors.layout import NHWC, to_nhwc
-from sgsdump.tensors.sdk_constants import pad_bias, pad_depthwise, pad_parameter, pad_weights
-from sgsdump.tensors.sdk_padding import pad_blocks, pad_channels, pad_picture
+from sgsdump.tensors.sdk_buffers import (
+    pad_bias,
+    pad_blocks,
+    pad_channels,
+    pad_depthwise,
+    pad_parameter,
+    pad_picture,
+    pad_weights,
+)
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import NHWC, to_nhwc
 
 DEPTHWISE = "DEPTHWISE_CONV_2D"
 

@@ -35,7 +35,7 @@ from sgsdump.quantisation.trials.switchable_graph import (
 )
 from sgsdump.quantisation.weight_scales import weight_quant, weight_range
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -18,7 +18,7 @@ import numpy as np
 
 from sgsdump.models.graph import Graph, drop_unused_constants
 from sgsdump.quantisation.fixed_facts import FixedFacts
-from sgsdump.tensors.quant import Quant
+from sgsdump.tensors.types import Quant
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from sgsdump.tensors.cores import cores
+from sgsdump.tensors.kernels import cores
 
 
 @contextmanager

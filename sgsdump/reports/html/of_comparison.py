@@ -18,7 +18,7 @@ from sgsdump.reports.comparison.base import why
 from sgsdump.reports.html.of_model import BLOB
 from sgsdump.reports.html.report import Layer, LeftOut, Report, Step
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 MOST_NAMED = 3
 LONGEST = 72

@@ -11,7 +11,7 @@ from sgsdump.reports.html.of_comparison import report_of
 from sgsdump.reports.html.of_model import attributes_of
 from sgsdump.reports.html.report import Plan, Report, Step, Tradeoff
 from sgsdump.reports.tuning.advice_verdict import conv_config
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.results.pareto import Pareto, Row
 
 

@@ -11,7 +11,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.reports.html.of_comparison import layers_of, limits_of, verdict
 from sgsdump.reports.plots.depth_png import render
 from sgsdump.reports.plots.pair_sheets import save_pair_sheets
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 NONE: Mapping[str, Range] = {}
 

@@ -18,8 +18,8 @@ def takes(array: np.ndarray) -> bool:
 
 
 def ends_of_rows(described: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Fill float32 ``low`` and ``high``; ``described``: int64 rows of address, rows, columns and first place of each
-    table."""
+    """Fill float32 ``low`` and ``high``; ``described``: int64 rows of address, rows, columns and first row's index of
+    each table."""
     assert _KERNEL is not None, "asked of arrays only that takes() accepts"
     _KERNEL.ends_of_rows(address(described), len(described), address(low), address(high))
 
@@ -35,10 +35,8 @@ def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tupl
     Returns the exponent, the least that holds all, but not below ``smallest``; and how many values are 0, which are not
     counted."""
     assert _KERNEL is not None, "asked of arrays only that takes() accepts"
-    found: tuple[int, int] = _KERNEL.count_in_bins(
-        address(values), values.size, counts.size // 2, smallest, address(counts)
-    )
-    return found
+    exponent, zeros = _KERNEL.count_in_bins(address(values), values.size, counts.size // 2, smallest, address(counts))
+    return exponent, zeros
 
 
 def count_between(values: np.ndarray, low: float, high: float, counts: np.ndarray) -> None:

@@ -24,7 +24,7 @@ from sgsdump.quantisation.domains import Analysis
 from sgsdump.quantisation.fusion import is_convolution, sdk_name
 from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.sdk_log import check_names
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 RMSE_OVER = 0.5
 

@@ -28,7 +28,7 @@ from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]

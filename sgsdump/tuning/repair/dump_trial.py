@@ -31,7 +31,7 @@ from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.simulation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Totals
 
 

@@ -24,7 +24,7 @@ from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice.advice import advise, holds
 from sgsdump.tuning.advice.rules_of_thumb import config_names, read_signs
 from sgsdump.tuning.advice.sensitivity_analysis import (

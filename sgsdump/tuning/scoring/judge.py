@@ -13,7 +13,7 @@ from sgsdump.quantisation.objective import Score, score
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import Plan, PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.scoring.user_metric import UserMetric
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.

@@ -19,7 +19,7 @@ from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 from sgsdump.tuning.scoring.combined_error import Objective
 from sgsdump.tuning.scoring.judge import Criteria, Judge, Picture, Subject, make_answer
 from sgsdump.tuning.scoring.plan_scores import PlanScores

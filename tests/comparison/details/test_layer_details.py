@@ -9,8 +9,7 @@ from sgsdump.comparison.details.layer_details import BINS, ERROR_BINS, HEAT, det
 from sgsdump.comparison.details.planes import BLOCK, planes_of
 from sgsdump.comparison.merge import merge
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.tensors.real_view import Values
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import Tensor, Values
 
 
 def tensors(shape, seed=0, size=1.0):

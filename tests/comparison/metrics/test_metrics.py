@@ -13,7 +13,7 @@ from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.metrics.base import Accumulator, Settings
 from sgsdump.comparison.pair_sums import CHUNK, chunks, pair_sums
 from sgsdump.errors import ConfigError
-from sgsdump.tensors.real_view import Values
+from sgsdump.tensors.tensor import Values
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 PAIRS = st.integers(1, 50).flatmap(lambda n: st.tuples(*[arrays(np.float32, n, elements=FLOATS)] * 2))

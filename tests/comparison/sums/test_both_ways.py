@@ -26,8 +26,7 @@ from sgsdump.comparison.sums.picked import Picked
 from sgsdump.comparison.sums.tiles import PART
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import map_file, view
-from sgsdump.tensors.real_view import Values, values_of
-from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of
 
 kernel = compiled._KERNEL
 compiled_only = pytest.mark.skipif(kernel is None, reason="the kernel is not built, or is switched off")

@@ -22,11 +22,10 @@ from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
 from sgsdump.dumps.conversion.losses import losses
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import FormatError, LossWarning, OutputError, SgsdumpError
-from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried, carrier, restored
 from sgsdump.tensors.dtypes import bits as bits_of
-from sgsdump.tensors.quant import same_quant
 from sgsdump.tensors.tensor import TensorInfo
+from sgsdump.tensors.types import Origin, same_quant
 
 
 def plain_records() -> list[Record]:

@@ -14,7 +14,7 @@ from sgsdump.comparison.golden.by_tensor import compare_golden
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar.binary import SIM, SIM_SHAPED
 from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK
-from sgsdump.tensors.layout import to_nchw
+from sgsdump.tensors.types import to_nchw
 
 OUTPUTS = ["block/conv:0", "block/relu:0", "block/conv2:0", "block/add:0"]
 FORMS = {

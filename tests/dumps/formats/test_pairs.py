@@ -20,9 +20,8 @@ from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary
 from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
 from sgsdump.errors import SgsdumpError
-from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
-from sgsdump.tensors.quant import same_quant
+from sgsdump.tensors.types import Origin, same_quant
 
 
 class Form(NamedTuple):

@@ -13,7 +13,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 F = np.float32
 SIZE = (1, 3, 6, 5)

@@ -23,7 +23,7 @@ from sgsdump.quantisation.ranges.side_ranges import SideRanges
 from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 KINDS = ("Conv", "ConvTranspose", "Gemm", "GemmTransB", "MatMul")
 PLAIN = settings(max_examples=60, suppress_health_check=list(HealthCheck))

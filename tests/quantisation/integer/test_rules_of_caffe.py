@@ -15,7 +15,7 @@ from sgsdump.quantisation.integer.rules.constant import add_to, multiply_by
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.scales import INT16, uint8_quant
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def fixed_output(net, ranges, feeds, name):

@@ -11,7 +11,7 @@ from sgsdump.reports.histogram.contact_sheet import PER_PAGE, save_contact_sheet
 from sgsdump.reports.histogram.histogram_png import PLOT, SIZE, file_name, plot_panel, save_histogram
 from sgsdump.reports.histogram.sheet import CELL, HEAD, MARGIN
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 LEFT, TOP, RIGHT, BOTTOM = PLOT
 

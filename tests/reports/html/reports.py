@@ -7,7 +7,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html.document import Plan, Step, Tradeoff
 from sgsdump.reports.html.of_comparison import report_of
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 HOSTILE = (
     "<script>document.title='owned'</script>",

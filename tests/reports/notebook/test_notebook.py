@@ -16,7 +16,7 @@ from sgsdump.comparison.metrics import METRICS
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 from ..hostile import NAMES, comparison
 

@@ -31,9 +31,9 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.dtypes import KNOWN, dtype_named, name_of
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import Origin
 
 NAME = "sgsdump.json"
 MOST_BYTES = 64 * 2**20

@@ -9,7 +9,7 @@ from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
 from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES
 from sgsdump.dumps.formats.ascend.types.ge_types import DataType, layout_of
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device.layout import Origin
+from sgsdump.tensors.types import Origin
 
 MAGIC = b"\x5a\x5a\x5a\x5a"
 HEAD = struct.Struct("<4sI")

@@ -12,7 +12,7 @@ from sgsdump.dumps.formats.ascend import dump_proto
 from sgsdump.dumps.formats.ascend.slot import Slot, checked_shape
 from sgsdump.dumps.formats.ascend.types.ge_types import data_type, is_device_layout, layout_of
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device.layout import Origin
+from sgsdump.tensors.types import Origin
 
 GENERAL_INPUT = 1
 SHOWN = 200

@@ -12,8 +12,8 @@ import numpy as np
 
 from sgsdump.dumps.formats.ascend.types.coding import RAW, Coding, loader
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.tensor import Tensor, TensorInfo
+from sgsdump.tensors.types import Origin
 
 MOST_RANK, MOST_ELEMENTS = 32, 2**48
 UNDEFINED = "undefined"

@@ -23,7 +23,7 @@ from sgsdump.dumps.formats.sigmastar.text import text
 from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, OddHeader
 from sgsdump.files.atomic_write import replacing, replacing_folder
 from sgsdump.files.names import Taken, safe
-from sgsdump.tensors.layout import NCHW, NHWC
+from sgsdump.tensors.types import NCHW, NHWC
 
 
 def write_text(

@@ -13,7 +13,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError
 from sgsdump.tensors.dtypes import is_integer
-from sgsdump.tensors.sdk_padding import BUFFER_BYTES
+from sgsdump.tensors.sdk_buffers import BUFFER_BYTES
 
 _ASKED = 20
 _BEGINNING = "may be padded"

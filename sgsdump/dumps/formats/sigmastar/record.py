@@ -15,8 +15,8 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.dtypes import carried, is_complex, is_integer, is_number, name_of
-from sgsdump.tensors.layout import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
 
 FLOAT32 = np.dtype("<f4")
 BYTES = np.dtype(np.uint8)

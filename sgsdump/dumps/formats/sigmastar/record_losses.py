@@ -10,10 +10,9 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.sigmastar.record import BYTES, FLOAT32, is_transposed, quant_of, type_word
 from sgsdump.dumps.formats.sigmastar.record_header import dtype_of
 from sgsdump.tensors.dtypes import is_complex, is_integer, is_number, name_of
-from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.quant import same_quant
 from sgsdump.tensors.real_values import scale_fits
 from sgsdump.tensors.tensor import TensorInfo
+from sgsdump.tensors.types import NHWC, same_quant
 
 REFUSED = "writing is refused"
 

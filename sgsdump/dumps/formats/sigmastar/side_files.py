@@ -10,7 +10,7 @@ from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, refuse, rescaled
 from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import SgsdumpError
 from sgsdump.sidecars.parse_net import ParseNet
-from sgsdump.tensors.sdk_padding import has_padded_channels, is_row_major
+from sgsdump.tensors.sdk_buffers import has_padded_channels, is_row_major
 from sgsdump.tensors.tensor import Tensor
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from sgsdump.dumps.dump import Dump, Record, with_tensors
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.tensor import Quant, Tensor
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 Ranges = Mapping[str, Range]
 

@@ -23,9 +23,9 @@ from sgsdump.dumps.formats.sigmastar.padding_signs import without_padding_notes
 from sgsdump.dumps.formats.sigmastar.true_scales import refuse
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.tensors.layout import NHWC
-from sgsdump.tensors.sdk_padding import BUFFER_BYTES, is_row_major, padded_sizes, unpad
+from sgsdump.tensors.sdk_buffers import BUFFER_BYTES, is_row_major, padded_sizes, unpad
 from sgsdump.tensors.tensor import Tensor, TensorInfo
+from sgsdump.tensors.types import NHWC
 
 Padded = Callable[[], bool | None]
 

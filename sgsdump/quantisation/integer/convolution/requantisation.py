@@ -20,7 +20,7 @@ import numpy as np
 
 from sgsdump.quantisation.integer.rounding import half_away, half_up, log2_ceiling, shift, step, steps
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 BIAS_BITS = 13
 

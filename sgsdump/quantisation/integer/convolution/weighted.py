@@ -19,7 +19,7 @@ from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded
 from sgsdump.quantisation.integer.rounding import store_weight
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

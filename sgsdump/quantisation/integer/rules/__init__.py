@@ -20,7 +20,7 @@ from sgsdump.quantisation.integer.rules.relu import relu
 from sgsdump.quantisation.integer.rules.softmax import softmax
 from sgsdump.quantisation.integer.scaling import requantise
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -17,7 +17,7 @@ from sgsdump.quantisation.integer.rounding import half_up, shift, step
 from sgsdump.quantisation.integer.scaling import centred, requantise
 from sgsdump.quantisation.scales import INT16, int16_quant
 from sgsdump.tensors.tensor import Quant
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Range
 
 
 def relu(emit: Emitter, value: Integers, output: Quant, bounds: Range, slope: np.ndarray | float = 0.0) -> Unrounded:

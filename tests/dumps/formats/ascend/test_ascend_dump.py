@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from sgsdump import Dump, Tensor, open_dump
 from sgsdump.dumps.formats.ascend import overflow
 from sgsdump.errors import FormatError
-from sgsdump.tensors.device.layout import Origin
+from sgsdump.tensors.types import Origin
 
 NAME = "Add.add_1.3.2.1700000000123456"
 FOUR = np.arange(1, 5, dtype="<f4")

@@ -39,9 +39,8 @@ from sgsdump.dumps.formats.sigmastar.true_scales import true_scales
 from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
 from sgsdump.errors import FormatError, OutputError, ValuesError
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.tensors.device.layout import Origin
 from sgsdump.tensors.statistics import Statistics
-from sgsdump.tensors.value_range import Range
+from sgsdump.tensors.types import Origin, Range
 
 U8, I8, I16, I32, F32 = (np.dtype(word) for word in ("u1", "i1", "<i2", "<i4", "<f4"))
 LINES = b"//out 0 s: 0.000000 z: 0 type: float name: x bConstant:0\nop_out[0] ADD = {\n"

@@ -10,8 +10,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar.true_scales import true_scales, with_scales
 from sgsdump.errors import ValuesError
 from sgsdump.sidecars.tensor_min_max import Range, read_ranges
-from sgsdump.tensors.real_view import values_of
-from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.tensor import Quant, Tensor, values_of
 
 REFUSED: dict[str, set[str]] = {"tiny_L5": set(), "tiny_all16": set()}
 

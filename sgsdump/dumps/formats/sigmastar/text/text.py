@@ -35,7 +35,7 @@ from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped import let_bytes_go, map_file
 from sgsdump.tensors.dtypes import is_integer
-from sgsdump.tensors.layout import NCHW, NHWC
+from sgsdump.tensors.types import NCHW, NHWC
 
 
 def recognises(path: Path, head: bytes) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from sgsdump.tensors.layout import NHWC
+from sgsdump.tensors.types import NHWC
 
 
 class OddHeader(NamedTuple):

@@ -1,9 +1,14 @@
-"""The lowest and highest value of every row of many tables at once, in one pass where the kernel is installed.
+"""The lowest and highest value of every row of many tables at once, and sums of rows, in one pass where the kernel is
+installed.
 
 low, high = extremes([conv.reshape(64, -1), relu.reshape(1, -1)])     # 64 + 1 values each
 
 A call of numpy's for each end of each tensor takes longer than reading the tensor; of the kernel's one does for all of
 them, and it reads once.
+
+Sums add up in float64, in an order that depends on nothing but the length of a row, so the digits are the same
+everywhere: value i belongs to lane i % LANES, each lane is summed from its first value on, and then the lanes are, the
+first one first.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sgsdump.tensors.one_pass import compiled
+
+LANES = 16
 
 
 def extremes(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -37,11 +44,11 @@ class RowWatch:
         for tables in groups:
             described, others = [], []
             for table in tables:
-                taken, place = compiled.takes(table), len(exact)
+                taken, first = compiled.takes(table), len(exact)
                 if taken:
-                    described.append((compiled.address(table), *table.shape, place))
+                    described.append((compiled.address(table), *table.shape, first))
                 else:
-                    others.append((table, slice(place, place + len(table))))
+                    others.append((table, slice(first, first + len(table))))
                 exact += [not taken] * len(table)
             self._groups.append((np.array(described, np.int64), others))
         self._tables = groups  # the kernel reads them, by their addresses
@@ -61,3 +68,24 @@ class RowWatch:
         """Of all rows, as ``extremes`` gives them."""
         low, high = np.where(self._is_exact, self._exact, self._found) + 0.0
         return low, high
+
+
+def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums and sums of squares, float64, of the rows of a float table [rows, columns]."""
+    if compiled.takes(rows):
+        sums, squares = np.empty((2, len(rows)))
+        compiled.moments_of_rows(rows, sums, squares)
+        return sums, squares
+    wide = rows.astype(np.float64)
+    return _by_lanes(wide), _by_lanes(wide * wide)
+
+
+def _by_lanes(values: np.ndarray) -> np.ndarray:
+    rows, columns = values.shape
+    full, rest = divmod(columns, LANES)
+    lanes = np.zeros((rows, LANES))
+    if full:  # an axis that is not the last is added up value by value
+        lanes += np.add.reduce(values[:, : full * LANES].reshape(rows, full, LANES), axis=1)
+    lanes[:, :rest] += values[:, full * LANES :]
+    total: np.ndarray = np.add.accumulate(lanes, axis=1)[:, -1]
+    return total

@@ -1,49 +1,81 @@
-"""Integer buffers as the SDK's fixed simulator dumps them when eliminateGarbage is off, written and read.
+"""Integer buffers as they lie in SigmaStar's memory, which the SDK dumps when eliminateGarbage is off.
 
-Channels (the innermost dimension) go up to a multiple of A = 16 bytes / item size, to Cp; the whole goes up to a
-multiple of 64 bytes. Order NHWC is [N][H][W][Cp], order NHWX is [N][Cp/A][H][W][A] (blocks of channels outside H and
-W, in spite of the name; the same as NHWC when C <= A). A picture input takes four bytes per pixel: RGB and BGR its
-packed bytes first, RGBA and BGRA pixel by pixel. Constants are another matter: ``sdk_constants``. The hardware leaves
-leftovers in the padding; we write zeros.
-Source: docs/formats/sigmastar.md#padded-buffers.
+What a network computes, written and read: channels (the innermost dimension) go up to a multiple of A = 16 bytes / item
+size, to Cp; the whole goes up to a multiple of 64 bytes. Order NHWC is [N][H][W][Cp], order NHWX is [N][Cp/A][H][W][A]
+(blocks of channels outside H and W, in spite of the name; the same as NHWC when C <= A). A picture input takes four
+bytes per pixel: RGB and BGR its packed bytes first, RGBA and BGRA pixel by pixel. The hardware leaves leftovers in the
+padding; we write zeros. Source: docs/formats/sigmastar.md#padded-buffers.
+
+A fixed model's constants, written only (docs/formats/sigmastar.md#constants):
+
+* weights of a convolution or fully connected operator, [O, H, W, I]: for each A outputs, for each A inputs of these,
+  for each position of the kernel, row by row, a tile of [outputs][inputs] that goes up to 32 bytes;
+* depthwise weights, [1, H, W, C]: for each A channels a tile of [H][W][channels] that goes up to 32 bytes;
+* a bias, [2, C]: each of its rows goes up to 16 bytes;
+* anything else goes up to 64 bytes as a whole.
+
+With eliminateGarbage on the SDK dumps the first values of the same buffer, as many as the constant has: of weights
+whose tiles are not full the last ones are missing there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 PIXEL_BYTES = 16
 BUFFER_BYTES = 64
 CONSTANT_BYTES = 32
+TILE_BYTES = 32
 PICTURE_VALUES = 4
 
 
 def pad_channels(array: np.ndarray) -> np.ndarray:
     """A shaped integer array (NHWC when 4-D) as the flat padded buffer."""
-    if not array.ndim:
-        return _rounded_up(array.reshape(1))
-    step = PIXEL_BYTES // array.itemsize
-    missing = -array.shape[-1] % step
-    widths = [(0, 0)] * (array.ndim - 1) + [(0, missing)]
-    return _rounded_up(np.pad(array, widths).reshape(-1))
+    return pad_parameter(_up_to(array, PIXEL_BYTES) if array.ndim else array)
 
 
 def pad_blocks(array: np.ndarray) -> np.ndarray:
     """An NHWC array as the flat buffer of order NHWX: blocks of PIXEL_BYTES of channels outside H and W."""
-    n, h, w, c = array.shape
-    block = PIXEL_BYTES // array.itemsize
-    padded = np.pad(array, [(0, 0)] * 3 + [(0, -c % block)])
-    return _rounded_up(padded.reshape(n, h, w, -1, block).transpose(0, 3, 1, 2, 4).reshape(-1))
+    blocks = _up_to(array, PIXEL_BYTES).reshape(*array.shape[:3], -1, PIXEL_BYTES // array.itemsize)
+    return pad_parameter(blocks.transpose(0, 3, 1, 2, 4))
 
 
 def pad_picture(array: np.ndarray) -> np.ndarray:
     """An NHWC picture of bytes as the flat buffer of four bytes per pixel: packed bytes first, then zeros."""
     pixels = array.size // array.shape[-1]
     flat = array.reshape(-1)
-    return _rounded_up(np.pad(flat, (0, max(0, pixels * 4 - flat.size))))
+    return pad_parameter(np.pad(flat, (0, max(0, pixels * PICTURE_VALUES - flat.size))))
+
+
+def pad_weights(weights: np.ndarray) -> np.ndarray:
+    """The flat buffer of a convolution's integer weights, [O, H, W, I], or of a matrix, [O, I]."""
+    outputs, inputs = weights.shape[0], weights.shape[-1]
+    cube = weights.reshape(outputs, -1, inputs).transpose(1, 0, 2)
+    tiles = (
+        _up_to(cube[:, o, i].reshape(len(cube), -1), TILE_BYTES)
+        for o in _blocks(outputs, weights.itemsize)
+        for i in _blocks(inputs, weights.itemsize)
+    )
+    return np.concatenate([tile.reshape(-1) for tile in tiles])
+
+
+def pad_depthwise(weights: np.ndarray) -> np.ndarray:
+    """The flat buffer of integer depthwise weights, [1, H, W, C]."""
+    blocks = _blocks(weights.shape[-1], weights.itemsize)
+    return np.concatenate([_up_to(weights[..., block].reshape(-1), TILE_BYTES) for block in blocks])
+
+
+def pad_bias(rows: np.ndarray) -> np.ndarray:
+    """The flat buffer of bias and multiplier rows, [2, C]."""
+    return _up_to(rows, PIXEL_BYTES).reshape(-1)
+
+
+def pad_parameter(values: np.ndarray) -> np.ndarray:
+    """The flat buffer of any other constant: its values, the whole up to BUFFER_BYTES."""
+    return _up_to(values.reshape(-1), BUFFER_BYTES)
 
 
 def padded_sizes(order: str, shape: Sequence[int], itemsize: int, constant: bool = False) -> tuple[int, ...]:
@@ -116,6 +148,12 @@ def _padded_channels(shape: Sequence[int], itemsize: int) -> int:
     return -(-(shape[-1] if shape else 1) // step) * step
 
 
-def _rounded_up(flat: np.ndarray) -> np.ndarray:
-    step = BUFFER_BYTES // flat.itemsize
-    return np.pad(flat, (0, -flat.size % step))
+def _blocks(channels: int, itemsize: int) -> Iterator[slice]:
+    step = PIXEL_BYTES // itemsize
+    return (slice(start, start + step) for start in range(0, channels, step))
+
+
+def _up_to(array: np.ndarray, step: int) -> np.ndarray:
+    """The last axis, followed by zeros, as a multiple of ``step`` bytes."""
+    missing = -array.shape[-1] % (step // array.itemsize)
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

@@ -1,1 +1,0 @@
-"""Layouts of devices: their blocks, the way to the logical tensor and back."""
