@@ -15,15 +15,14 @@
       }
     }
 
-Protobuf's text form: fields in any order, ``name: value`` or ``name { … }``, a repeated field several times, ``#``
-begins a comment. Fields of other names are read and left out, graphs inside others too. The graph's fields may stand
-alone, without ``graph { }`` around them.
+Protobuf's text form, which its library takes apart into words; without a schema, so an attribute of any kind is kept.
+Fields of other names are read and left out, graphs inside others too. The graph's fields may stand alone, without
+``graph { }`` around them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +34,6 @@ MOST_BYTES = 1 << 28
 MOST_DEPTH = 64
 Attribute = bool | int | float | str | list[Any]
 Message = dict[str, list[Any]]
-_TOKEN = re.compile(
-    r"""\s+|\#[^\n]*|(?P<word>[A-Za-z_][\w.]*|\[[\w./]+\])|(?P<number>-?(?:0[xX][0-9a-fA-F]+|[\d.]+(?:[eE][+-]?\d+)?f?|inf|nan))"""
-    r"""|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|(?P<sign>[{}<>:;,\[\]])""",
-    re.ASCII,
-)
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
-_LETTERS = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "f": 12, "v": 11}
 
 
 @dataclass(frozen=True)
@@ -63,13 +55,18 @@ class Graph:
 def read(path: Path) -> list[Graph]:
     """The graphs of a file, in its order. Raises ConfigError when it cannot be read, FormatError when it is damaged or
     holds no graph."""
+    from google.protobuf.text_format import ParseError, Tokenizer
+
     text = decode(read_bytes(path, MOST_BYTES), path)
+    escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # names in another encoding
+    tokens = Tokenizer(escaped.split("\n"))
     try:
-        document = _message(_tokens(text), "", 0)
-    except _Damage as damage:
-        raise FormatError(f"{path} is damaged at line {text.count(chr(10), 0, damage.at) + 1}: {damage}") from None
-    messages = [one for one in document.get("graph", []) if isinstance(one, dict)] or [document]
-    graphs = [_graph(one) for one in messages if any(isinstance(op, dict) for op in one.get("op", []))]
+        document = _message(tokens, "", 0)
+    except ParseError as error:
+        reason = str(error).rpartition("': ")[2]  # what stands before is the line
+        raise FormatError(f"{path} is damaged at line {error.GetLine()}: {reason}") from None
+    messages = [graph for graph in document.get("graph", []) if isinstance(graph, dict)] or [document]
+    graphs = [_graph(graph) for graph in messages if any(isinstance(op, dict) for op in graph.get("op", []))]
     if not graphs:
         raise FormatError(f"{path} holds no graph: no 'op {{' with a name in it")
     return graphs
@@ -82,135 +79,103 @@ def render(graph: str, operators: Iterable[GraphOperator]) -> str:
         lines += ["  op {", f"    name: {_quoted(operator.name)}", f"    type: {_quoted(operator.op_type)}"]
         lines += [f"    input: {_quoted(name)}" for name in operator.inputs or ("",)]
         for key, value in operator.attributes:
-            lines += ["    attr {", f"      key: {_quoted(key)}", "      value {", *_value(value)]
+            lines += ["    attr {", f"      key: {_quoted(key)}", "      value {", *_lines(value)]
             lines += ["      }", "    }"]
         lines.append("  }")
     return "\n".join([*lines, "}", ""])
 
 
-class _Damage(Exception):
-    def __init__(self, text: str, at: int):
-        super().__init__(text)
-        self.at = at
-
-
 def _graph(message: Message) -> Graph:
-    operators = tuple(_operator(one) for one in message.get("op", []) if isinstance(one, dict))
+    operators = tuple(_operator(op) for op in message.get("op", []) if isinstance(op, dict))
     return Graph(_text(message, "name"), operators)
 
 
 def _operator(message: Message) -> GraphOperator:
-    inputs = tuple(one for one in message.get("input", []) if isinstance(one, str) and one)
-    attributes = [(_text(one, "key"), _attribute(one)) for one in message.get("attr", []) if isinstance(one, dict)]
+    inputs = tuple(name for name in message.get("input", []) if isinstance(name, str) and name)
+    attributes = [(_text(attr, "key"), _attribute(attr)) for attr in message.get("attr", []) if isinstance(attr, dict)]
     return GraphOperator(_text(message, "name"), _text(message, "type"), inputs, tuple(attributes))
 
 
 def _text(message: Message, field: str) -> str:
-    return next((one for one in message.get(field, []) if isinstance(one, str)), "")
+    return next((text for text in message.get(field, []) if isinstance(text, str)), "")
 
 
 def _attribute(message: Message) -> Attribute:
     """The value of ``value { i: 3 }``; of a list all that are in it, without the word for their kind."""
-    value = next((one for one in message.get("value", []) if isinstance(one, dict)), {})
-    inner = next((one for one in value.get("list", []) if isinstance(one, dict)), None)
+    value = next((found for found in message.get("value", []) if isinstance(found, dict)), {})
+    inner = next((found for found in value.get("list", []) if isinstance(found, dict)), None)
     if inner is not None:
-        return [_plain(one) for field, values in inner.items() if field != "val_type" for one in values]
-    return next((_plain(one) for values in value.values() for one in values), "")
+        return [_plain(item) for field, values in inner.items() if field != "val_type" for item in values]
+    return next((_plain(item) for values in value.values() for item in values), "")
 
 
 def _plain(value: Any) -> Any:
-    """What a message within an attribute (a tensor, a graph) stands for: its fields, without their values' values."""
+    """What a message within an attribute (a tensor, a graph) stands for: its fields, without the messages in it."""
     if not isinstance(value, dict):
         return value
-    return "{" + " ".join(f"{field}: {each[0]}" for field, each in value.items() if each and _is_plain(each)) + "}"
+    first = {field: values[0] for field, values in value.items() if values}
+    return "{" + " ".join(f"{field}: {item}" for field, item in first.items() if not isinstance(item, dict)) + "}"
 
 
-def _is_plain(values: Sequence[Any]) -> bool:
-    return not isinstance(values[0], dict)
-
-
-def _message(tokens: Iterator[tuple[str, str, int]], end: str, depth: int) -> Message:
+def _message(tokens: Any, end: str, depth: int) -> Message:
     """The fields up to ``end``, "" for the end of the file."""
     if depth > MOST_DEPTH:
-        raise _Damage(f"messages lie more than {MOST_DEPTH} deep", next(tokens, ("", "", 0))[2])
+        raise tokens.ParseError(f"messages lie more than {MOST_DEPTH} deep")
     fields: Message = {}
-    for kind, token, at in tokens:
-        if token == end and kind in ("sign", "end"):
-            return fields
-        if kind == "sign" and token in ";,":
-            continue
-        if kind != "word":
-            raise _Damage(f"{token[:40]!r} where a field's name should be" if token else "it ends too early", at)
-        fields.setdefault(token, []).extend(_field(tokens, depth))
+    while not tokens.TryConsume(end):
+        if not (tokens.TryConsume(";") or tokens.TryConsume(",")):
+            fields.setdefault(_name(tokens), []).extend(_values(tokens, depth))
     return fields
 
 
-def _field(tokens: Iterator[tuple[str, str, int]], depth: int) -> list[Any]:
-    kind, token, at = next(tokens)
-    if token == ":" and kind == "sign":
-        kind, token, at = next(tokens)
-    if kind == "sign" and token in "{<":
-        return [_message(tokens, "}" if token == "{" else ">", depth + 1)]
-    if kind == "sign" and token == "[":
-        return list(_listed(tokens))
-    return [_scalar(kind, token, at)]
+def _name(tokens: Any) -> str:
+    """A field's name, or an extension's: ``[package.name]``."""
+    parts = [_word(tokens, "a field's name", "[")]
+    while parts[0] == "[" and parts[-1] != "]":
+        parts.append(_word(tokens, "an extension's name", "./]"))
+    return "".join(parts)
 
 
-def _listed(tokens: Iterator[tuple[str, str, int]]) -> Iterator[Any]:
-    for kind, token, at in tokens:
-        if kind == "sign" and token == "]":
-            return
-        if not (kind == "sign" and token == ","):
-            yield _scalar(kind, token, at)
+def _word(tokens: Any, expected: str, signs: str) -> str:
+    """The next token, a word or one of the signs."""
+    token: str = tokens.token
+    if not token or not (token in signs or (token.isascii() and token[0].isidentifier())):
+        raise tokens.ParseError(f"{token[:40]!r} where {expected} should be" if token else "it ends too early")
+    tokens.NextToken()
+    return token
 
 
-def _scalar(kind: str, token: str, at: int) -> Any:
-    if kind == "text":
-        return _unquoted(token)
-    if kind == "word":
-        return {"true": True, "false": False}.get(token, token)
-    if kind == "number":
+def _values(tokens: Any, depth: int) -> list[Any]:
+    """What follows a field's name: one value, or several in brackets."""
+    tokens.TryConsume(":")
+    if not tokens.TryConsume("["):
+        return [_value(tokens, depth)]
+    values = []
+    while not tokens.TryConsume("]"):
+        if not tokens.TryConsume(","):
+            values.append(_value(tokens, depth))
+    return values
+
+
+def _value(tokens: Any, depth: int) -> Any:
+    from google.protobuf.text_format import ParseFloat
+
+    token: str = tokens.token
+    if token in ("{", "<"):
+        tokens.NextToken()
+        return _message(tokens, "}" if token == "{" else ">", depth + 1)
+    if token[:1] in ("'", '"'):
+        return tokens.ConsumeByteString().decode("utf-8", "surrogateescape")
+    if token[:1].isdigit() or token[:1] in ("-", "+", "."):
         try:
-            return (
-                int(token, 0) if not set(token) & set(".ef") or token[:2].lower() == "0x" else float(token.rstrip("f"))
-            )
+            is_float = set(token) & set(".eEfFn") and "x" not in token.lower()
+            number = ParseFloat(token) if is_float else int(token, 0)
         except ValueError:
-            return token
-    raise _Damage(f"{token[:40]!r} where a value should be" if token else "it ends too early", at)
-
-
-def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise _Damage(f"{text[at : at + 20]!r} is no word, number or text", at)
-        if match.lastgroup:
-            yield match.lastgroup, match[0], at
-        at = match.end()
-    yield "end", "", len(text)
-    while True:
-        yield "end", "", len(text)
-
-
-def _unquoted(token: str) -> str:
-    """A text's characters; escaped bytes are UTF-8."""
-    if "\\" not in token:
-        return token[1:-1]
-    out, at, inner = bytearray(), 0, token[1:-1]
-    for match in _ESCAPE.finditer(inner):
-        out += inner[at : match.start()].encode("utf-8", "surrogateescape")
-        out += _escaped(match[1])
-        at = match.end()
-    return (bytes(out) + inner[at:].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
-
-
-def _escaped(code: str) -> bytes:
-    if code[0] == "x" and len(code) > 1:
-        return bytes([int(code[1:], 16)])
-    if code[0] in "01234567":
-        return bytes([int(code, 8) & 0xFF])
-    return bytes([_LETTERS[code]]) if code in _LETTERS else code.encode("utf-8", "surrogateescape")
+            raise tokens.ParseError(f"{token[:40]!r} is not a number") from None
+        tokens.NextToken()
+        return number
+    word = _word(tokens, "a value", "")
+    return {"true": True, "false": False}.get(word, word)
 
 
 def _quoted(text: str) -> str:
@@ -218,9 +183,9 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _value(value: Attribute) -> list[str]:
+def _lines(value: Attribute) -> list[str]:
     if isinstance(value, list):
-        return ["        list {", *(f"    {line}" for one in value for line in _value(one)), "        }"]
+        return ["        list {", *(f"    {line}" for item in value for line in _lines(item)), "        }"]
     if isinstance(value, bool):
         return [f"        b: {str(value).lower()}"]
     if isinstance(value, int):

@@ -92,12 +92,37 @@ def test_several_graphs(tmp_path: Path) -> None:
         ('op { name: "a\n" }', "line 1"),
         ("graph { op { name: \x01 } }", "line 1"),
         ("{ " * 10, "where a field's name"),
+        ("op { name: 1.2.3 }", "line 1: '1.2.3' is not a number"),
+        ("\nop { input: [1, ", "line 2: it ends too early"),
+        ("op { [a. }", "where an extension's name should be"),
+        ("op { name: ü }", "where a value should be"),
         ("a { " * 1000, "64 deep"),
     ],
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(FormatError, match=why):
         read(written(tmp_path, text))
+
+
+def test_numbers_and_words_as_values(tmp_path: Path) -> None:
+    """A number with an ``e``, an ``f`` or none of them, in any base, negative too; an enum's word stays one."""
+    numbers = "1E3 -2.5e-1 3f 0x1f -0x1F 017x -inf 5 -6".replace("017x", "1.").split()
+    attributes = "".join(f'attr {{ key: "k" value {{ f: {text} }} }}' for text in [*numbers, "DT_FLOAT", "true"])
+    (graph,) = read(written(tmp_path, f'op {{ name: "a" {attributes} }}'))
+    expected = [1000.0, -0.25, 3.0, 31, -31, 1.0, -float("inf"), 5, -6, "DT_FLOAT", True]
+    assert [value for _, value in graph.operators[0].attributes] == expected
+
+
+def test_a_message_in_an_attribute_shows_its_plain_fields(tmp_path: Path) -> None:
+    value = 'value { t { desc { name: "w" } data: "x" data: "y" [a.b/c.d]: 7 size: 3 } }'
+    (graph,) = read(written(tmp_path, f'op {{ name: "a" attr {{ key: "k" {value} }} }}'))
+    assert graph.operators[0].attributes == (("k", "{data: x [a.b/c.d]: 7 size: 3}"),)
+
+
+def test_names_in_another_encoding_keep_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt"
+    path.write_bytes(b'op { name: "\\303\\274 ' + "中".encode("gbk") + b'ab" }')
+    assert read(path)[0].operators[0].name == "ü " + "中".encode("gbk").decode("utf-8", "surrogateescape") + "ab"
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
