@@ -1,4 +1,4 @@
-"""A registry: a table from a short name to the ``module`` or ``module:attribute`` behind it, imported when asked for.
+"""A registry: a table from a short name to a ``module`` or ``module:attribute``, imported when asked for.
 
 The table is plain data, so listing it imports nothing heavy, and there is no registration by import.
 """
@@ -13,7 +13,7 @@ from sgsdump.errors import ConfigError
 
 
 class Registry(Mapping[str, Any]):
-    """``Family("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
+    """``Registry("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
 
     Raises ConfigError for an unknown name, with the nearest known ones.
     """
@@ -58,14 +58,14 @@ def _alike(name: str, known: list[str]) -> list[str]:
     """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
     import difflib
 
-    plain = _plain(name)
-    names = {_plain(n): n for n in reversed(known)}
-    begun = [n for other, n in names.items() if len(plain) > 2 and other.startswith(plain)]
-    near = [names[plain]] if plain in names else begun[::-1]
-    return (near or [names[n] for n in difflib.get_close_matches(plain, names, n=3, cutoff=0.6)])[:3]
+    letters = _letters(name)
+    names = {_letters(n): n for n in reversed(known)}
+    begun = [n for other, n in names.items() if len(letters) > 2 and other.startswith(letters)]
+    near = [names[letters]] if letters in names else begun[::-1]
+    return (near or [names[n] for n in difflib.get_close_matches(letters, names, n=3, cutoff=0.6)])[:3]
 
 
-def _plain(name: str) -> str:
+def _letters(name: str) -> str:
     return name.replace("_", "").replace("-", "").casefold()
 
 

@@ -236,7 +236,7 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import serialise
-    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.sidecars.input_config import with_tensor_arrays
 
     names = advice.config_names if advice is not None else subject.config.tensor_arrays
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))

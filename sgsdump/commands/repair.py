@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.ranges.side_ranges import side_ranges
     from sgsdump.reports.tuning import repair_log
     from sgsdump.sidecars import input_config
-    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.repair.repair import Repair
 
     given = Thresholds(args.min_cos, args.max_rmse)

@@ -1,7 +1,7 @@
 """How results reach the disk: whole or not at all, and never on top of an older result folder.
 
 A result is written beside its path, as ``.NAME.PID.partial``, which is locked while its writer lives. A writer that was
-killed leaves it behind without the lock, and the next one of the same result removes it. Where the system has no such
+killed leaves it there without the lock, and the next one of the same result removes it. Where the system has no such
 locks it stays.
 """
 
@@ -37,7 +37,7 @@ _AT_FDCWD, _EXCHANGE = -100, 2
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that becomes ``path`` when the block ends well, and leaves nothing behind when it does not.
+    """A binary file that becomes ``path`` when the block ends well, and leaves nothing when it does not.
 
     Within ``together`` it becomes so when that ends. Missing parent folders are not made. Raises OutputError when the
     file cannot be opened, written or renamed.
@@ -68,7 +68,7 @@ def replace_text(path: Path, text: str) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """The files that ``replacing`` writes in the block take their places at its end, one right after the other; none
+    """The files that ``replacing`` writes in the block are renamed at its end, one right after the other; none
     does when the block fails. Raises OutputError that names those already replaced when one cannot be renamed."""
     if _waiting.get() is not None:
         yield
@@ -93,7 +93,7 @@ def together() -> Iterator[None]:
 
 
 class _Whole(NamedTuple):
-    """A file that is written and waits to take its place."""
+    """A file that is written and waits to be renamed."""
 
     partial: Path
     path: Path
@@ -109,7 +109,7 @@ def replacing_folder(
 ) -> Iterator[Path]:
     """A new folder that becomes ``path`` when the block ends well, and vanishes when it does not.
 
-    Until then an existing ``path`` stays as it is. Then it is set aside, and ``moved`` is called with its new place.
+    Until then an existing ``path`` stays as it is. Then it is set aside, and ``moved`` is called with its new path.
     With ``keep`` it goes instead: what it holds under a name that is to be kept is in the new folder from the start.
     Raises OutputError when something cannot be written.
     """
@@ -123,7 +123,7 @@ def replacing_folder(
         with partial_beside(path, folder=True) as partial:
             if keep is not None and path.is_dir():
                 _link_over(path, partial, keep)
-            token = _waiting.set(None)  # the files of the folder take their places in it at once
+            token = _waiting.set(None)  # the files of the folder are renamed in it at once
             try:
                 yield partial
             finally:
@@ -136,7 +136,7 @@ def replacing_folder(
 
 
 def _swap(partial: Path, path: Path, aside: bool) -> Path | None:
-    """Put the partial folder into its place; returns where the older one is now, None when there is none any more."""
+    """Rename the partial folder to ``path``; returns where the older one is now, None when there is none any more."""
     if not path.exists():
         partial.replace(path)
         return None
@@ -226,7 +226,7 @@ def make_folder(path: Path) -> Path:
 
 
 def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datetime | None = None) -> Path | None:
-    """Move an existing folder out of the way as ``NAME_DATE``; returns its new place, None when there was none.
+    """Move an existing folder out of the way as ``NAME_DATE``; returns its new path, None when there was none.
 
     name  the path whose name it takes, its own when None.
     mark  stands between the name and the date.

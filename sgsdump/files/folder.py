@@ -13,7 +13,7 @@ from sgsdump.errors import FormatError
 
 DEPTH = 20
 MOST = 200_000
-_ASKED = 100
+_TRIED = 100
 Endings = str | tuple[str, ...]
 _DIGITS = re.compile(r"(\d+)")
 
@@ -26,10 +26,10 @@ def files_below(root: Path, ending: Endings, notes: list[str]) -> list[str]:
     return list(_walk(root, ending, notes))
 
 
-def has_file(root: Path, ending: Endings, wanted: Callable[[Path], bool] = lambda path: True) -> bool:
-    """Whether ``files_below`` would find one that is wanted; only the first few are asked."""
+def has_file(root: Path, ending: Endings, accept: Callable[[Path], bool] = lambda path: True) -> bool:
+    """Whether ``files_below`` would find one that ``accept`` takes; only the first few are asked."""
     try:
-        return any(wanted(root / name) for name in islice(_walk(root, ending, []), _ASKED))
+        return any(accept(root / name) for name in islice(_walk(root, ending, []), _TRIED))
     except FormatError:
         return False
 
@@ -42,9 +42,9 @@ def in_order(name: str) -> tuple[list[str], list[int]]:
 
 def inside(root: Path, name: str) -> Path:
     """The file ``name`` directly in ``root``, a name read from somewhere. Raises FormatError for a name that leads
-    elsewhere, for a link out of the folder, and for what is no file."""
+    elsewhere, for a link out of the folder, and for what is not a file."""
     if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(name.encode("utf-8", "surrogatepass")) > 255:
-        raise FormatError(f"{root} names the file {name[:80]!r}, which is not one in the folder")
+        raise FormatError(f"{root} names the file {name[:80]!r}, which is not in the folder")
     path = root / name
     if not path.is_file():
         raise FormatError(f"{path} is missing; was the folder copied whole?")
@@ -68,14 +68,14 @@ def leads_out(path: Path, root: Path) -> bool:
 
 def _walk(root: Path, ending: Endings, notes: list[str]) -> Iterator[str]:
     waiting: list[tuple[str, int]] = [("", 0)]
-    seen = 0
+    entries_read = 0
     while waiting:
         folder, depth = waiting.pop()
         try:
             with os.scandir(f"{root}/{folder}") as entries:
                 for entry in entries:
-                    seen += 1
-                    if seen > MOST:
+                    entries_read += 1
+                    if entries_read > MOST:
                         raise FormatError(f"{root} has more than {MOST} files; name the folder of one dump")
                     name = folder + entry.name
                     if entry.is_file(follow_symlinks=False):

@@ -89,7 +89,7 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
             for key, value in node.value:
                 line = key.start_mark.line + 1
                 if not isinstance(key, yaml.ScalarNode):
-                    raise FormatError(f"{path}:{line}: a key is no text{hint}")
+                    raise FormatError(f"{path}:{line}: a key is not text{hint}")
                 if key.value in document:
                     raise FormatError(f"{path}:{line}: {quoted(key.value)} stands twice in one mapping{hint}")
                 document[key.value] = self.construct_object(value, deep=True)

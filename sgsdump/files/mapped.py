@@ -284,14 +284,14 @@ def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
             if identity(os.fstat(source.fileno())) != data.identity:
                 return False
             file.flush()
-            left = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
-            if left == size:
+            remaining = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
+            if remaining == size:
                 return False
-            while left:
-                sent = os.sendfile(file.fileno(), source.fileno(), offset + size - left, left)
+            while remaining:
+                sent = os.sendfile(file.fileno(), source.fileno(), offset + size - remaining, remaining)
                 if not sent:
                     raise OSError(f"{data.path} became shorter while it was read")
-                left -= sent
+                remaining -= sent
             return True
     except (FileNotFoundError, io.UnsupportedOperation, AttributeError):
         return False

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-NAME_BYTES = 240  # file systems end at 255; what is left takes a counter or a writer's ``.partial`` ending
+NAME_BYTES = 240  # file systems end at 255; the rest takes a counter or a writer's ``.partial`` ending
 UNSAFE = str.maketrans({**dict.fromkeys("/:*?<>|", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
 
 

@@ -3,7 +3,7 @@
 The SDK's grammar: one option per line, a line is an option when it *begins* with the word (case-sensitive, no
 blanks before it), so ``dumpTensor #note`` counts; every other line is silently ignored. ``path=`` takes the rest of
 the line verbatim, at most 121 characters, and the folder must exist; empty or absent means ``$HOME``; the last one
-wins. What the SDK silently misreads is an error here: a word in the wrong case, behind blanks, unknown or
+wins. What the SDK silently misreads is an error here: a word in the wrong case, after blanks, unknown or
 misspelt; two options on a line; blanks or a carriage return in the path; ``path = x``. Blank lines and comments
 (``#``, ``//``, ``;``) are free.
 
@@ -39,7 +39,7 @@ NEWER = ("passexport", "processexport", "processoverlap", "dumpTileBasedGolden",
 WORDS = (*FLAGS, *NEWER, "path=")
 
 _COMMENT = re.compile(r"\s*(#|//|;|$)")
-_COMMENT_BEHIND = re.compile(r"\s(?:#|//|;).*|;\s*$")
+_TRAILING_COMMENT = re.compile(r"\s(?:#|//|;).*|;\s*$")
 _OPPOSITE = re.compile(r"[\s=:]+(0|off|false|no|none|disable)\W*$", re.IGNORECASE)
 _PATH_LIKE = re.compile(r"path\s*([=:]|$)", re.IGNORECASE)
 
@@ -111,9 +111,7 @@ def _word(line: str, where: str) -> str:
             return word
     bare = line.strip()
     if any(bare.startswith(word) for word in WORDS):
-        raise ConfigError(
-            f"{where}: {quoted(line)}: the SDK ignores a word behind blanks; start it in the first column"
-        )
+        raise ConfigError(f"{where}: {quoted(line)}: the SDK ignores a word after blanks; start it in the first column")
     if _PATH_LIKE.match(bare):
         raise ConfigError(f"{where}: {quoted(line)}: the SDK ignores this; write path=FOLDER without blanks around =")
     right = [word for word in WORDS if bare.lower().startswith(word.lower())]
@@ -124,7 +122,7 @@ def _word(line: str, where: str) -> str:
 
 
 def _check_rest(word: str, rest: str, where: str) -> None:
-    value = _COMMENT_BEHIND.sub("", rest)
+    value = _TRAILING_COMMENT.sub("", rest)
     if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
             f"{where}: {quoted(word + value)}: the SDK takes this as {word} on; to turn it off write #{word}"

@@ -102,8 +102,8 @@ def _text(message: Message, field: str) -> str:
 
 def _attribute(message: Message) -> Attribute:
     """The value of ``value { i: 3 }``; of a list all that are in it, without the word for their kind."""
-    value = next((found for found in message.get("value", []) if isinstance(found, dict)), {})
-    inner = next((found for found in value.get("list", []) if isinstance(found, dict)), None)
+    value = next((item for item in message.get("value", []) if isinstance(item, dict)), {})
+    inner = next((item for item in value.get("list", []) if isinstance(item, dict)), None)
     if inner is not None:
         return [_plain(item) for field, values in inner.items() if field != "val_type" for item in values]
     return next((_plain(item) for values in value.values() for item in values), "")

@@ -13,29 +13,20 @@ A list may run on over indented lines. Normalisation is (x - mean) / std, x in 0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.errors import ConfigError
-from sgsdump.sidecars.ini import Section, read_sections
-from sgsdump.sidecars.ini_lists import known_word, names_of, triples_of, whole_numbers_of, words_of
+from sgsdump.files.escaping import quoted
+from sgsdump.sidecars.ini import Section, choice_of, names_of, read_sections, triples_of, whole_numbers_of, words_of
 
 KEYS = {
-    "INPUT_CONFIG": [
-        "inputs",
-        "training_input_formats",
-        "input_formats",
-        "quantizations",
-        "mean",
-        "mean_red",
-        "mean_green",
-        "mean_blue",
-        "std_value",
-        "input_width_alignment",
-        "input_height_alignment",
-        "input_layouts",
-    ],
+    "INPUT_CONFIG": (
+        "inputs training_input_formats input_formats quantizations mean mean_red mean_green mean_blue std_value "
+        "input_width_alignment input_height_alignment input_layouts"
+    ).split(),
     "OUTPUT_CONFIG": ["outputs", "dequantizations", "output_layouts"],
     "CONV_CONFIG": ["input_format", "tensor_arrays"],
 }
@@ -99,7 +90,7 @@ def read(path: Path | str) -> InputConfig:
     return InputConfig(
         inputs=_inputs(sections["INPUT_CONFIG"], path),
         outputs=_outputs(sections.get("OUTPUT_CONFIG", {}), path),
-        conv_format=known_word(conv_format, conv_format.text.strip(" \t'\""), CONV_FORMATS) if conv_format else None,
+        conv_format=choice_of(conv_format, conv_format.text.strip(" \t'\""), CONV_FORMATS) if conv_format else None,
         tensor_arrays=tuple(names_of(arrays)) if arrays and arrays.text else (),
     )
 
@@ -123,8 +114,8 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
             raise ConfigError(f"{path}: [INPUT_CONFIG] has no key {key}")
     training = words_of(section, "training_input_formats", TRAINING_FORMATS, count)
     formats = words_of(section, "input_formats", INPUT_FORMATS, count)
-    for name, trained, given in zip(names, training, formats):
-        _check_formats(section["input_formats"].where, name, trained, given)
+    for name, trained, fed in zip(names, training, formats):
+        _check_formats(section["input_formats"].where, name, trained, fed)
     is_picture = [trained not in RAWDATA for trained in training]
     means = _means(section, is_picture, path)
     stds = triples_of(section.get("std_value"), is_picture, (1.0, 1.0, 1.0))
@@ -133,12 +124,12 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
             raise ConfigError(f"{section['std_value'].where}: std must be above 0")
     layouts = words_of(section, "input_layouts", LAYOUTS, count) or ["NHWC"] * count
     quantised = words_of(section, "quantizations", ("TRUE", "FALSE"), count) or ["TRUE"] * count
-    default = [2 if given == "YUV_NV12" else 1 for given in formats]
+    default = [2 if fed == "YUV_NV12" else 1 for fed in formats]
     widths = whole_numbers_of(section.get("input_width_alignment"), default)
     heights = whole_numbers_of(section.get("input_height_alignment"), default)
     return tuple(
-        ModelInput(name, trained, given, mean, std, layout, word == "TRUE", width, height)
-        for name, trained, given, mean, std, layout, word, width, height in zip(
+        ModelInput(name, trained, fed, mean, std, layout, word == "TRUE", width, height)
+        for name, trained, fed, mean, std, layout, word, width, height in zip(
             names, training, formats, means, stds, layouts, quantised, widths, heights
         )
     )
@@ -150,31 +141,90 @@ def _outputs(section: Section, path: Path) -> tuple[ModelOutput, ...]:
             raise ConfigError(f"{path}: [OUTPUT_CONFIG] has no key outputs")
         return ()
     names = names_of(section["outputs"])
-    dequantised = words_of(section, "dequantizations", ("TRUE", "FALSE"), len(names), "output") or ["FALSE"] * len(
-        names
-    )
-    layouts = words_of(section, "output_layouts", LAYOUTS, len(names), "output") or ["NHWC"] * len(names)
+    count = len(names)
+    dequantised = words_of(section, "dequantizations", ("TRUE", "FALSE"), count, "output") or ["FALSE"] * count
+    layouts = words_of(section, "output_layouts", LAYOUTS, count, "output") or ["NHWC"] * count
     return tuple(ModelOutput(name, word == "TRUE", layout) for name, word, layout in zip(names, dequantised, layouts))
 
 
-def _check_formats(where: str, name: str, trained: str, given: str) -> None:
-    if (trained in RAWDATA or given in RAWDATA) and trained != given:
-        raise ConfigError(
-            f"{where}: input {name!r} is {given} but trained as {trained}; RAWDATA needs the same in both"
-        )
-    if trained in _BLUE_FIRST and given in _BLUE_FIRST and _BLUE_FIRST[trained] != _BLUE_FIRST[given]:
-        raise ConfigError(f"{where}: input {name!r} is {given} but trained as {trained}; RGB and BGR cannot be mixed")
+def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
+    if (trained in RAWDATA or fed in RAWDATA) and trained != fed:
+        raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same in both")
+    if trained in _BLUE_FIRST and fed in _BLUE_FIRST and _BLUE_FIRST[trained] != _BLUE_FIRST[fed]:
+        raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RGB and BGR cannot be mixed")
 
 
 def _means(section: Section, is_picture: list[bool], path: Path) -> list[tuple[float, ...]]:
     colours = [f"mean_{colour}" for colour in ("red", "green", "blue")]
-    given = [key for key in colours if key in section]
-    if not given:
+    present = [key for key in colours if key in section]
+    if not present:
         return triples_of(section.get("mean"), is_picture, (0.0, 0.0, 0.0))
     if "mean" in section:
-        raise ConfigError(f"{section['mean'].where} and {given[0]} are both given; keep one of the two forms")
-    if len(given) < 3:
-        missing = next(key for key in colours if key not in given)
-        raise ConfigError(f"{path}: [INPUT_CONFIG] has {given[0]} but no {missing}; give all three, or mean = r:g:b")
+        raise ConfigError(f"{section['mean'].where} and {present[0]} are both given; keep one of the two forms")
+    if len(present) < 3:
+        missing = next(key for key in colours if key not in present)
+        raise ConfigError(f"{path}: [INPUT_CONFIG] has {present[0]} but no {missing}; give all three, or mean = r:g:b")
     red, green, blue = ([triple[:1] for triple in triples_of(section[key], is_picture, ())] for key in colours)
     return [r + g + b for r, g, b in zip(red, green, blue)]
+
+
+def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
+    """The file's bytes with ``tensor_arrays`` of [CONV_CONFIG] naming these tensors; the section and the key are added
+    where they are missing, and nothing is when there is no name to write.
+
+    data  a file that ``input_config.read`` takes. Raises ConfigError for a name that the file's dialect cannot hold.
+    """
+    for name in names:
+        if re.search(r"""[,'"\n\r]""", name) or name != name.strip():
+            raise ConfigError(f"input_config.ini cannot name the tensor {quoted(name)}: it has a comma or quote")
+    value = b"'" + ",".join(names).encode("utf-8", "surrogateescape") + b"';"
+    newline = b"\r\n" if b"\r\n" in data else b"\n"
+    lines = data.splitlines(keepends=True)
+    start, stop = _section(lines)
+    for index in range(start, stop):
+        if lines[index].partition(b"=")[0].strip().lower() == b"tensor_arrays":
+            last = _last_line(lines, index, stop)
+            head = re.match(rb"[^=]*=[ \t]*", lines[index])
+            assert head
+            lines[index : last + 1] = [head[0] + value + _rest_of_line(lines[last])]
+            return b"".join(lines)
+    if not names:
+        return data
+    if start < stop:
+        if not lines[start].endswith((b"\n", b"\r")):
+            lines[start] += newline
+        lines.insert(start + 1, b"tensor_arrays=" + value + newline)
+        return b"".join(lines)
+    gap = b"" if not data or data.endswith((b"\n", b"\r")) else newline
+    return data + gap + newline + b"[CONV_CONFIG]" + newline + b"tensor_arrays=" + value + newline
+
+
+def _section(lines: Sequence[bytes]) -> tuple[int, int]:
+    """Line numbers [start, stop) of [CONV_CONFIG], its header first; stop == start when there is none."""
+    heads = [i for i, line in enumerate(lines) if re.match(rb"(\xef\xbb\xbf)?\s*\[[^\]]*\]", line)]
+    for position, index in enumerate(heads):
+        if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*CONV_CONFIG\s*\]", lines[index]):
+            return index, heads[position + 1] if position + 1 < len(heads) else len(lines)
+    return len(lines), len(lines)
+
+
+def _last_line(lines: Sequence[bytes], index: int, stop: int) -> int:
+    """Where a list that runs on over indented lines ends."""
+    while not _ended(lines[index]) and index + 1 < stop:
+        follow = lines[index + 1]
+        if not (follow[:1] in (b" ", b"\t") and follow.strip() and b"=" not in follow):
+            break
+        index += 1
+    return index
+
+
+def _ended(line: bytes) -> bool:
+    """Whether a ``;`` outside quotes ends the value on this line."""
+    return b";" in re.sub(rb"'[^']*'|\"[^\"]*\"", b"", line)
+
+
+def _rest_of_line(line: bytes) -> bytes:
+    """What follows the value: a comment after its ``;``, and the line's end."""
+    match = re.match(rb"(?:'[^']*'|\"[^\"]*\"|[^;])*;", line)
+    ending = re.search(rb"[\r\n]*$", line)
+    return line[match.end() :] if match else ending[0] if ending else b""

@@ -47,7 +47,7 @@ def read(path: Path | str) -> InputText:
     head, _, body = read_bytes(path, LIMIT).partition(b"\n")
     match = re.fullmatch(rb"Input_shape=\s*(\d{1,9})\s*,\s*(\d{1,9})\s*,?\s*", head)
     if not match:
-        raise FormatError(f"{path}:1: {head[:60]!r} is not 'Input_shape=H, W'; this is no preprocessed input text")
+        raise FormatError(f"{path}:1: {head[:60]!r} is not 'Input_shape=H, W'; this is not a preprocessed input text")
     return InputText(int(match[1]), int(match[2]), _values(body, path))
 
 
@@ -64,19 +64,19 @@ def write(path: Path | str, values: np.ndarray, height: int, width: int) -> None
 
 def _values(body: bytes, path: Path) -> np.ndarray:
     if re.search(rb"[^0-9eEaAnNiIfF+\-., \r\n]", body):
-        raise FormatError(f"{path}: there is something else than numbers and commas behind the first line")
+        raise FormatError(f"{path}: there is something other than numbers and commas after the first line")
     body = body.strip()
     if re.search(rb"(?:^|,)\s*,", body):  # numpy would make -1 of it
-        raise FormatError(f"{path}: there is an empty place between the commas behind the first line")
+        raise FormatError(f"{path}: there is nothing between two commas after the first line")
     whole = re.search(rb"[.eEnN]", body) is None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # numpy only warns of text it cannot read, and stops there
             values = np.fromstring(body, np.float64, sep=",")
     except (ValueError, DeprecationWarning) as error:
-        raise FormatError(f"{path}: the values behind the first line are not numbers separated by commas") from error
+        raise FormatError(f"{path}: the values after the first line are not numbers separated by commas") from error
     if not body:
-        raise FormatError(f"{path}: there are no values behind the first line")
+        raise FormatError(f"{path}: there are no values after the first line")
     if not whole:
         with np.errstate(over="ignore"):  # too large becomes inf, which the feed check reports
             return values.astype(np.float32)

@@ -3,6 +3,8 @@
 JSON, or a pickle (protocol 2 up) that is read as plain data only, nothing in it is run. ``min`` and ``max`` are lists
 of one number per tensor or C per channel (the SDK's Python API writes plain numbers, both are read), ``bit`` an int,
 ``data`` an array of new weights (pickle only). Entries with empty min and max say nothing about the range.
+
+Beside them the ranges of other side files: a list of minima and one of maxima, separated by commas.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def parse_pickle(data: bytes, path: Path) -> list[QuantParam]:
 
 
 def parse_json(text: str, path: Path) -> list[QuantParam]:
-    """Raises FormatError for what is no JSON, and what ``_parse`` refuses."""
+    """Raises FormatError for what is not JSON, and what ``_parse`` refuses."""
     try:
         entries = json.loads(text)
     except json.JSONDecodeError as error:
@@ -69,14 +71,14 @@ def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
     return entries
 
 
-def check_range(name: str, given: Range, where: str) -> None:
+def check_range(name: str, bounds: Range, where: str) -> None:
     """Raises FormatError for NaN, infinity, a min above its max, and a width that float32 cannot hold."""
-    if not (np.isfinite(given.min).all() and np.isfinite(given.max).all()):
+    if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
         raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
-    if (given.min > given.max).any():
+    if (bounds.min > bounds.max).any():
         raise FormatError(f"{where}: the range of {quoted(name)} has its min above its max")
     with np.errstate(over="ignore"):
-        width = np.maximum(given.max, 0) - np.minimum(given.min, 0)
+        width = np.maximum(bounds.max, 0) - np.minimum(bounds.min, 0)
     if (width > np.finfo(np.float32).max).any():
         raise FormatError(f"{where}: the range of {quoted(name)} is wider than float32 holds; calibrate again")
 
@@ -101,10 +103,10 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
         low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
         if low.size != high.size:
             raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
-        given = Range(low, high, bit) if low.size else None
-        if given is not None:
-            check_range(name, given, f"{path}: {where}")
-        params.append(QuantParam(name, given, bit, None if data is None else data.array))
+        bounds = Range(low, high, bit) if low.size else None
+        if bounds is not None:
+            check_range(name, bounds, f"{path}: {where}")
+        params.append(QuantParam(name, bounds, bit, None if data is None else data.array))
     return params
 
 
@@ -120,3 +122,20 @@ def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
         return np.array(values, np.float64)
     except OverflowError as error:
         raise FormatError(f"{where} holds a number out of range") from error
+
+
+def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:
+    """The Range of two lists of numbers, ``count`` each. Raises FormatError, beginning with ``where``."""
+    try:
+        ends = [np.array([float(word) for word in text.split(",") if word.strip()]) for text in (low, high)]
+    except ValueError as error:
+        raise FormatError(f"{where}: {error}") from None
+    sizes = {end.size for end in ends} | ({count} if count is not None else set())
+    if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
+        raise FormatError(f"{where}: the minima and maxima are not ranges of as many channels")
+    return Range(ends[0], ends[1])
+
+
+def numbers_text(values: np.ndarray) -> str:
+    """A list of such numbers, of six decimals each."""
+    return ", ".join(f"{value:f}" for value in values.tolist())

@@ -10,13 +10,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.sidecars.number_lists import numbers_range
+from sgsdump.sidecars.quant_param_entries import numbers_range, numbers_text
 from sgsdump.tensors.types import Range
 
 LIMIT = 64 << 20
@@ -26,7 +24,7 @@ _ENDS = re.compile(r"min_chn: ([^;]*?),? ?max_chn: ([^;]*);")
 
 def read(path: Path) -> dict[str, Range]:
     """Tensor name -> Range of C values. Raises FormatError, naming the line, for a file of another form or numbers that
-    are no range; ConfigError when it cannot be read."""
+    are not a range; ConfigError when it cannot be read."""
     lines = read_bytes(path, LIMIT).decode("utf-8", "surrogateescape").split("\n")
     lines = lines[: len(lines) - (not lines[-1])]
     channels = {}
@@ -34,9 +32,7 @@ def read(path: Path) -> dict[str, Range]:
         name = _NAME.fullmatch(lines[index].rstrip())
         ends = _ENDS.fullmatch(lines[index + 1].strip()) if index + 1 < len(lines) else None
         if name is None or ends is None:
-            raise FormatError(
-                f"{path}:{index + 1}: {quoted(lines[index])} and the line behind it are no tensor's ranges"
-            )
+            raise FormatError(f"{path}:{index + 1}: {quoted(lines[index])} and the next line are not a tensor's ranges")
         channels[name[1]] = numbers_range(ends[1], ends[2], f"{path}:{index + 2}", int(name[2]))
     return channels
 
@@ -45,9 +41,6 @@ def write(channels: Mapping[str, Range], path: Path) -> None:
     """``channels``: tensor name -> Range of C values. Raises OutputError."""
     with replacing(path) as file:
         for name, bounds in channels.items():
-            lines = f"Name:{name}, {bounds.min.size}\nmin_chn: {_text(bounds.min)}, max_chn: {_text(bounds.max)};\n"
+            low, high = numbers_text(bounds.min), numbers_text(bounds.max)
+            lines = f"Name:{name}, {bounds.min.size}\nmin_chn: {low}, max_chn: {high};\n"
             file.write(lines.encode("utf-8", "surrogateescape"))
-
-
-def _text(values: np.ndarray) -> str:
-    return ", ".join(f"{value:f}" for value in values.tolist())

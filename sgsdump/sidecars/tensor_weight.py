@@ -20,14 +20,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.bounded_read import open_file
-from sgsdump.sidecars.number_lists import numbers_range
+from sgsdump.files.bounded_read import open_file, reading
+from sgsdump.sidecars.quant_param_entries import numbers_range, numbers_text
 from sgsdump.tensors.types import Range
 
 CHUNK = 1 << 16
@@ -63,10 +63,10 @@ class WeightRange:
 
 def read(path: Path) -> list[WeightRange]:
     """The convolutions of a tensor_weight_calibration.txt in the file's order, those of a tensor_weight.txt left out
-    (it holds no ranges). Raises FormatError for numbers that are no range; ConfigError when it cannot be read."""
+    (it holds no ranges). Raises FormatError for numbers that are not a range; ConfigError when it cannot be read."""
     ranges: list[WeightRange] = []
     names, fields = "", dict[str, str]()
-    with _opened(path) as file:
+    with reading(path, ConfigError), open_file(path) as file:
         # The weights' own line can be as long as the file; it is read, and passed over, in parts.
         for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
             if line.lstrip().startswith(b"data:["):
@@ -83,19 +83,12 @@ def read(path: Path) -> list[WeightRange]:
     return ranges
 
 
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return open_file(path)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-
-
 def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool, with_data: bool = True) -> None:
     """``tensor_weight_calibration.txt`` with ranges, else ``tensor_weight.txt``. Raises OutputError."""
     with replacing(path) as file:
         for weights in convolutions:
             shape = ",".join(map(str, weights.data.shape))
-            low, high = (_text(end) if with_ranges else "" for end in (weights.range.min, weights.range.max))
+            low, high = (numbers_text(end) if with_ranges else "" for end in (weights.range.min, weights.range.max))
             lines = [
                 f"Name:[{weights.input},{weights.name}]",
                 f"Operator:{weights.operator}",
@@ -118,7 +111,3 @@ def _write_values(file: IO[bytes], values: np.ndarray) -> None:
     for start in range(0, values.size, CHUNK):
         chunk = values[start : start + CHUNK].tolist()
         file.write(("%f, " * len(chunk) % tuple(chunk)).encode())
-
-
-def _text(values: np.ndarray) -> str:
-    return ", ".join(f"{value:f}" for value in values.tolist())

@@ -24,7 +24,7 @@ def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
         with np.errstate(over="ignore"):
             return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
     if not is_number(stored.dtype):
-        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which mean no numbers")
+        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which are not numbers")
     return dequantise(stored, info)
 
 

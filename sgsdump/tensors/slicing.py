@@ -73,7 +73,7 @@ def _part(index: tuple[int | slice | EllipsisType, ...], text: str) -> Operation
 def _permutation(order: tuple[int, ...], text: str) -> Operation:
     def permute(array: np.ndarray) -> np.ndarray:
         if sorted(order) != list(range(array.ndim)):
-            raise ConfigError(f"{text[:60]} is no order of the axes of a tensor of shape {list(array.shape)}")
+            raise ConfigError(f"{text[:60]} is not an order of the axes of a tensor of shape {list(array.shape)}")
         return array.transpose(order)
 
     return permute

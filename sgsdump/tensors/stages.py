@@ -68,11 +68,11 @@ class StageNames:
         before = self._numbered(blob + _BEFORE_OUTPUT)
         if before:
             return {**before, blob: max(before.values()) + 1} if blob in self else before
-        found = self._numbered(blob)
-        if not found and blob + _UPSAMPLED in self:
+        stages = self._numbered(blob)
+        if not stages and blob + _UPSAMPLED in self:
             return {blob + _UPSAMPLED: 0}
         bare = blob.partition("#")[0]
-        return {**found, bare: max(found.values(), default=0) + 1} if bare != blob and bare in self else found
+        return {**stages, bare: max(stages.values(), default=0) + 1} if bare != blob and bare in self else stages
 
     def last(self, blob: str) -> str | None:
         """The last stage of the blob that is there; None where none is."""
@@ -109,7 +109,7 @@ def root_of(name: str) -> str:
     and without ``#0``."""
     while "#" in name or name.endswith(SUFFIX):
         endings = without_copy(name), _SUFFIXES.sub("", name), name.removesuffix(_BEFORE_OUTPUT)
-        shorter = next((one for one in endings if one != name), None)
+        shorter = next((ending for ending in endings if ending != name), None)
         if shorter is None:
             break
         name = shorter
@@ -139,7 +139,7 @@ def table_of(text: str) -> tuple[Stage, ...]:
     except (ValueError, RecursionError):
         rows = None
     if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
-        raise FormatError(f"the model's {KEY} is no list of [stage, blob, layer]; make the model again")
+        raise FormatError(f"the model's {KEY} is not a list of [stage, blob, layer]; make the model again")
     return tuple(Stage(*row) for row in rows)
 
 
@@ -154,7 +154,7 @@ def last_of_table(table: Iterable[Stage]) -> dict[str, str]:
 
 def of_layers(table: Iterable[Stage]) -> Mapping[str, str]:
     """The names of ``dump --every-layer``, a layer's or ``blob@layer``, -> the stage after that layer."""
-    found: dict[str, str] = {}
+    stages: dict[str, str] = {}
     for stage in table:
-        found[stage.layer] = found[f"{stage.blob}@{stage.layer}"] = stage.name
-    return found
+        stages[stage.layer] = stages[f"{stage.blob}@{stage.layer}"] = stage.name
+    return stages

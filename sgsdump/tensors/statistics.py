@@ -91,13 +91,13 @@ def merged(parts: Iterable[Statistics]) -> Statistics:
     """The statistics of a tensor from those that ``summarise`` gave of its parts; without parts, of an empty tensor."""
     parts = list(parts)
     counts = [sum(getattr(part, name) for part in parts) for name in ("count", "nan", "negative_inf", "positive_inf")]
-    known = [part for part in parts if part.finite]
-    if not known:
+    counted = [part for part in parts if part.finite]
+    if not counted:
         return Statistics(None, None, None, None, *counts)
-    finite = sum(part.finite for part in known)
-    low, high = min(part.span[0] for part in known), max(part.span[1] for part in known)
-    mean = math.fsum((part.mean or 0.0) * (part.finite / finite) for part in known)
-    l2norm = math.hypot(*(part.l2norm or 0.0 for part in known))
+    finite = sum(part.finite for part in counted)
+    low, high = min(part.span[0] for part in counted), max(part.span[1] for part in counted)
+    mean = math.fsum((part.mean or 0.0) * (part.finite / finite) for part in counted)
+    l2norm = math.hypot(*(part.l2norm or 0.0 for part in counted))
     return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
 
 
@@ -132,11 +132,11 @@ def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndar
         if width == 0:
             counts[bins // 2] += chunk.size
             continue
-        place = chunk * half
-        place -= origin
-        place /= width
-        place *= bins
-        index = place.astype(np.int32)
+        position = chunk * half
+        position -= origin
+        position /= width
+        position *= bins
+        index = position.astype(np.int32)
         np.minimum(index, bins - 1, out=index)
         counts += np.bincount(index, minlength=bins)
     return counts

@@ -16,8 +16,8 @@ NHWC = "NHWC"
 
 @dataclass(frozen=True)
 class Origin:
-    """The logical tensor behind values in a device's layout: its shape and layout (None when the file does not say),
-    and the groups of a grouped convolution's weights."""
+    """The logical tensor of values in a device's layout: its shape and layout (None when the file does not say), and
+    the groups of a grouped convolution's weights."""
 
     shape: tuple[int, ...]
     layout: str | None = None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.sidecars import tensor_chn, tensor_weight
-from sgsdump.sidecars.number_lists import numbers_range
+from sgsdump.sidecars.quant_param_entries import numbers_range
 from sgsdump.sidecars.tensor_weight import ConvolutionWeights
 from sgsdump.tensors.types import Range
 
@@ -82,12 +82,12 @@ def test_a_line_of_data_may_be_as_long_as_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (CHN.replace(", 2\n", ", 3\n"), r"chn.txt:2: .*no ranges of as many channels"),
-        (CHN.replace("-1.500000", "3.000000"), r"chn.txt:2: .*no ranges"),
+        (CHN.replace(", 2\n", ", 3\n"), r"chn.txt:2: .*not ranges of as many channels"),
+        (CHN.replace("-1.500000", "3.000000"), r"chn.txt:2: .*not ranges"),
         (CHN.replace("-1.500000", "nan"), r"chn.txt:2: "),
         (CHN.replace("2.000000", "inf"), r"chn.txt:2: "),
         (CHN.replace("-1.500000", "minus one"), r"chn.txt:2: could not convert"),
-        (CHN.splitlines()[0] + "\n", r"chn.txt:1: 'Name:conv1, 2' and the line behind it are no tensor's ranges"),
+        (CHN.splitlines()[0] + "\n", r"chn.txt:1: 'Name:conv1, 2' and the next line are not a tensor's ranges"),
         (CHN + "hello\nworld\n", r"chn.txt:3: 'hello'"),
         ("\n" + CHN, r"chn.txt:1: "),
         (CHN.replace(", 2\n", ", 99999999999999999999\n"), r"chn.txt:2: "),

@@ -20,9 +20,8 @@ from sgsdump.sidecars import (
     tensor_chn,
     tensor_weight,
 )
-from sgsdump.sidecars.input_config import ModelInput
+from sgsdump.sidecars.input_config import ModelInput, with_tensor_arrays
 from sgsdump.sidecars.quant_param_entries import QuantParam
-from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 from sgsdump.sidecars.tensor_weight import ConvolutionWeights
 from sgsdump.tensors.types import Range
@@ -303,7 +302,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(debug, rest):
         ("pathology\n", "unknown option 'pathology'"),
         ("dumptensor=1\n", "case-sensitive; write dumpTensor"),
         ("PASSEXPORT\n", "case-sensitive; write passexport"),
-        (" passexport\n", "behind blanks"),
+        (" passexport\n", "after blanks"),
         ("=x\n", "unknown option '=x'"),
         ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
         ("dumpTensor\npath=$HOME/x\n", r"taken literally"),
@@ -393,12 +392,12 @@ def test_first_lines(stored, head):
         ("Input_shape=1234567890, 1\n1", "is not 'Input_shape=H, W'"),
         ("Input_shape=1, 2, 3\n1", "is not 'Input_shape=H, W'"),
         ("input_shape=1, 2\n1", "is not 'Input_shape=H, W'"),
-        ("Input_shape=1, 2\n, 1", "empty place"),
-        ("Input_shape=1, 2\n1,,2", "empty place"),
-        ("Input_shape=1, 2\n1, 2,\n,", "empty place"),
+        ("Input_shape=1, 2\n, 1", "nothing between two commas"),
+        ("Input_shape=1, 2\n1,,2", "nothing between two commas"),
+        ("Input_shape=1, 2\n1, 2,\n,", "nothing between two commas"),
         ("Input_shape=1, 2\n-2147483648, 1, ", "beyond 32 bits"),
         ("Input_shape=1, 2\n1 2", "not numbers"),
-        ("Input_shape=1, 2\n1\t2", "something else than numbers"),
+        ("Input_shape=1, 2\n1\t2", "something other than numbers"),
     ],
 )
 def test_texts_of_another_form(stored, text, message):

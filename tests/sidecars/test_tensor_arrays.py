@@ -4,7 +4,7 @@ import pytest
 
 from sgsdump.errors import ConfigError
 from sgsdump.sidecars import input_config
-from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+from sgsdump.sidecars.input_config import with_tensor_arrays
 
 HEAD = (
     b"; mine \xe5\x9b\xbe\n[INPUT_CONFIG]\ninputs = data;\ntraining_input_formats = RGB;\ninput_formats=RGB;\n"

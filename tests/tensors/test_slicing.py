@@ -101,7 +101,7 @@ def test_a_part_that_does_not_fit_names_the_shape(text):
 
 @pytest.mark.parametrize("text", ["()", "(0,1)", "(0,1,1)", "(0,1,3)", "(1,2,3)", "(0,1,2,3)", "(0,1,-1)"])
 def test_an_order_names_every_axis_once(text):
-    with pytest.raises(ConfigError, match=r"no order of the axes of a tensor of shape \[2, 3, 4\]"):
+    with pytest.raises(ConfigError, match=r"not an order of the axes of a tensor of shape \[2, 3, 4\]"):
         viewed(ARRAY, text)
 
 

@@ -71,5 +71,5 @@ def test_the_table_of_a_model():
 
 @pytest.mark.parametrize("text", ["", "{}", '[["a", "b"]]', '[["a", "b", 1]]', "[" * 100000, "1"])
 def test_a_damaged_table_is_an_error(text):
-    with pytest.raises(FormatError, match=r"no list of \[stage, blob, layer\]"):
+    with pytest.raises(FormatError, match=r"not a list of \[stage, blob, layer\]"):
         table_of(text)

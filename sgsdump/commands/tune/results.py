@@ -54,7 +54,7 @@ def write_results(
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
-    from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+    from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.results.tuned_files import fixed_of, optimized, stem
 
     def write(name: str, data: bytes) -> None:

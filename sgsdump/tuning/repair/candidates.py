@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.domains import Analysis
-from sgsdump.sidecars.tensor_arrays import with_tensor_arrays
+from sgsdump.sidecars.input_config import with_tensor_arrays
 from sgsdump.tuning.advice.rules_of_thumb import Convolution, convolutions
 from sgsdump.tuning.repair.dump_trial import DumpRun
 
