@@ -29,6 +29,11 @@ STARTS = {
     b'"value": {"s": "b"}}, {"key": "_datadump_origin_output_index", "value": {"i": 0}}]}]}]}]}',
     "layer_mapping": b"TopLayer:\n  a: b\nCell: {c.d: 'e', \"f\": g}\n",
     "name_rules": b"# rules\n^npu_(.*) -> \\1\n[/:] -> _\n",
+    "ge_proto": b'graph { name: "g" op: <name: "a"; type:\'\\x41\' input: ["b:0", ""] '
+    b'attr { key: "k" value { f: -1.5e3 } } > }',
+    "tensor_chn": b"Name:conv1, 2\nmin_chn: -1.500000, 0.000000, max_chn: 2.000000, 0.250000;\n",
+    "tensor_weight": b"Name:[data,conv1_filter],\n     BitWidth:[UINT8,INT8],\n     min:[-0.5, -0.25],\n     "
+    b"max:[0.5, 1],\n     data:[0.500000, 1.000000, ];\n",
     "input_text": b"Input_shape=3, 4\n1.5, 2e3, nan, \n",
 }
 JSON = json.dumps([{"name": "a", "min": [1, 2.5], "max": [None, True], "bit": 8}]).encode()

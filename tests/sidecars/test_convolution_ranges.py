@@ -145,3 +145,43 @@ def test_lists_of_numbers():
     for low, high in (("", ""), ("1", ""), ("1,2", "3"), ("2", "1"), ("1_0", "x")):
         with pytest.raises(FormatError, match=r"^here: "):
             numbers_range(low, high, "here")
+
+
+def test_two_lines_for_every_tensor(tmp_path):
+    channels = {"conv1": Range(np.array([-2.9137561, 0.0]), np.array([2.5, 1 / 3])), "ü\udcff": Range.of(0, 1)}
+    tensor_chn.write(channels, tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == (
+        b"Name:conv1, 2\nmin_chn: -2.913756, 0.000000, max_chn: 2.500000, 0.333333;\n"
+        b"Name:\xc3\xbc\xff, 1\nmin_chn: 0.000000, max_chn: 1.000000;\n"
+    )
+
+
+def convolution(**changes):
+    data = np.array([0.67621, -0.25], np.float32).reshape(2, 1, 1, 1)
+    ends = Range(np.array([0.0, -0.25]), np.array([0.67621, 0.0]))
+    facts = {"input": "data", "name": "conv1_filter", "operator": "CONV_2D", "data": data, "range": ends}
+    return ConvolutionWeights(**{**facts, "types": ("UINT8", "INT8"), "allowed_bits": (8, 16), **changes})
+
+
+def test_weights_as_the_sdk_lists_them(tmp_path):
+    assert not convolution().changed
+    tensor_weight.write([convolution(), convolution(changed=True)], tmp_path / "x", with_ranges=False)
+    first = (
+        "Name:[data,conv1_filter],\n     Operator:CONV_2D,\n     shape:[2,1,1,1],\n     hasChanged:FALSE,\n"
+        "     BitWidth:[UINT8,INT8],\n     min:[],\n     max:[],\n     AllowedBitWidth:[8,16],\n"
+        "     data:[0.676210, -0.250000, ];\n"
+    )
+    assert (tmp_path / "x").read_text() == first + first.replace("FALSE", "TRUE")
+    tensor_weight.write([convolution()], tmp_path / "y", with_ranges=True, with_data=False)
+    assert (tmp_path / "y").read_text() == (
+        "Name:[data,conv1_filter],\n     Operator:CONV_2D,\n     shape:[2,1,1,1],\n     hasChanged:FALSE,\n"
+        "     BitWidth:[UINT8,INT8],\n     min:[0.000000, -0.250000],\n     max:[0.676210, 0.000000],\n     data:[];\n"
+    )
+
+
+def test_every_weight_is_written_once_whatever_their_number(tmp_path):
+    for count in (0, 1, tensor_weight.CHUNK, tensor_weight.CHUNK + 3):
+        data = np.arange(count, dtype=np.float32)
+        tensor_weight.write([convolution(data=data)], tmp_path / "x", with_ranges=False)
+        printed = (tmp_path / "x").read_text().partition("data:[")[2].removesuffix("];\n")
+        assert [float(word) for word in printed.split(", ") if word] == data.tolist()

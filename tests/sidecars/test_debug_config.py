@@ -160,3 +160,84 @@ def test_what_follows_a_word_of_the_newer_sdk_may_hold_other_words(written):
     # It takes a value, and an option is only what a line begins with: these lines switch nothing else on.
     config = read(written("passexport=dumpTensor_passes\nprocessexport dequantFixed path=x\n"))
     assert config.ignored == ("passexport", "processexport") and not (config.dump_tensor or config.dequant_fixed)
+
+
+@pytest.mark.parametrize("word", FLAGS)
+def test_each_word_is_one_flag(written, word):
+    found = read(written(f"{word}\npath=.\n"))
+    assert [getattr(found, field) for field in FLAGS.values()] == [one == word for one in FLAGS]
+
+
+@pytest.mark.parametrize(
+    "rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"]
+)
+def test_what_says_the_opposite_is_refused(written, rest):
+    with pytest.raises(ConfigError, match=r":1: .* the SDK takes this as dumpasstring on; .* write #dumpasstring"):
+        read(written(f"dumpasstring{rest}\n"))
+
+
+@pytest.mark.parametrize(
+    "rest", ["=1", " on", "0", "off", "=00", " offline", " nothing", " # off", "; ", " // path=x", " ;dumpTensor"]
+)
+def test_anything_else_may_follow_a_word(written, rest):
+    assert read(written(f"dumpasstring{rest}\n")).dump_as_string
+
+
+@pytest.mark.parametrize("rest", ["=0", " off", " path=x", " dumpTensor", "=all"])
+def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
+    found = read(written(f"passexport{rest}\n"))
+    assert found.ignored == ("passexport",) and not found.dump_tensor
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dumpTensor\npath:x\n", ":2: 'path:x': the SDK ignores this; write path=FOLDER without blanks around ="),
+        ("Path = x\n", "write path=FOLDER"),
+        ("pathology\n", "unknown option 'pathology'"),
+        ("dumptensor=1\n", "case-sensitive; write dumpTensor"),
+        ("PASSEXPORT\n", "case-sensitive; write passexport"),
+        (" passexport\n", "after blanks"),
+        ("=x\n", "unknown option '=x'"),
+        ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
+        ("dumpTensor\npath=$HOME/x\n", r"taken literally"),
+        ("dumpTensor\npath='x'\n", r"taken literally"),
+        ("path=" + "ü" * 61 + "\n", "the path has 122 characters, the SDK reads 121"),
+        ("path=\tx\n", "blanks around the path"),
+        ("dumpTensor\ndequantFixed\n", "add the line eliminateGarbage"),
+    ],
+)
+def test_where_and_what_is_wrong(written, text, message):
+    with pytest.raises(ConfigError, match=message):
+        read(written(text))
+
+
+def test_what_the_sdk_would_take_is_taken(written):
+    assert read(written("path=" + "ü" * 60 + "\n")).path.name == "ü" * 60
+    assert read(written("dumpTensor\ndequantFixed\neliminateGarbage\n")).dequant_fixed
+    assert read(written("eliminateGarbage\n")).path == written("")
+    found = read(written("dumpTensor\r\n#\r\neliminateGarbage\r\n"))
+    assert found.dump_tensor and found.eliminate_garbage
+    assert DebugConfig() == DebugConfig(*[False] * 6)
+
+
+def test_a_debug_config_of_a_mebibyte_is_the_largest(written):
+    text = "dumpTensor\n#" + "x" * (2**20 - 12)
+    assert len(text) == 2**20 and read(written(text)).dump_tensor
+    with pytest.raises(ConfigError):
+        read(written(text + "x"))
+
+
+def test_without_a_home_nothing_is_needed_unless_dumped(written, monkeypatch):
+    monkeypatch.delenv("HOME")
+    assert read(written("eliminateGarbage\n")).eliminate_garbage
+    assert read(written("dumpTensor\npath=.\n")).dump_tensor
+
+
+def test_dumps_are_numbered_only_where_they_would_be_overwritten(tmp_path):
+    config = DebugConfig(path=tmp_path, do_not_recover=True)
+    (tmp_path / "x_1.bin").touch()
+    assert dump_path(config, "x.bin").name == "x.bin"
+    (tmp_path / "x.bin").touch()
+    assert dump_path(config, "x.bin").name == "x_2.bin"
+    assert dump_path(DebugConfig(path=tmp_path), "x.bin").name == "x.bin"

@@ -1,5 +1,7 @@
 """The SDK's preprocessed input text, to the byte."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -35,15 +37,84 @@ def test_short_last_row(tmp_path):
         ("Input_shape=3, 4\n1, , 2", "nothing between two commas"),
         ("Input_shape=3, 4\n1 2, ", "not numbers separated by commas"),
         ("Input_shape=3, 4\n99999999999, ", "beyond 32 bits"),
+        ("Input_shape=1234567890, 1\n1", "is not 'Input_shape=H, W'"),
+        ("Input_shape=1, 2, 3\n1", "is not 'Input_shape=H, W'"),
+        ("input_shape=1, 2\n1", "is not 'Input_shape=H, W'"),
+        ("Input_shape=1, 2\n, 1", "nothing between two commas"),
+        ("Input_shape=1, 2\n1,,2", "nothing between two commas"),
+        ("Input_shape=1, 2\n1, 2,\n,", "nothing between two commas"),
+        ("Input_shape=1, 2\n-2147483648, 1, ", "beyond 32 bits"),
+        ("Input_shape=1, 2\n1 2", "not numbers"),
+        ("Input_shape=1, 2\n1\t2", "something other than numbers"),
     ],
 )
-def test_mistakes(tmp_path, text, message):
-    (tmp_path / "x").write_text(text)
+def test_mistakes(stored, text, message):
     with pytest.raises(FormatError, match=message):
-        read(tmp_path / "x")
+        read(stored(text))
 
 
 def test_missing(tmp_path):
     assert not is_input_text(tmp_path / "no")
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "no")
+
+
+@pytest.mark.parametrize(
+    ("body", "values", "dtype"),
+    [
+        ("1, 2, ", [1, 2], "i4"),
+        ("1,2", [1, 2], "i4"),
+        ("-3, +4, ", [-3, 4], "i4"),
+        ("2147483647, -2147483647, ", [2**31 - 1, 1 - 2**31], "i4"),
+        ("1., 2, ", [1, 2], "f4"),
+        ("1e3, ", [1000], "f4"),
+        ("1E3, ", [1000], "f4"),
+        ("0.1, \n0.2, \r\n", [np.float32(0.1), np.float32(0.2)], "f4"),
+        ("inf, -inf, ", [math.inf, -math.inf], "f4"),
+        ("1e39, ", [math.inf], "f4"),
+        ("2147483648., ", [2**31], "f4"),
+    ],
+)
+def test_whole_numbers_and_floats(stored, body, values, dtype):
+    found = read(stored(f"Input_shape=3, 4\n{body}"))
+    assert (found.height, found.width, found.values.dtype) == (3, 4, np.dtype(dtype))
+    assert found.values.tolist() == values
+
+
+def test_nan_is_a_float(stored):
+    for word in ("nan", "NaN"):
+        assert np.isnan(read(stored(f"Input_shape=3, 4\n1, {word}, ")).values).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    "head", ["Input_shape=3, 4", "Input_shape=3,4,", "Input_shape= 3 , 4 , ", "Input_shape=123456789, 1\r"]
+)
+def test_first_lines(stored, head):
+    assert read(stored(head + "\n1")).values.tolist() == [1]
+    assert is_input_text(stored(head))
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (np.arange(16, dtype=np.uint8), "Input_shape=5, 6\n" + "".join(f"{n}, " for n in range(16)) + "\n"),
+        (
+            np.arange(33, dtype=np.int16),
+            "Input_shape=5, 6\n"
+            + "".join("".join(f"{n}, " for n in range(start, min(start + 16, 33))) + "\n" for start in (0, 16, 32)),
+        ),
+        (np.array([[0.1, -2]]), "Input_shape=5, 6\n0.10000000149011612, -2.0, \n"),
+        (np.array([0.1], np.float32), "Input_shape=5, 6\n0.10000000149011612, \n"),
+        (np.array([]), "Input_shape=5, 6\n"),
+        (np.asfortranarray([[1, 2], [3, 4]]), "Input_shape=5, 6\n1, 2, 3, 4, \n"),
+    ],
+)
+def test_sixteen_to_a_row_in_full_digits(tmp_path, values, text):
+    write(tmp_path / "x", values, 5, 6)
+    assert (tmp_path / "x").read_text() == text
+
+
+def test_a_folder_is_no_input_text(tmp_path):
+    assert not is_input_text(tmp_path)
+    (tmp_path / "x").write_bytes(b"Input_shap")
+    assert not is_input_text(tmp_path / "x")

@@ -6,14 +6,15 @@ import pytest
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.sidecars.parse_net import read
 
+QUANT = ("1.500000", "-0.500000", "0.007843", "64")
 
-def line(
-    name="x", shape="1   5   6   7", kind="UINT8", ddr="IPU_U8_NHWC", quant="1.500000 -0.500000 0.007843 64"
-) -> str:
-    high, low, scale, zero = quant.split()
+
+def line(name="x", shape="1   5   6   7", kind="UINT8", ddr="IPU_U8_NHWC", quant=QUANT, rank=None) -> str:
+    high, low, scale, zero = quant
+    rank = len(shape.split()) if rank is None else rank
     return (
         f"|   |   |--> Tensor[12] type(3):{kind} buffer: 12  (const buffer: 0      size: 1920 : buf: 0x58fa9580) "
-        f"bVar: 32 shape(len:{len(shape.split())}  {shape}    ) "
+        f"bVar: 32 shape(len:{rank}  {shape}    ) "
         f"Quant:{{Max: {high}, Min: {low}, Scaler: {scale}, zeroP: {zero}}} "
         f"ddr_type: {ddr} name({name}) EvrId(3) ExtFlag(16)\n"
     )
@@ -80,3 +81,51 @@ def test_a_rank_without_end_is_refused_at_once(tmp_path):
     (tmp_path / "x.txt").write_text(f"{line}\n" * 30)
     with pytest.raises(FormatError, match="not the text"):
         read(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *(("UINT8", "u1"), ("INT8", "i1"), ("UINT16", "u2"), ("INT16", "i2"), ("INT32", "i4"), ("INT64", "i8")),
+        *(("FLOAT32", "f4"), ("BOOL", None)),
+    ],
+)
+def test_words_for_types(stored, kind, dtype):
+    tensor = read(stored(line(kind=kind))).tensors["x"]
+    assert tensor.type_name == kind and tensor.dtype == (None if dtype is None else np.dtype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("1.500000", 1.5), ("-0.500000", -0.5), ("12", 12.0), ("na", None), ("-7", -7.0), (" 3.000000 ", 3.0)),
+        ("1.5000002.500000", None),  # per channel, nothing between them
+        ("1.5", None),
+        ("1" * 39, float("1" * 39)),
+        ("1" * 40, None),
+    ],
+)
+def test_numbers_have_six_decimals_or_none(stored, text, number):
+    tensor = read(stored(line(quant=(text, text, text, "3")))).tensors["x"]
+    assert (tensor.low, tensor.high, tensor.scale, tensor.zero_point) == (number, number, number, 3)
+
+
+def test_each_number_in_its_place(stored):
+    tensor = read(stored(line(quant=("4.000000", "-3.000000", "0.250000", "na")))).tensors["x"]
+    assert (tensor.high, tensor.low, tensor.scale, tensor.zero_point) == (4.0, -3.0, 0.25, None)
+    assert tensor.shape == (1, 5, 6, 7) and read(stored(line(shape=""))).tensors["x"].shape == ()
+
+
+@pytest.mark.parametrize(
+    ("ddr", "order"), [("IPU_S16_NHWX", "NHWX"), ("RGB", "RGB"), ("IPU_K_KB", "KB"), ("A_B_C", "C")]
+)
+def test_the_order_is_the_last_word(stored, ddr, order):
+    tensor = read(stored(line(ddr=ddr))).tensors["x"]
+    assert (tensor.ddr_type, tensor.order) == (ddr, order)
+
+
+def test_the_longest_line_and_the_ranks(stored):
+    one = line("a").rstrip()
+    longest = "|" * (65536 - len(one)) + one
+    lines = [longest, "|" + longest.replace("(a)", "(b)"), line("c", rank=3), line("d", rank=5), line("e")]
+    assert list(read(stored("\n".join(lines))).tensors) == ["a", "e"]

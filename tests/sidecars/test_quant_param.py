@@ -1,6 +1,7 @@
 """quant_param files: the genuine ones load; ours have the genuine ones' form; what is wrong is one line."""
 
 import json
+import math
 import os
 import pickle
 import pickletools
@@ -9,9 +10,10 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from sgsdump.errors import ConfigError, SgsdumpError
+from sgsdump.errors import ConfigError, FormatError, OutputError, SgsdumpError
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
 
 
@@ -56,16 +58,11 @@ def test_types_and_key_order_are_the_genuine_ones(shared, tmp_path):
 
 @pytest.mark.parametrize("form", ["json", "pickle"])
 def test_what_is_written_is_read_again(tmp_path, form):
-    given = [param(), param("ü/b", (0.1, -0.5), (1 / 3, 2.0), 16)]
-    quant_param.write(given, tmp_path / "x", form)
+    params = [param(), param("ü/b", (0.1, -0.5), (1 / 3, 2.0), 16)]
+    quant_param.write(params, tmp_path / "x", form)
     again = quant_param.read(tmp_path / "x")
     assert [(p.name, p.bit) for p in again] == [("a", 8), ("ü/b", 16)]
-    assert all(mine.range.same(theirs.range) for mine, theirs in zip(given, again, strict=True))
-
-
-def test_json_is_indented_by_four(tmp_path):
-    quant_param.write([param()], tmp_path / "x")
-    assert (tmp_path / "x").read_text().startswith('[\n    {\n        "name": "a",\n        "min": [\n')
+    assert all(a.range.same(b.range) for a, b in zip(params, again, strict=True))
 
 
 def test_data_comes_as_an_array(tmp_path):
@@ -117,3 +114,75 @@ def test_a_hostile_pickle_runs_nothing(tmp_path):
 def test_a_missing_file_is_said(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*no\.pkl"):
         quant_param.read(tmp_path / "no.pkl")
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_a_byte_order_mark_is_no_content(stored, start):
+    entries = json.dumps([{"name": "a", "min": 0, "max": [1.5], "bit": 16}]).encode()
+    (found,) = quant_param.read(stored(start + entries))
+    assert (found.name, found.bit, found.range.bit, found.range.low, found.range.high, found.data) == (
+        "a",
+        16,
+        16,
+        0,
+        1.5,
+        None,
+    )
+    assert read_ranges(stored(start + b" \n" + entries))["a"].high == 1.5
+    assert (
+        read_ranges(stored(start + b"\n Name:a, min: 0.0, max: 1.5;\n".replace(b"\n Name", b"Name")))["a"].high == 1.5
+    )
+
+
+def test_entries_may_lack_a_range_and_the_ends_may_be_equal(stored):
+    entries = [{"name": "a", "min": [], "max": [], "bit": 8}, {"name": "b", "min": [1], "max": [1]}]
+    first, second = quant_param.read(stored(json.dumps(entries)))
+    assert first.range is None and first.bit == 8
+    assert (second.range.low, second.range.high, second.bit) == (1, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"name": "n" * 90, "min": [1], "max": [0]}, r"quant_param\[1\]: n{80}: the range of"),
+        ({"name": "x", "min": [0, 2], "max": [1, 1]}, "min above its max"),
+        ({"name": "x", "min": [0, 1], "max": [1, math.nan]}, "NaN or infinite"),
+        ({"name": "x", "min": [-math.inf], "max": [1]}, "NaN or infinite"),
+        ({"name": "x", "min": [True], "max": [1]}, r"min of quant_param\[1\]: x must be a `list` of numbers"),
+        ({"name": "x", "max": [1]}, "min of .* must be a `list`"),
+        ({"name": "x", "min": [0], "max": [1], "bit": True}, "must be `int`"),
+    ],
+)
+def test_the_entry_is_named(stored, entry, message):
+    with pytest.raises(FormatError, match=message):
+        quant_param.read(stored(json.dumps([{"name": "a", "min": [0], "max": [1]}, entry])))
+
+
+def test_arrays_and_numbers_of_pickles(stored):
+    entries = [{"name": "a", "min": np.array([[0.5, 1]], np.float32), "max": np.array(2, np.int8), "bit": 8}]
+    with pytest.raises(FormatError, match="has 2 values, max has 1"):
+        quant_param.read(stored(pickle.dumps(entries, 2)))
+    entries[0]["max"] = np.array([2, 3], np.int8)
+    (found,) = quant_param.read(stored(pickle.dumps(entries, 2)))
+    assert found.range.min.tolist() == [0.5, 1] and found.range.max.tolist() == [2, 3]
+    assert found.range.min.dtype == found.range.max.dtype == np.float64
+
+
+def test_what_is_written_has_the_keys_in_order_and_a_bit_only_where_known(tmp_path):
+    params = [QuantParam("a", Range.of(-1, 2), None), QuantParam("b", Range.of(0, 1, 16), 16)]
+    quant_param.write(params, tmp_path / "x")
+    assert json.loads((tmp_path / "x").read_text()) == [
+        {"name": "a", "min": [-1.0], "max": [2.0]},
+        {"name": "b", "min": [0.0], "max": [1.0], "bit": 16},
+    ]
+    assert (
+        (tmp_path / "x").read_text().startswith('[\n    {\n        "name": "a",\n        "min": [\n            -1.0\n')
+    )
+    quant_param.write(params, tmp_path / "y", "pickle")
+    assert (tmp_path / "y").read_bytes()[:2] == b"\x80\x03"
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(OutputError):
+        quant_param.write([], tmp_path / "no" / "x")
+    assert not list(tmp_path.iterdir())

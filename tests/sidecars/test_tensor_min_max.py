@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import pickle
 from collections import OrderedDict
@@ -13,16 +14,6 @@ from hypothesis import strategies as st
 
 from sgsdump.errors import ConfigError, FormatError, OutputError, ValuesError
 from sgsdump.sidecars.tensor_min_max import Range, read_ranges, write_ranges
-
-
-@pytest.fixture
-def stored(tmp_path):
-    def store(content):
-        path = tmp_path / "ranges"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return store
 
 
 def test_genuine_texts_come_back_byte_for_byte(shared, tmp_path):
@@ -221,3 +212,82 @@ def test_a_number_without_end_is_refused_at_once(tmp_path):
     (tmp_path / "x.txt").write_text(f"Name:a, min: {'1' * 1_000_000}, max")
     with pytest.raises(FormatError, match="is not 'Name:x"):
         read_ranges(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ends"),
+    [
+        ("min: -4.527316, max: 4.386048;", (-4.527316, 4.386048)),
+        ("min: 0, max: 1;", (0, 1)),
+        ("min: +1., max: 1e3;", (1, 1000)),
+        ("min: -1E-3, max: 2.5e+2;", (-0.001, 250)),
+        ("min: 1.0, max: 1.0;", (1, 1)),
+        ("min: 0.0, max: 1.0;\r", (0, 1)),
+        ("min: 0.0, max: 1.0;  ", (0, 1)),
+    ],
+)
+def test_lines_of_ranges(stored, numbers, ends):
+    found = read_ranges(stored(f"Name:a b, min: 3, {numbers}\n\n  \n"))
+    assert [(name, one.low, one.high, one.bit) for name, one in found.items()] == [("a b, min: 3", *ends, None)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Name:a, min: .5, max: 1;",
+        "Name:a, min: 0, max: 1",
+        "Name:a, min: 0x1, max: 1;",
+        "Name:a, min: 0 max: 1;",
+        "Nam:a",
+    ],
+)
+def test_lines_of_another_form(stored, line):
+    with pytest.raises(FormatError, match=r":2: .* is not 'Name:x, min: a, max: b;'"):
+        read_ranges(stored("Name:x, min: 0, max: 1;\n" + line))
+
+
+def test_the_same_range_may_stand_twice_but_not_another(stored):
+    one, other = ({"name": "a", "min": [0], "max": [top], "bit": 8} for top in (1, 2))
+    assert list(read_ranges(stored(json.dumps([one, one])))) == ["a"]
+    with pytest.raises(
+        FormatError, match=r"quant_param\[1\]: a: the tensor 'a' stands in the file twice, with different"
+    ):
+        read_ranges(stored(json.dumps([one, other])))
+    with pytest.raises(FormatError, match="with different ranges"):
+        read_ranges(stored(json.dumps([one, {**one, "bit": 16}])))
+
+
+@pytest.mark.parametrize("place", [0, 4095])
+def test_a_zero_byte_at_the_beginning_makes_a_binary_file(stored, place):
+    text = bytearray(b"Name:" + b"n" * 6000 + b", min: 0, max: 1;\n")
+    text[5 + place - 5 * (place > 0)] = 0
+    with pytest.raises(FormatError, match="is a binary file"):
+        read_ranges(stored(bytes(text)))
+
+
+def test_json_ends_in_a_newline_with_an_indent_of_four(tmp_path):
+    write_ranges({"a": Range.of(0, 1, 8)}, tmp_path / "x", "json")
+    text = (tmp_path / "x").read_text()
+    assert text == json.dumps([{"name": "a", "min": [0.0], "max": [1.0], "bit": 8}], indent=4) + "\n"
+
+
+def test_what_text_and_json_cannot_hold(tmp_path):
+    for name in ("a\nb", "a\rb"):
+        with pytest.raises(ValuesError, match="line end"):
+            write_ranges({name: Range.of(0, 1)}, tmp_path / "x")
+    for ends in ((0, math.inf), (-math.inf, 0), (0, math.nan)):
+        with pytest.raises(ValuesError, match="the model computes NaN or Inf"):
+            write_ranges({"x": Range.of(*ends)}, tmp_path / "x", "json")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("spaces", [0, 1, 4090, 4095])
+def test_space_before_the_json_is_passed_over(tmp_path, spaces):
+    (tmp_path / "ranges").write_text(" " * spaces + '[{"name": "a", "min": [0], "max": [1]}]')
+    assert [(name, each.low, each.high) for name, each in read_ranges(tmp_path / "ranges").items()] == [("a", 0, 1)]
+
+
+def test_a_file_that_begins_with_nothing_but_space_is_none(tmp_path):
+    (tmp_path / "ranges").write_text(" " * 4096 + "[]")
+    with pytest.raises(FormatError, match="is not a tensor_min_max file"):
+        read_ranges(tmp_path / "ranges")

@@ -44,6 +44,11 @@ _SIDE_FILES = {
     "quant_param": b'[{"name": "a", "min": [-1.0, -2], "max": [2, 3], "bit": 8}, {"name": "b", "min": [], "max": []}]',
     "parse_net": b"| |--> Tensor[1 ] type(7):INT16 buffer: 22  (const buffer: 0 size: 10 : buf: (nil)) bVar: 248 "
     b"shape(len:2  2 5  ) Quant:{Max: 0.5, Min: na, Scaler: 0.1, zeroP: 0} ddr_type: IPU_S16_NHWC name(p) EvrId(1)\n",
+    "ge_proto": b'graph { name: "g" op: <name: "a"; type:\'\\x41\' input: ["b:0"] '
+    b'attr { key: "k" value { f: -1.5e3 } } > }',
+    "tensor_chn": b"Name:conv1, 2\nmin_chn: -1.500000, 0.000000, max_chn: 2.000000, 0.250000;\n",
+    "tensor_weight": b"Name:[data,conv1_filter],\n     BitWidth:[UINT8,INT8],\n     min:[-0.5, -0.25],\n     "
+    b"max:[0.5, 1],\n     data:[0.500000, 1.000000, ];\n",
     "name_map": b'{"a": "b", "c": "d"}',
     "input_text": b"Input_shape=3, 4\n1.5, 2e3, nan, \n",
 }
