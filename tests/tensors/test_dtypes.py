@@ -116,3 +116,43 @@ def test_complex_values_are_pairs(name: str) -> None:
 def test_text_means_no_numbers() -> None:
     with pytest.raises(ValuesError, match="'x' holds"):
         Tensor.of("x", np.array(["a"])).real()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "carrying"),
+    [
+        ("<i2", "<i2"),
+        (">i2", "<i2"),
+        (">f8", "<f8"),
+        (ml_dtypes.int4, "|i1"),
+        (ml_dtypes.uint4, "|u1"),
+        (ml_dtypes.bfloat16, "<u2"),
+        (ml_dtypes.float8_e5m2, "|u1"),
+    ],
+)
+def test_what_carries_a_type(dtype, carrying):
+    dtype = np.dtype(dtype)
+    assert carrier(dtype).str == carrying
+    array = np.array([1, 2, 3]).astype(dtype)
+    assert carried(array).dtype == carrier(dtype)
+    again = restored(carried(array), dtype.newbyteorder("=") if dtype.isnative is False else dtype)
+    assert again.astype(float).tolist() == [1, 2, 3]
+
+
+def test_carrying_costs_no_copy_where_no_value_changes_its_form():
+    for dtype in (np.float32, ml_dtypes.bfloat16, np.bool_):
+        array = np.ones(4, dtype)
+        assert np.shares_memory(carried(array), array)
+        assert np.shares_memory(restored(carried(array), array.dtype), array)
+
+
+def test_bytes_in_a_file_are_little_endian_whatever_memory_holds():
+    assert packed(np.array([1, 258], ">i2")) == b"\x01\x00\x02\x01"
+    assert unpacked(b"\x01\x00\x02\x01\x09", np.dtype(">i2"), 2).tolist() == [1, 258]
+    assert packed(np.array([[1, 2], [3, 4]], np.int8).T) == b"\x01\x03\x02\x04"
+    assert name_of(">i2") == "int16" and name_of("U3") == "str96"
+
+
+def test_both_halves_of_every_byte_are_read():
+    pairs = unpacked(b"\xa5" * (4 << 20), np.dtype(ml_dtypes.uint4), 8 << 20)
+    assert (pairs[0::2] == 5).all() and (pairs[1::2] == 10).all()

@@ -1,4 +1,9 @@
-"""One-pass statistics against whole-array numpy in longer precision."""
+"""One-pass statistics against whole-array numpy in longer precision.
+
+float16 values that are ±65504 are counted, whatever the array's order, and no others.
+"""
+
+from __future__ import annotations
 
 import math
 import tracemalloc
@@ -10,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sgsdump.tensors import statistics
-from sgsdump.tensors.statistics import central_span, count_outside, histogram, summarise
+from sgsdump.tensors.statistics import LARGEST, central_span, count_outside, histogram, saturated, summarise
 
 FLOATS = hnp.arrays(np.float32, st.integers(0, 60), elements=st.floats(width=32, allow_nan=True, allow_infinity=True))
 DOUBLES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(allow_nan=True, allow_infinity=True))
@@ -154,3 +159,89 @@ def test_central_span_against_percentiles():
 def test_central_span_of_nothing_and_of_one_bin():
     assert all(map(math.isnan, central_span(np.zeros(8, int), 0, 1)))
     assert central_span(np.array([0, 0, 9, 0]), 0.0, 4.0) == (2.0, 3.0)
+
+
+def test_the_largest_float16_is_the_standards() -> None:
+    assert float(np.finfo(np.float16).max) == LARGEST
+
+
+@pytest.mark.parametrize("order", ["<f2", ">f2"])
+def test_every_value_at_the_end_of_the_type_is_counted(order: str) -> None:
+    """All 65536 bit patterns: two of them are ±65504."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(order)
+    assert saturated(every) == int(np.count_nonzero(np.abs(every.astype(np.float64)) == LARGEST)) == 2
+    assert saturated(np.tile(every.reshape(256, 256).T, (1, 20))) == 40
+
+
+@pytest.mark.parametrize("array", [np.float32([65504]), np.int16([0x7BFF]), np.float16([]), np.float64([65504])])
+def test_other_types_have_none(array: np.ndarray) -> None:
+    assert saturated(array) == 0
+
+
+def test_chunks_without_a_finite_value_do_not_end_the_sums(monkeypatch):
+    monkeypatch.setattr(statistics, "CHUNK", 4)
+    values = np.array([np.nan, -np.inf, np.inf, -np.inf, 3, 4, 0, 0, np.nan, np.nan, np.nan, np.inf])
+    found = summarise(values)
+    assert (found.count, found.nan, found.inf, found.negative_inf, found.finite) == (12, 4, 4, 2, 4)
+    assert (found.min, found.max, found.mean, found.l2norm) == (0, 4, 1.75, 5)
+
+
+def test_parts_together_are_the_whole():
+    values = np.array([1, -2, np.nan, np.inf, -np.inf, -np.inf, 8, 1], np.float64)
+    whole = summarise(values)
+    assert statistics.merged([summarise(values[:3]), summarise(values[3:6]), summarise(values[6:])]) == whole
+    nothing = statistics.merged(iter([summarise(values[4:6]), summarise(values[2:3])]))
+    assert (nothing.count, nothing.nan, nothing.inf, nothing.negative_inf) == (3, 1, 2, 2)
+    assert (nothing.min, nothing.max, nothing.mean, nothing.l2norm) == (None,) * 4
+    assert statistics.merged([]).count == 0
+
+
+def test_a_mean_never_leaves_the_values():
+    values = np.full(7, 0.1)
+    assert summarise(values).mean == 0.1 and summarise(-values).mean == -0.1
+    parts = [summarise(values[:3]), summarise(values)]
+    assert statistics.merged(parts).mean == 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "bins", "counts"),
+    [
+        ([0, 1, 2, 3, 4], 0, 4, 4, [1, 1, 1, 2]),  # high itself is in the last bin
+        ([-1, 0, 4, 5], 0, 4, 4, [1, 0, 0, 1]),  # values beyond are left out
+        ([-1, 0.5], 0, 4, 4, [1, 0, 0, 0]),
+        ([0.5, 5], 0, 4, 4, [1, 0, 0, 0]),
+        ([np.nan, np.inf, 1], 0, 4, 4, [0, 1, 0, 0]),
+        ([2, 2, 3, 1], 2, 2, 5, [0, 0, 2, 0, 0]),  # low == high: the middle bin
+        ([2], 2, 2, 1, [1]),
+        ([2], 2, 2, 2, [0, 1]),
+        ([], 0, 1, 3, [0, 0, 0]),
+        ([-3, -1, 1], -3, 1, 2, [1, 2]),
+    ],
+)
+def test_where_a_histogram_counts(values, low, high, bins, counts):
+    found = histogram(np.array(values, np.float64), low, high, bins)
+    assert found.tolist() == counts and found.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "span"),
+    [
+        ([25, 50, 25], 0.5, (1, 2)),  # exactly the share
+        ([9, 82, 9], 0.8, (1, 2)),
+        ([11, 78, 11], 0.8, (0, 3)),
+        ([11, 80, 9], 0.8, (0, 2)),
+        ([1, 98, 1], 0.99, (0, 3)),
+        ([0, 0, 5], 0.99, (2, 3)),
+        ([5, 0, 0], 0.99, (0, 1)),
+        ([5, 0, 5], 1.0, (0, 3)),
+    ],
+)
+def test_the_central_span_leaves_out_at_most_its_share(counts, share, span):
+    assert central_span(np.array(counts), 0.0, 3.0, share) == pytest.approx(span)
+    assert central_span(np.array(counts), 6.0, 12.0, share) == pytest.approx([6 + 2 * end for end in span])
+
+
+def test_the_share_is_99_percent_unless_said():
+    assert central_span(np.array([4, 992, 4]), 0.0, 3.0) == pytest.approx((1, 2))
+    assert central_span(np.array([6, 988, 6]), 0.0, 3.0) == pytest.approx((0, 3))
+    assert all(map(math.isnan, central_span(np.array([], int), 0.0, 1.0)))

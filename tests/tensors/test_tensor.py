@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import loader, map_file
 from sgsdump.tensors.device import to_device
-from sgsdump.tensors.real_values import scale_fits
+from sgsdump.tensors.real_values import dequantise, scale_fits
 from sgsdump.tensors.tensor import values_of
 from sgsdump.tensors.types import Origin
+
+U8 = np.dtype(np.uint8)
 
 
 def tensor(array: np.ndarray, shape: tuple[int, ...] | None = None, quant: Quant | None = None) -> Tensor:
@@ -199,3 +203,156 @@ def test_what_is_closed_has_no_values() -> None:
         with pytest.raises(ValuesError, match=r"^the values of tensor 'x' cannot be read: the dump a.bin was closed"):
             ask()
     assert kept.tolist() == [1.0, 1.0] and made.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size", "refused"),
+    [
+        ((1, 2, 3, 10), np.uint8, 128, True),  # 6 pixels of 16 bytes, up to 64: 128
+        ((1, 2, 3, 10), np.uint8, 96, False),  # not rounded up to 64: no buffer of the hardware's
+        ((1, 2, 3, 10), np.uint8, 192, False),
+        ((1, 2, 3, 16), np.uint8, 128, False),  # no channel is missing: only the end is padded
+        ((1, 2, 3, 8), np.int16, 64, False),
+        ((1, 2, 3, 7), np.int16, 64, True),  # 6 pixels of 8 int16 are 96 bytes, up to 128: 64 values
+        ((2, 3), np.int32, 16, True),  # 2 rows of 4 int32 are 32 bytes, up to 64
+        ((5,), np.int8, 64, True),
+        ((5,), np.bool_, 64, True),
+        ((2, 3), np.float32, 16, False),  # floats are never padded
+        ((), np.int32, 16, False),
+        ((0, 5), np.uint8, 0, False),
+    ],
+)
+def test_which_payloads_are_padded_buffers(shape, dtype, size, refused):
+    values = np.arange(size).astype(dtype)
+    tensor = Tensor(TensorInfo("x", shape, values.dtype), lambda: values)
+    if refused:
+        with pytest.raises(ValuesError, match="padded hardware buffer"):
+            tensor.stored()
+        return
+    np.testing.assert_array_equal(tensor.stored(), values[: math.prod(shape)].reshape(shape))
+
+
+def test_a_payload_of_the_right_size_takes_its_shape_and_one_value_less_does_not():
+    values = np.arange(6, dtype=np.float32)
+    assert Tensor(TensorInfo("x", (2, 3), values.dtype), lambda: values).stored().tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(FormatError, match=r"holds 6 values, its shape \[7\] needs 7"):
+        Tensor(TensorInfo("x", (7,), values.dtype), lambda: values).stored()
+
+
+@pytest.mark.parametrize(
+    ("scale", "axis", "shape", "fits"),
+    [
+        (0.5, None, (2, 3), True),
+        (np.array(0.5), None, (2, 3), True),
+        (np.array([0.5]), None, (2, 3), True),
+        (np.array([0.5]), 0, (2, 3), False),
+        (np.array([0.5]), 0, (1, 3), True),
+        (np.ones(3), None, (2, 3), True),  # no axis named: the last one
+        (np.ones(2), None, (2, 3), False),
+        (np.ones(2), 0, (2, 3), True),
+        (np.ones(3), 0, (2, 3), False),
+        (np.ones(3), 1, (2, 3), True),
+        (np.ones(3), 2, (2, 3), False),
+        (np.ones(3), 3, (2, 3), False),
+        (np.ones(3), -1, (2, 3), False),
+        (np.ones((1, 3)), 1, (2, 3), False),
+        (np.ones(3), None, None, False),
+        (np.ones(3), None, (), False),
+    ],
+)
+def test_how_many_scales_fit_a_shape(scale, axis, shape, fits):
+    info = TensorInfo("x", shape, U8, quant=Quant(U8, scale, axis=axis, exact=True))
+    assert scale_fits(info) is fits
+    if not fits and shape is not None:
+        with pytest.raises(ValuesError, match=f"has {np.size(scale)} scales along axis {axis}"):
+            dequantise(np.zeros(shape, U8), info)
+
+
+def test_without_quantisation_anything_fits():
+    assert scale_fits(TensorInfo("x", (2, 3), U8))
+    assert dequantise(np.array([3], U8), TensorInfo("x", (1,), U8)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale", "expected"),
+    [
+        (None, [1.0, 10.0, 100.0], [[0, 10, 200], [3, 40, 500]]),
+        (1, [1.0, 10.0, 100.0], [[0, 10, 200], [3, 40, 500]]),
+        (0, [1.0, 10.0], [[0, 1, 2], [30, 40, 50]]),
+    ],
+)
+def test_scales_per_channel_run_along_their_axis(axis, scale, expected):
+    quant = Quant(U8, np.array(scale), axis=axis, exact=True)
+    stored = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert Tensor.of("x", stored, quant=quant).real().tolist() == expected
+
+
+def test_a_part_is_what_the_whole_is():
+    stored = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    channels = Quant(U8, np.array([0.5, 1.0, 2.0]), 3, axis=1, exact=True)
+    for tensor in (
+        Tensor.of("x", stored, quant=Quant(U8, 0.5, 3, exact=True)),
+        Tensor.of("x", stored, quant=channels),
+        Tensor.of("x", stored),
+        Tensor.of("x", values, quant=channels),  # dequantised already: it only says what it was
+        Tensor.of("x", values > 3),
+        Tensor.of("x", values + 2j * values),
+    ):
+        real = tensor.real()
+        for index in (
+            0,
+            (1, 2),
+            (0, 1, 2),
+            (slice(None), 1),
+            (slice(None), slice(None), 3),
+            (slice(None, None, -1), slice(1, 3)),
+        ):
+            np.testing.assert_array_equal(tensor[index], real[index])
+            assert tensor[index].dtype == np.float32
+        np.testing.assert_array_equal(tensor[values > 7], real[values > 7])
+
+
+def test_the_zero_point_is_taken_off_before_anything_overflows():
+    stored = np.array([-(2**31), 2**31 - 1], np.int32)
+    real = Tensor.of("x", stored, quant=Quant(stored.dtype, 1.0, 5, exact=True)).real()
+    assert real.dtype == np.float32 and real.tolist() == [float(np.float32(-(2**31) - 5)), float(np.float32(2**31 - 6))]
+
+
+def test_wide_complex_values_become_float32_without_a_word():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = np.array([1e300 - 1e-300j, 1.5 + 2.5j])
+        real = Tensor.of("x", values).real()
+        assert real.dtype == np.float32 and real.tolist() == [[math.inf, 0], [1.5, 2.5]]
+        assert Tensor.of("x", np.array([1e300])).real().tolist() == [math.inf]
+
+
+def test_which_tensors_are_dequantised_chunk_by_chunk():
+    stored = np.array([1, 2, 3], U8)
+    of_file = Quant(U8, 0.5, 1, exact=True)
+    values = values_of(Tensor.of("x", stored, quant=of_file))
+    assert values.array is stored and values.to_real is not None
+    assert values.to_real(stored[1:]).tolist() == [0.5, 1.0]
+    assert values.of(stored[:1]).to_real is values.to_real and values.of(stored[:1]).array.size == 1
+
+    given = values_of(Tensor.of("x", stored, quant=of_file), Quant(U8, 2.0, exact=True))
+    assert given.to_real is not None and given.to_real(stored).tolist() == [2, 4, 6]
+
+    per_channel = Quant(U8, np.array([1.0, 2.0, 3.0]), axis=0, exact=True)
+    whole = values_of(Tensor.of("x", stored, quant=per_channel))
+    assert whole.to_real is None and whole.array.tolist() == [1, 4, 9]
+
+    plain = values_of(Tensor.of("x", stored))
+    assert plain.to_real is None and plain.array is stored
+    floats = np.array([1.5], np.float32)
+    dequantised = values_of(Tensor.of("x", floats, quant=of_file))  # it only says what it was
+    assert dequantised.to_real is None and dequantised.array is floats
+    assert values_of(Tensor.of("x", np.array([1 + 2j]))).array.tolist() == [[1, 2]]
+
+
+def test_integers_without_a_true_scale_and_texts_have_no_real_values():
+    with pytest.raises(ValuesError, match="six decimals"):
+        values_of(Tensor.of("x", np.array([1], U8), quant=Quant(U8, 0.5)))
+    with pytest.raises(ValuesError, match="are not numbers"):
+        values_of(Tensor.of("x", np.array(["a"])))

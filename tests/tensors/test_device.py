@@ -1,18 +1,28 @@
-"""Device layouts against the vendor's own conversions, and against plain index formulas."""
+"""Device layouts against the vendor's own conversions, and against plain index formulas.
+
+Tensors to a device's layout and back, the blocks laid out by plain formulas written here.
+"""
+
+from __future__ import annotations
 
 import itertools
 import json
 import math
+from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgsdump import Statistics, Tensor, TensorInfo
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.device import PLAIN, conversion, in_order, is_device, to_device, to_logical
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import in_device_layout, with_original_shape
 from sgsdump.tensors.types import Origin
+
+U8 = np.dtype(np.uint8)
 
 DEVICE = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 
@@ -220,3 +230,188 @@ def test_blocks_of_32_have_a_name_of_their_own():
     assert stored.shape == (2, 2, 16, 32)
     tensor = Tensor.of("t", stored, layout="FRACTAL_NZ_C0_32", origin=Origin(array.shape))
     np.testing.assert_array_equal(tensor.logical().stored(), array)
+
+
+def values(shape: tuple[int, ...], dtype: object = np.float32) -> np.ndarray:
+    return (np.arange(1, int(np.prod(shape)) + 1) % 120).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "c0"), [(np.float16, 16), (np.float32, 16), (np.int8, 32), (ml_dtypes.int4, 64)])
+def test_each_element_of_nc1hwc0_is_where_the_formula_puts_it(dtype: object, c0: int) -> None:
+    array = values((2, 70, 3, 4), dtype)
+    made = in_device_layout(Tensor.of("x", array.transpose(0, 2, 3, 1), layout="NHWC"), "NC1HWC0")
+    blocks = -(-70 // c0)
+    assert made.shape == (2, blocks, 3, 4, c0) == made.stored().shape and made.stored().dtype == array.dtype
+    expected = np.zeros(made.shape, dtype)
+    for n, c, h, w in itertools.product(range(2), range(70), range(3), range(4)):
+        expected[n, c // c0, h, w, c % c0] = array[n, c, h, w]
+    assert made.stored().tobytes() == expected.tobytes()
+    back = made.logical()
+    assert back.layout == "NHWC" and back.stored().tobytes() == array.transpose(0, 2, 3, 1).tobytes()
+
+
+def test_each_element_of_fractal_nz_and_z_is_where_the_formula_puts_it() -> None:
+    array = values((2, 3, 18, 35))
+    made = in_device_layout(Tensor.of("x", array), "FRACTAL_NZ")
+    expected = np.zeros((2, 3, 3, 2, 16, 16), np.float32)
+    for a, b, m, n in itertools.product(*map(range, array.shape)):
+        expected[a, b, n // 16, m // 16, m % 16, n % 16] = array[a, b, m, n]
+    assert made.shape == expected.shape and (made.stored() == expected).all()
+    weights = values((20, 18, 2, 3))
+    made = in_device_layout(Tensor.of("w", weights, layout="NCHW"), "FRACTAL_Z")
+    expected = np.zeros((2, 2, 3, 2, 16, 16), np.float32)
+    for n, c, h, w in itertools.product(*map(range, weights.shape)):
+        expected[c // 16, h, w, n // 16, n % 16, c % 16] = weights[n, c, h, w]
+    assert made.shape == (12, 2, 16, 16) and (made.stored() == expected.reshape(made.shape)).all()
+
+
+@pytest.mark.parametrize(
+    ("layout", "of", "shape"),
+    [
+        *(("NC1HWC0", of, (3, 5, 17, 2)) for of in ("NCHW", "NHWC", "HWCN", "CHWN")),
+        *(("FRACTAL_Z", of, (3, 5, 17, 2)) for of in ("NCHW", "NHWC", "HWCN", "CHWN")),
+        *(("NDC1HWC0", of, (2, 17, 3, 4, 5)) for of in ("NCDHW", "NDHWC", "DHWCN")),
+        *(("FRACTAL_NZ", None, shape) for shape in ((7,), (33, 17), (5, 1, 16), (2, 3, 4, 5))),
+        ("FRACTAL_NZ", "NHWC", (2, 3, 4, 5)),
+    ],
+)
+def test_back_again_it_is_the_tensor(layout: str, of: str | None, shape: tuple[int, ...]) -> None:
+    tensor = Tensor.of("x", values(shape), layout=of)
+    made = in_device_layout(tensor, layout)
+    assert made.stored().shape == made.shape and in_device_layout(made, layout) is made
+    assert made.logical().info == tensor.info
+    assert (made.logical().stored() == tensor.stored()).all()
+    if layout == "NC1HWC0":
+        assert in_device_layout(made, "FRACTAL_Z").logical().info == tensor.info
+
+
+def test_what_cannot_become_a_devices_is_told() -> None:
+    for tensor, layout in (
+        (Tensor.of("x", values((1, 2, 3, 4))), "NC1HWC0"),
+        (Tensor.of("x", values((2, 3)), layout="NC"), "FRACTAL_Z"),
+        (Tensor.of("x", values((1, 2, 3, 4)), layout="NCHW"), "NDC1HWC0"),
+        (Tensor.of("x", np.float32(1).reshape(())), "FRACTAL_NZ"),
+        (Tensor.of("x", np.zeros((2, 0), np.float32)), "FRACTAL_NZ"),
+        (Tensor(TensorInfo("x", None, np.dtype(np.int8)), lambda: values((4,))), "FRACTAL_NZ"),
+        (Tensor.of_statistics(TensorInfo("x", (2, 2), np.dtype(np.int8)), Statistics()), "FRACTAL_NZ"),
+    ):
+        with pytest.raises(ValuesError, match=f"^tensor 'x' cannot become {layout}: "):
+            in_device_layout(tensor, layout)
+
+
+def test_an_original_shape_that_is_given_undoes_the_layout() -> None:
+    array = values((3, 10, 20))
+    stored = to_device(array, "", "FRACTAL_NZ")
+    of_atb = stored.reshape(3, 2, 16, 16)  # (batch, N1, M, N0): ATB keeps M1 and M0 as one
+    for blocks in (stored, of_atb):
+        tensor = with_original_shape(Tensor.of("x", blocks, layout="FRACTAL_NZ"), (3, 10, 20))
+        assert (tensor.logical().stored() == array).all() and tensor.logical().shape == (3, 10, 20)
+    nchw = values((1, 3, 4, 5))
+    tensor = Tensor.of("x", to_device(nchw, "NCHW", "NC1HWC0"), layout="NC1HWC0")
+    assert (with_original_shape(tensor, (1, 3, 4, 5)).logical().stored() == nchw).all()
+    with pytest.raises(ValuesError, match=r"FRACTAL_NZ .* does not fit its original shape \[3, 10, 40\]"):
+        with_original_shape(Tensor.of("x", of_atb, layout="FRACTAL_NZ"), (3, 10, 40))
+    with pytest.raises(ValuesError, match="does not fit its original shape"):
+        with_original_shape(tensor, (1, 3, 4, 6))
+    with pytest.raises(ValuesError, match="is not in a device's layout"):
+        with_original_shape(Tensor.of("x", nchw, layout="NCHW"), nchw.shape)
+
+
+def device(layout, shape, origin, dtype=np.float16):
+    return Tensor.of("t", np.zeros(shape, dtype), layout=layout, origin=origin)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "origin", "becomes"),
+    [
+        ("NC1HWC0", (1, 1, 2, 3, 16), Origin((1, 5, 2, 3)), "NCHW"),
+        ("NC1HWC0", (1, 2, 1, 1, 16), Origin((1, 20), "NC"), None),
+        ("NC1HWC0", (1, 2, 1, 1, 16), Origin((20,)), None),
+        ("NC1HWC0_C04", (1, 1, 2, 3, 4), Origin((1, 3, 2, 3)), "NCHW"),
+        ("NC1HWC0", (1, 1, 0, 3, 16), Origin((1, 5, 0, 3)), "NCHW"),
+        ("NDC1HWC0", (1, 6, 1, 2, 3, 16), Origin((1, 5, 6, 2, 3)), "NCDHW"),
+        ("FRACTAL_Z", (6, 1, 16, 16), Origin((9, 5, 2, 3)), "NCHW"),
+        ("FRACTAL_Z", (6, 1, 16, 16), Origin((9, 5, 2, 3), None, 0), "NCHW"),  # no groups: one
+        ("FRACTAL_NZ", (2, 1, 16, 16), Origin((9, 32)), None),
+        ("FRACTAL_NZ", (2, 1, 16, 16), Origin((9, 32), "ND"), "ND"),
+        ("FRACTAL_NZ", (2, 1, 16, 16), Origin((9, 32), "NCHW"), None),
+        ("FRACTAL_NZ", (2, 1, 16, 16), Origin((32,)), None),
+        ("FRACTAL_NZ_C0_16", (2, 1, 16, 16), Origin((9, 32)), None),
+        ("FRACTAL_NZ_C0_32", (1, 1, 16, 32), Origin((9, 32)), None),
+        ("FRACTAL_NZ", (3, 2, 2, 1, 16, 16), Origin((3, 2, 9, 32)), None),
+        ("NHWX", (64,), Origin((1, 2, 2, 5), "NCHW"), "NHWC"),
+    ],
+)
+def test_the_layout_and_shape_behind_a_device_layout(layout, shape, origin, becomes):
+    tensor = device(layout, shape, origin, U8 if layout == "NHWX" else np.float16).logical()
+    assert (tensor.info.layout, tensor.info.shape, tensor.info.origin) == (becomes, origin.shape, None)
+    assert tensor.stored().shape == origin.shape
+    assert conversion(device(layout, shape, origin).info).startswith(f"{layout} to {becomes or list(origin.shape)}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "origin"),
+    [
+        ((1, 1, 2, 16), Origin((1, 5, 2, 3))),
+        ((1, 2, 2, 3, 16), Origin((1, 5, 2, 3))),
+        ((1, 1, 2, 3, 0), Origin((1, 5, 2, 3))),
+        ((1, 1, 2, 0, 16), Origin((1, 5, 2, 0))),
+    ],
+)
+def test_blocks_that_do_not_fit(shape, origin):
+    assert conversion(device("NC1HWC0", shape, origin).info) == ""
+    with pytest.raises(ValuesError, match=r"does not fit (its|the) original shape"):
+        device("NC1HWC0", shape, origin).logical()
+    with pytest.raises(ValuesError, match="does not fit the original shape"):
+        to_logical(np.zeros(shape), "NC1HWC0", origin)
+
+
+@pytest.mark.parametrize(
+    "origin", [Origin((4, 0, 3, 3), None, 2), Origin((0, 4, 3, 3), None, 2), Origin((5, 4, 3, 3), None, 2)]
+)
+def test_groups_need_channels_and_whole_outputs(origin):
+    with pytest.raises(ValuesError):
+        to_logical(np.zeros((9, 1, 16, 16)), "FRACTAL_Z", origin)
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape", "stored"),
+    [
+        (1, (6, 3, 1, 1), (1, 1, 16, 16)),
+        (2, (6, 3, 1, 1), (1, 1, 16, 16)),  # two groups of 3 channels and 3 outputs lie in one block
+        (3, (48, 16, 1, 1), (3, 1, 16, 16)),  # whole blocks already: each group has its own
+        (4, (32, 4, 1, 1), (1, 2, 16, 16)),
+        (8, (64, 8, 1, 1), (4, 1, 16, 16)),
+    ],
+)
+def test_groups_share_a_block_along_its_diagonal(groups, shape, stored):
+    weights = np.arange(1, math.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    device_array = to_device(weights, "NCHW", "FRACTAL_Z", groups=groups)
+    assert device_array.shape == stored and np.count_nonzero(device_array) == weights.size
+    np.testing.assert_array_equal(to_logical(device_array, "FRACTAL_Z", Origin(shape, "NCHW", groups)), weights)
+
+
+def test_what_else_the_shapes_would_allow():
+    info = device("NC1HWC0", (4, 1, 4, 4, 16), Origin((4, 4, 4, 4))).info
+    assert conversion(info) == (
+        "NC1HWC0 to NCHW (its shape would allow NHWC or HWCN or CHWN too, and the file does not say)"
+    )
+    assert conversion(replace(info, layout="NCHW")) == "" == conversion(replace(info, origin=None))
+
+
+def test_a_plain_tensor_and_one_of_unknown_stored_shape():
+    plain = Tensor.of("t", np.zeros((1, 2)), layout="NCHW")
+    assert plain.logical() is plain
+    flat = to_device(np.arange(20, dtype=U8).reshape(1, 2, 2, 5), "NHWC", "NHWX")
+    tensor = Tensor(TensorInfo("t", None, U8, "NHWX", origin=Origin((1, 2, 2, 5))), lambda: flat)
+    assert tensor.logical().stored().reshape(-1).tolist() == list(range(20))
+    with pytest.raises(ValuesError, match=r"a padded NHWX buffer of \[1, 2, 2, 5\] has \(64,\) values, not 63"):
+        to_logical(flat[:63], "NHWX", Origin((1, 2, 2, 5)))
+
+
+def test_blocks_are_of_sixteen_unless_said():
+    assert to_device(np.ones((1, 17, 2, 3)), "NCHW", "NC1HWC0").shape == (1, 2, 2, 3, 16)
+    assert to_device(np.ones((17, 33)), "", "FRACTAL_NZ").shape == (3, 2, 16, 16)
+    assert to_device(np.ones((17, 33)), "", "FRACTAL_NZ_C0_32", c0=32).shape == (2, 2, 16, 32)
+    assert to_device(np.ones((17, 5, 2, 3)), "NCHW", "FRACTAL_Z").shape == (6, 2, 16, 16)
+    assert to_device(np.ones((1, 2, 2, 20), U8), "NHWC", "NHWC").shape == (128,)
