@@ -28,13 +28,6 @@ Refer = Callable[[Any], Any]
 Allow = Callable[["Global"], None]
 _PLAIN = (str, int, float, bool, bytes, type(None))
 _LARGEST = 1 << 64
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_VALUES = frozenset(
-    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES "
-    "SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
-)
-_SETS = ("EMPTY_LIST", "EMPTY_SET", "LIST", "FROZENSET")
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class Readable(Protocol):
@@ -120,133 +113,63 @@ class _Machine:
 
     def __init__(self, call: Call, refer: Refer, allow: Allow):
         self.stack: list[Any] = []
-        self._below: list[list[Any]] = []
-        self._memo: dict[int, Any] = {}
-        self._call, self._refer, self._allow = call, refer, allow
+        self.below: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.call, self.refer, self.allow = call, refer, allow
 
-    def take(self, name: str, argument: Any) -> None:
-        stack = self.stack
-        if name in _VALUES:
-            stack.append(argument)
-        elif name in ("BINPUT", "MEMOIZE", "LONG_BINPUT", "PUT"):
-            self._memo[len(self._memo) if name == "MEMOIZE" else int(argument)] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET", "GET"):
-            stack.append(self._memo[int(argument)])
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name == "MARK":
-            self._below.append(stack)
-            self.stack = []
-        elif name in _TUPLES:
-            items = [stack.pop() for _ in range(_TUPLES[name])]
-            stack.append(tuple(reversed(items)))
-        elif name == "TUPLE":
-            self.stack = self._below.pop()
-            self.stack.append(tuple(stack))
-        elif name == "EMPTY_DICT":
-            stack.append({})
-        elif name in _SETS:
-            self.stack = self.stack if name.startswith("EMPTY") else self._below.pop()
-            self.stack.append([] if name.startswith("EMPTY") else stack)
-        elif name in ("PROTO", "FRAME"):
-            return
+    def take(self, opcode: str, argument: Any) -> None:
+        if opcode in _RESULTS:
+            result = _RESULTS[opcode](self, argument)
+            self.stack.append(result)
+        elif opcode in _EFFECTS:
+            _EFFECTS[opcode](self, argument)
         else:
-            getattr(self, f"_{name.lower()}", self._unknown)(argument)
+            raise FormatError("the pickle uses an instruction that no tensor needs")
 
-    def _unknown(self, argument: Any) -> None:
-        raise FormatError("the pickle uses an instruction that no tensor needs")
+    def popped(self, count: int) -> list[Any]:
+        """The last items of the stack, in their order."""
+        return [self.stack.pop() for _ in range(count)][::-1]
 
-    def _marked(self) -> list[Any]:
+    def marked(self) -> list[Any]:
         """What was put on the stack since the last mark."""
-        items, self.stack = self.stack, self._below.pop()
+        items, self.stack = self.stack, self.below.pop()
         return items
 
-    def _pop(self, argument: Any) -> None:
-        if self.stack:
-            self.stack.pop()
-        else:
-            self._marked()
+    def mark(self) -> None:
+        self.below.append(self.stack)
+        self.stack = []
 
-    def _pop_mark(self, argument: Any) -> None:
-        self._marked()
+    def remember(self, index: int) -> None:
+        self.memo[index] = self.stack[-1]
 
-    def _dup(self, argument: Any) -> None:
-        self.stack.append(self.stack[-1])
+    def named(self, module: Any, name: Any) -> Global:
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise FormatError("damaged pickle (a name that is not text)")
+        named = Global(module, name)
+        self.allow(named)
+        return named
 
-    def _append(self, argument: Any) -> None:
-        item = self.stack.pop()
-        self._extend([item])
+    def called(self, name: Any, arguments: Any) -> Any:
+        if not isinstance(name, Global) or not isinstance(arguments, tuple):
+            raise FormatError("damaged pickle (it calls what is not a name)")
+        return self.call(name, arguments)
 
-    def _appends(self, argument: Any) -> None:
-        self._extend(self._marked())
-
-    _additems = _appends
-
-    def _extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[Any]) -> None:
         into = self.stack[-1]
-        if isinstance(into, Object):
-            into = into.elements
+        into = into.elements if isinstance(into, Object) else into
         if not isinstance(into, list):
             raise FormatError("damaged pickle (it puts items into what is not a list)")
         into.extend(items)
 
-    def _setitem(self, argument: Any) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._update([key, value])
-
-    def _setitems(self, argument: Any) -> None:
-        self._update(self._marked())
-
-    def _update(self, items: list[Any]) -> None:
+    def update(self, items: list[Any]) -> None:
         into = self.stack[-1]
-        if isinstance(into, Object):
-            into = into.items
+        into = into.items if isinstance(into, Object) else into
         if not isinstance(into, dict):
             raise FormatError("damaged pickle (it puts keys into what is not a dict)")
         into.update(_paired(items))
 
-    def _dict(self, argument: Any) -> None:
-        items = self._marked()
-        self.stack.append(_paired(items))
-
-    def _global(self, argument: Any) -> None:
-        self.stack.append(self._named(*argument.split(" ", 1)))
-
-    def _named(self, module: Any, name: Any) -> Global:
-        if not isinstance(name, str) or not isinstance(module, str):
-            raise FormatError("damaged pickle (a name that is not text)")
-        named = Global(module, name)
-        self._allow(named)
-        return named
-
-    def _stack_global(self, argument: Any) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._named(module, name))
-
-    def _reduce(self, argument: Any) -> None:
-        arguments, name = self.stack.pop(), self.stack.pop()
-        if not isinstance(name, Global) or not isinstance(arguments, tuple):
-            raise FormatError("damaged pickle (it calls what is not a name)")
-        self.stack.append(self._call(name, arguments))
-
-    def _newobj(self, argument: Any) -> None:
-        arguments, of = self.stack.pop(), self.stack.pop()
-        self.stack.append(Object(of, arguments))
-
-    def _newobj_ex(self, argument: Any) -> None:
-        keywords, arguments, of = (self.stack.pop() for _ in range(3))
-        self.stack.append(Object(of, (arguments, keywords)))
-
-    def _inst(self, argument: Any) -> None:
-        arguments = tuple(self._marked())
-        self.stack.append(Object(self._named(*argument.split(" ", 1)), arguments))
-
-    def _obj(self, argument: Any) -> None:
-        of, *arguments = self._marked()
-        self.stack.append(Object(of, tuple(arguments)))
-
-    def _build(self, argument: Any) -> None:
-        state, target = self.stack.pop(), self.stack[-1]
+    def build(self, state: Any) -> None:
+        target = self.stack[-1]
         if isinstance(target, Object):
             target.state = state
         elif isinstance(target, (PlainArray, _PlainDtype)):
@@ -254,11 +177,55 @@ class _Machine:
         elif isinstance(target, Global):
             raise FormatError("refused: the pickle wants to change a class or a function")
 
-    def _persid(self, argument: Any) -> None:
-        self.stack.append(self._refer(argument))
 
-    def _binpersid(self, argument: Any) -> None:
-        self.stack.append(self._refer(self.stack.pop()))
+Opcode = Callable[[_Machine, Any], Any]
+_VALUES = (
+    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES "
+    "SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8"
+)
+# What these leave on the stack; the argument is the instruction's own.
+_RESULTS: dict[str, Opcode] = {
+    **dict.fromkeys(_VALUES.split(), lambda machine, argument: argument),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda machine, argument: machine.memo[int(argument)]),
+    "NONE": lambda machine, _: None,
+    "NEWTRUE": lambda machine, _: True,
+    "NEWFALSE": lambda machine, _: False,
+    "DUP": lambda machine, _: machine.stack[-1],
+    "EMPTY_TUPLE": lambda machine, _: (),
+    "EMPTY_LIST": lambda machine, _: [],
+    "EMPTY_SET": lambda machine, _: [],
+    "EMPTY_DICT": lambda machine, _: {},
+    "TUPLE1": lambda machine, _: tuple(machine.popped(1)),
+    "TUPLE2": lambda machine, _: tuple(machine.popped(2)),
+    "TUPLE3": lambda machine, _: tuple(machine.popped(3)),
+    "TUPLE": lambda machine, _: tuple(machine.marked()),
+    "LIST": lambda machine, _: machine.marked(),
+    "FROZENSET": lambda machine, _: machine.marked(),
+    "DICT": lambda machine, _: _paired(machine.marked()),
+    "GLOBAL": lambda machine, argument: machine.named(*argument.split(" ", 1)),
+    "STACK_GLOBAL": lambda machine, _: machine.named(*machine.popped(2)),
+    "REDUCE": lambda machine, _: machine.called(*machine.popped(2)),
+    "NEWOBJ": lambda machine, _: Object(*machine.popped(2)),
+    "NEWOBJ_EX": lambda machine, _: Object(machine.stack.pop(-3), tuple(machine.popped(2))),
+    "INST": lambda machine, argument: Object(machine.named(*argument.split(" ", 1)), tuple(machine.marked())),
+    "OBJ": lambda machine, _: Object((items := machine.marked())[0], tuple(items[1:])),
+    "PERSID": lambda machine, argument: machine.refer(argument),
+    "BINPERSID": lambda machine, _: machine.refer(machine.stack.pop()),
+}
+_EFFECTS: dict[str, Opcode] = {
+    **dict.fromkeys(("PROTO", "FRAME"), lambda machine, _: None),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda machine, argument: machine.remember(int(argument))),
+    "MEMOIZE": lambda machine, _: machine.remember(len(machine.memo)),
+    "MARK": lambda machine, _: machine.mark(),
+    "POP": lambda machine, _: machine.stack.pop() if machine.stack else machine.marked(),
+    "POP_MARK": lambda machine, _: machine.marked(),
+    "APPEND": lambda machine, _: machine.extend(machine.popped(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.marked()),
+    "ADDITEMS": lambda machine, _: machine.extend(machine.marked()),
+    "SETITEM": lambda machine, _: machine.update(machine.popped(2)),
+    "SETITEMS": lambda machine, _: machine.update(machine.marked()),
+    "BUILD": lambda machine, _: machine.build(machine.stack.pop()),
+}
 
 
 def _paired(items: list[Any]) -> dict[Any, Any]:

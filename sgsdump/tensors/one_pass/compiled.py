@@ -5,11 +5,14 @@ What they give is what numpy gives without them, digit by digit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sgsdump.tensors.kernels import kernel
 
-_KERNEL = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=4)
+# None where it is not installed; the functions are for arrays only that ``takes`` accepts.
+_KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=4)
 
 
 def takes(array: np.ndarray) -> bool:
@@ -20,13 +23,11 @@ def takes(array: np.ndarray) -> bool:
 def ends_of_rows(described: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     """Fill float32 ``low`` and ``high``; ``described``: int64 rows of address, rows, columns and first row's index of
     each table."""
-    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
     _KERNEL.ends_of_rows(address(described), len(described), address(low), address(high))
 
 
 def moments_of_rows(rows: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
     """Fill float64 ``sums`` and ``squares``, of each row."""
-    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
     _KERNEL.moments_of_rows(address(rows), *rows.shape, address(sums), address(squares))
 
 
@@ -34,14 +35,12 @@ def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tupl
     """Add to int64 ``counts`` how many of finite values lie where between -2^exponent and 2^exponent, 0 in the middle.
     Returns the exponent, the least that holds all, but not below ``smallest``; and how many values are 0, which are not
     counted."""
-    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
     exponent, zeros = _KERNEL.count_in_bins(address(values), values.size, counts.size // 2, smallest, address(counts))
     return exponent, zeros
 
 
 def count_between(values: np.ndarray, low: float, high: float, counts: np.ndarray) -> None:
     """Add to int64 ``counts`` how many values lie in each of as many equal parts of [low, high], low < high."""
-    assert _KERNEL is not None, "asked of arrays only that takes() accepts"
     _KERNEL.count_between(address(values), values.size, low, high, counts.size, address(counts))
 
 
