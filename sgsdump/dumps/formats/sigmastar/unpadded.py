@@ -1,7 +1,7 @@
 """The shapes that a parse_net text gives to a dump of its fixed model, and the way out of padded buffers.
 
 A dump of integers tells neither shapes nor orders. Shape and order come from parse_net, the element size from the
-dump's own header. With eliminateGarbage off every buffer is padded (``sdk_padding``), with it on none is; where one
+dump's own header. With eliminateGarbage off every buffer is padded (``sdk_buffers``), with it on none is; where one
 tensor's size allows both and the order makes a difference, the other tensors of the dump tell which it is.
 
 Constants: a filter is the first n values, in the hardware's order, so it stays flat; biases and parameters get their
