@@ -175,7 +175,7 @@ def cold(sample: Path, benchmark: Path) -> list[Row]:
 
 def kinds(count: int) -> list[Row]:
     """The rows of other types and layouts: pairs of ``count`` values in memory, one thread."""
-    from sgsdump.comparison.pair_sums import pair_sums
+    from sgsdump.comparison.sums.summation import pair_sums
     from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of
 
     rng = np.random.default_rng(0)
@@ -219,7 +219,7 @@ def main() -> None:
         which, *paths = args.measure
         show({"cached": cached, "cold": cold}[which](*map(Path, paths)))
         return
-    from sgsdump.comparison.sums.compiled import description
+    from sgsdump.comparison.sums.summation import description
 
     print(f"{description()}, {os.cpu_count()} cores")
     megabytes, cold_megabytes = (SHORT_MB, 0) if args.short else (args.mb, args.cold_mb)

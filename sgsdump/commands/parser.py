@@ -90,7 +90,7 @@ class _Version(argparse.Action):
     """Looks for the compiled kernel, and so for numpy, only when it is asked."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from sgsdump.comparison.sums.compiled import description
+        from sgsdump.comparison.sums.summation import description
 
         print(f"sgsdump {__version__}, {description()}")
         parser.exit()

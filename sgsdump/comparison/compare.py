@@ -1,36 +1,35 @@
-"""Hold a sample dump against a benchmark dump, layer by layer: ``compare`` gives a ``Comparison``."""
+"""Compare a dump under test with a reference dump, layer by layer: ``compare`` gives a ``Comparison``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.batches import in_batches
+from sgsdump.comparison.alignment import Pair, Settled, align, has_own_inputs, without, without_unwritten
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import network_outputs, with_rises
-from sgsdump.comparison.metrics.base import Settings
-from sgsdump.comparison.misnaming.match_by_value import pairs_by_value
-from sgsdump.comparison.misnaming.misnamed import find_misnamed, may_be_renamed
-from sgsdump.comparison.misnaming.value_probes import Probes
+from sgsdump.comparison.match_by_value import Mapper, pairs_by_value
+from sgsdump.comparison.metrics import Settings
+from sgsdump.comparison.misnamed import find_misnamed, may_be_renamed
+from sgsdump.comparison.naming.name_files import NameSources
+from sgsdump.comparison.naming.network import nodes_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
-from sgsdump.comparison.naming.pairs_by_network import placed
+from sgsdump.comparison.naming.pairs_by_network import Placed, placed
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
-from sgsdump.comparison.naming.sources import NameSources
 from sgsdump.comparison.own_metric import Asked
-from sgsdump.comparison.pair_result import Measures
-from sgsdump.comparison.pairing.alignment import Given, Pair, align
-from sgsdump.comparison.pairing.exclusion import without, without_unwritten
-from sgsdump.comparison.pairing.own_inputs import has_own_inputs
-from sgsdump.comparison.row import Failed, Misnamed, Row
+from sgsdump.comparison.pair_result import Measures, in_batches
+from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.value_probes import Probes
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
+from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.kernels import cores
@@ -38,6 +37,24 @@ from sgsdump.tensors.stages import Stage
 
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keywords of ``compare``, which says what each is."""
+
+    inputs: bool
+    name_map: Mapping[str, str] | NameSources | None
+    match_by_value: bool
+    stages: Sequence[Stage]
+    exclude: Sequence[str]
+    metrics: Asked
+    settings: Settings | None
+    compatible: str | None
+    details: bool
+    threads: int
+    measured_by: MeasuredBy | None
+    progress: Progress
 
 
 def compare(
@@ -75,7 +92,7 @@ def compare(
     progress  shows how many pairs are done; see ``sgsdump.progress``.
 
     Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
-    Raises ConfigError for an unknown metric or vendor's tool, FormatError for a path that is no dump.
+    Raises ConfigError for an unknown metric or vendor's tool, FormatError for a path that is not a dump.
 
     >>> import numpy as np
     >>> from sgsdump import Dump, Record, Tensor, compare
@@ -93,44 +110,64 @@ def compare(
     """
     sample, benchmark = _opened(sample), _opened(benchmark)
     _check_name_map(name_map)
-    own_inputs = has_own_inputs(sample) or has_own_inputs(benchmark)
-    inputs = inputs or own_inputs
-    measures = Measures.of(metrics, settings, compatible, crop=not own_inputs, details=details)
-    given = pairs_by_map(sample, benchmark, name_map, inputs) if name_map else Given()
-    threads = threads or cores()
+    options = Options(
+        inputs,
+        name_map,
+        match_by_value,
+        stages,
+        exclude,
+        metrics,
+        settings,
+        compatible,
+        details,
+        threads or cores(),
+        measured_by,
+        progress,
+    )
+    return _compared(sample, benchmark, options)
+
+
+def _compared(sample: Dump, benchmark: Dump, options: Options) -> Comparison:
+    own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
+    options = replace(options, inputs=options.inputs or any(own_inputs))
+    measures = Measures.of(
+        options.metrics, options.settings, options.compatible, crop=not any(own_inputs), details=options.details
+    )
     # A metric of the user's may leave cycles of large arrays behind.
     collected = nullcontext() if measures.own else collector_paused()
-    with collected, threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        if match_by_value:
-            given = pairs_by_value(sample, benchmark, inputs, given, pool.map)
-        places = placed(sample, benchmark, inputs, given, pairing=not (name_map or match_by_value))
-        given = with_stages(sample, benchmark, inputs, places.given, stages)
-        alignment = align(sample, benchmark, inputs, given)
-        alignment, excluded = without(alignment, exclude)
+    with (
+        collected,
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(options.threads) as pool,
+    ):
+        places = _settled(sample, benchmark, options, pool.map)
+        alignment = align(sample, benchmark, options.inputs, places.settled)
+        alignment, excluded = without(alignment, options.exclude)
         alignment, unwritten = without_unwritten(alignment)
+        pairs = alignment.pairs
         # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
-        repeats = has_own_inputs(sample) and has_own_inputs(benchmark)
-        probes = None if repeats else Probes()
+        probes = None if all(own_inputs) else Probes()
         stream: Iterable[Row | Failed] = (
-            measured_by(measures, sample, benchmark, alignment.pairs)
-            if measured_by
-            else in_batches(pool.map, replace(measures, threads=threads), alignment.pairs, probes)
+            options.measured_by(measures, sample, benchmark, pairs)
+            if options.measured_by
+            else in_batches(pool.map, replace(measures, threads=options.threads), pairs, probes)
         )
-        results = list(each(progress, stream, "compare", "layer", len(alignment.pairs)))
-        misnamed = (
-            {} if repeats else find_misnamed(alignment.pairs, results, sample, benchmark, inputs, probes, pool.map)
-        )
+        results = list(each(options.progress, stream, "compare", "layer", len(pairs)))
+        misnamed: Mapping[int, Misnamed] = {}
+        if probes and any(map(is_suspicious, results)):
+            misnamed = find_misnamed(pairs, results, sample, benchmark, options.inputs, probes, pool.map)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
-    rows, failed = [], []
-    for i, (result, pair) in enumerate(zip(results, alignment.pairs)):
-        match = misnamed.get(i)
-        if match is not None:
-            result = _with_match(result, match, may_be_renamed(pair, outputs))
+    rows: list[Row] = []
+    failed: list[Failed] = []
+    for i, (pair, result) in enumerate(zip(pairs, results)):
+        if i in misnamed:
+            result = _with_match(result, misnamed[i], may_be_renamed(pair, outputs))
         if isinstance(result, Failed):
             failed.append(result)
-            continue
-        module = places.module_of(pair)
-        rows.append(replace(result, module=module, origin=places.origin_of(pair)) if module else result)
+        elif places.modules and (module := places.module_of(pair)):
+            rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
+        else:
+            rows.append(result)
     return Comparison(
         tuple(with_rises(rows, sample, benchmark, places.sources)),
         alignment.only_in_sample,
@@ -143,14 +180,32 @@ def compare(
     )
 
 
+def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Placed:
+    """What maps, values, the network and stages decide before names are compared, and where tensors stand."""
+    settled = Settled()
+    if options.name_map:
+        settled = pairs_by_map(sample, benchmark, options.name_map, options.inputs)
+    if options.match_by_value:
+        settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
+    places = Placed(settled)
+    operators = [dump.network() or of_names(dump.records) for dump in (sample, benchmark)]
+    if any(operators):
+        by_names = bool(options.name_map or options.match_by_value)
+        networks = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
+        places = placed((sample, benchmark), networks, options.inputs, settled, pairing=not by_names)
+    if {record.name for record in sample.records} == {record.name for record in benchmark.records}:
+        return places
+    return replace(places, settled=with_stages(sample, benchmark, options.inputs, places.settled, options.stages))
+
+
 def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:
     """The result with the tensor that its values are nearer to: the right one perhaps, else a remark."""
     told = str(match) if may_be_renamed else f"holds the values of {match.found}"
     if isinstance(result, Failed):
         return replace(result, reason=f"{result.reason}; {told}")
     if may_be_renamed:
-        return replace(result, misnamed=match)
-    return replace(result, note="; ".join(filter(None, [result.note, told])))
+        return result.replaced(misnamed=match)
+    return result.replaced(note="; ".join(filter(None, [result.note, told])))
 
 
 def _opened(dump: Dump | str | Path) -> Dump:
@@ -166,5 +221,5 @@ def _check_name_map(name_map: Any) -> None:
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "
-            f"with sgsdump.comparison.naming.sources.read_name_sources"
+            f"with sgsdump.comparison.naming.name_files.read_name_sources"
         )

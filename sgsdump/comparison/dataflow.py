@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import ml_dtypes
@@ -110,7 +110,7 @@ def with_rises(
     errors = {row.name: row.error for row in trusted}
     if known:
         sources = [tuple(name for name in known.get(row.name, ()) if name in errors) for row in rows]
-        rows = [replace(row, by_flow=row.name in known) for row in rows]
+        rows = [row.replaced(by_flow=row.name in known) for row in rows]
     elif has_flow(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
         sources = [flow.get(row.name, ()) for row in rows]
@@ -120,7 +120,8 @@ def with_rises(
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
     else:
         sources = _rows_before(rows)
-    sources = [names or made for names, made in zip(sources, _made_before(rows))]
+    if any(row.io == "in" for row in rows):
+        sources = [names or made for names, made in zip(sources, _made_before(rows))]
     return [_risen(row, names, errors) for row, names in zip(rows, sources)]
 
 

@@ -100,7 +100,7 @@ class Distribution:
 
     @property
     def troubled(self) -> bool:
-        """Worth a person's look."""
+        """Needs review."""
         return self.broken or self.clipped or self.wasteful
 
     def _repr_html_(self) -> str | None:

@@ -7,16 +7,15 @@ better of the two is kept, whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Accumulator, Settings, Sums
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.pair_sums import feed_all, pair_sums
+from sgsdump.comparison.metrics import Sums, cos
+from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.device import PLAIN, in_order
 from sgsdump.tensors.tensor import Values
@@ -24,73 +23,92 @@ from sgsdump.tensors.types import to_nchw, to_nhwc
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
 Layouts = tuple[str | None, str | None]  # of the sample and of the benchmark; None is unknown
-_TURNS = (("NHWC to NCHW", to_nchw), ("NCHW to NHWC", to_nhwc))
+_TURNS = (("NHWC", "NCHW", to_nchw), ("NCHW", "NHWC", to_nhwc))
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A pair in its matching layouts: values, sums, accumulators by class, and a note on what was transposed."""
+class Turn(NamedTuple):
+    """A permutation of the axes of one side, ``sample`` or ``benchmark``: from its order to the other's."""
 
-    sample: Values
-    benchmark: Values
-    sums: Sums
-    note: str = ""
-    accumulators: Mapping[type[Accumulator], Accumulator] = field(default_factory=dict)
+    side: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.side} transposed {self.before} to {self.after}"
+
+
+class Views(NamedTuple):
+    """Views of one shape of a sample and a benchmark, and how they were made."""
+
+    a: np.ndarray
+    b: np.ndarray
+    turn: Turn | None = None
+    is_flattened: bool = False
 
 
 class Fit(NamedTuple):
-    """Views of one shape of a ``sample`` and a ``benchmark``: ``a`` and ``b``, and how they were made. ``settled``:
-    their layouts are known, no other is tried."""
+    """A pair in views of one shape, ``a`` and ``b`` of ``sample`` and ``benchmark``. ``settled``: their layouts are
+    known, no other is tried."""
 
     sample: Values
     benchmark: Values
     a: Values
     b: Values
-    note: str
+    turn: Turn | None
+    is_flattened: bool
     settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A pair in its matching layouts: values, sums, and the permutation that made them match, if any; ``cos_untried``
+    is the COS that the pair has as it lies, where only the values told the layout."""
+
+    sample: Values
+    benchmark: Values
+    sums: Sums
+    turn: Turn | None = None
+    is_flattened: bool = False
+    cos_untried: float | None = None
+
+    @property
+    def note(self) -> str:
+        if self.turn is None:
+            return "compared flat" if self.is_flattened else ""
+        return str(self.turn) if self.cos_untried is None else f"{self.turn} (COS {self.cos_untried:.6f} as it lies)"
 
 
 def fit(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Fit:
     """The pair in the stated layouts, else as its shapes say. Raises ValuesError when these do not fit."""
     known = match_layouts(sample.array, benchmark.array, layouts)
-    a, b, note = known or match_shapes(sample.array, benchmark.array)
-    return Fit(sample, benchmark, sample.of(a), benchmark.of(b), note, known is not None)
+    a, b, turn, is_flattened = known or match_shapes(sample.array, benchmark.array)
+    return Fit(sample, benchmark, sample.of(a), benchmark.of(b), turn, is_flattened, known is not None)
 
 
 def measure(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Measured:
     """The pair in the stated layouts, else in those that match best. Raises ValuesError when the sizes or the shapes do
     not fit."""
     fitted = fit(sample, benchmark, layouts)
-    return measured(fitted, pair_sums(fitted.a, fitted.b))
+    return best_turned(fitted, pair_sums(fitted.a, fitted.b))
 
 
-def measured(
-    fitted: Fit,
-    sums: Sums,
-    kinds: Iterable[type[Accumulator]] = (),
-    settings: Settings | None = None,
-    threads: int = 1,
-) -> Measured:
-    """The pair as it was fitted, with the sums it has so, or in the other layout if that matches better; an
-    accumulator of each kind is made with ``settings`` and sees the same values. ``threads`` is what a large pair may
-    use."""
-    best = fitted.a, fitted.b, sums, fitted.note
+def best_turned(fitted: Fit, sums: Sums, threads: int = 1) -> Measured:
+    """The pair as it was fitted, with the sums it has so, or in the other layout if that matches better. ``threads`` is
+    what a large pair may use."""
+    best = Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
     first = cos(sums)
     others = other_layouts(fitted.sample.array, fitted.benchmark.array)
-    for a, b, turn in others if first < RETRY_BELOW and not fitted.settled else ():
+    for a, b, turn, _ in others if first < RETRY_BELOW and not fitted.settled else ():
         x, y = fitted.sample.of(a), fitted.benchmark.of(b)
-        again = pair_sums(x, y, threads=threads)
-        if cos(again) > cos(best[2]):
-            best = x, y, again, f"{turn} (COS {first:.6f} as it lies)"
-    x, y, sums, note = best
-    accumulators = {kind: kind(settings or Settings()) for kind in kinds}
-    feed_all(x, y, tuple(accumulators.values()))
-    return Measured(x, y, sums, note, accumulators)
+        turned_sums = pair_sums(x, y, threads=threads)
+        if cos(turned_sums) > cos(best.sums):
+            best = Measured(x, y, turned_sums, turn, cos_untried=first)
+    return best
 
 
-def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.ndarray, np.ndarray, str] | None:
-    """Views of one shape, in the order of ``a``, by the layouts of the two, and how they were made; None where these
-    are unknown or do not agree with the shapes. Of dumps that give no shape, one side may be flat."""
+def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> Views | None:
+    """Views of one shape, in the order of ``a``, by the layouts of the two; None where these are unknown or contradict
+    the shapes. Of dumps that give no shape, one side may be flat."""
     a_layout, b_layout = layouts
     if a.size != b.size or a_layout not in PLAIN or b_layout not in PLAIN or sorted(a_layout) != sorted(b_layout):
         return None
@@ -104,35 +122,36 @@ def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> tuple[np.nd
     if a.shape != turned.shape:
         return None
     moved = a_layout != b_layout and not turned.flags.c_contiguous
-    return a, turned, f"benchmark transposed {b_layout} to {a_layout}" if moved else ""
+    return Views(a, turned, Turn("benchmark", b_layout, a_layout) if moved else None)
 
 
-def match_shapes(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """Views of one shape, and how they were made. Raises ValuesError."""
+def match_shapes(a: np.ndarray, b: np.ndarray) -> Views:
+    """Views of one shape. Raises ValuesError."""
     if a.size != b.size:
         raise ValuesError(
             f"sizes differ: sample {a.size} values {list(a.shape)}, benchmark {b.size} values {list(b.shape)}"
         )
     if a.shape == b.shape:
-        return a, b, ""
+        return Views(a, b)
     if a.ndim == b.ndim == 4:
-        for way, turn in _TURNS:
-            if turn(b).shape == a.shape:
-                return a, turn(b), "" if turn(b).flags.c_contiguous else f"benchmark transposed {way}"
+        for before, after, turn in _TURNS:
+            turned = turn(b)
+            if turned.shape == a.shape:
+                return Views(a, turned, None if turned.flags.c_contiguous else Turn("benchmark", before, after))
     if a.ndim == b.ndim and [n for n in a.shape if n != 1] != [n for n in b.shape if n != 1]:
         raise ValuesError(f"shapes differ: sample {list(a.shape)}, benchmark {list(b.shape)}, not one as NHWC or NCHW")
-    return a.reshape(-1), b.reshape(-1), "" if 1 in (a.ndim, b.ndim) else "compared flat"
+    return Views(a.reshape(-1), b.reshape(-1), is_flattened=1 not in (a.ndim, b.ndim))
 
 
-def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[Views]:
     """The other layouts that the shapes allow too, as ``match_shapes`` gives them."""
     if a.ndim == b.ndim and not (a.shape == b.shape == to_nchw(b).shape):
         return
-    for way, turn in _TURNS:
+    for before, after, turn in _TURNS:
         if b.ndim == 4 and not turn(b).flags.c_contiguous:
-            yield a.reshape(turn(b).shape), turn(b), f"benchmark transposed {way}"
+            yield Views(a.reshape(turn(b).shape), turn(b), Turn("benchmark", before, after))
         elif b.ndim != 4 and a.ndim == 4 and not turn(a).flags.c_contiguous:
-            yield turn(a), b.reshape(turn(a).shape), f"sample transposed {way}"
+            yield Views(turn(a), b.reshape(turn(a).shape), Turn("sample", before, after))
 
 
 def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) -> tuple[Values, Values]:

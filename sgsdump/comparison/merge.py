@@ -12,20 +12,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import risen_again
-from sgsdump.comparison.details.details import Details
-from sgsdump.comparison.details.layer_details import merged
-from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.metrics.base import Sums, mean
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.metrics.mse import mse
-from sgsdump.comparison.metrics.rmse import rmse
-from sgsdump.comparison.pairing.alignment import Unpaired
-from sgsdump.comparison.row import Failed, OverRuns, Row
+from sgsdump.comparison.details import Details, merged
+from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
+from sgsdump.comparison.row import Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError
 from sgsdump.registry import listed
@@ -33,13 +28,6 @@ from sgsdump.registry import listed
 Item = TypeVar("Item")
 _Layer = tuple[str, str, int, int]
 SHOWN = 3
-_NO_SUMS = astuple(Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-_COUNTS = tuple(field.name for field in fields(Sums) if field.name.endswith(("nan", "inf", "apart")))
-
-
-def merged_sums(sums: Iterable[Sums]) -> Sums:
-    """The sums of all the values, laid end to end."""
-    return Sums(*map(sum, zip(_NO_SUMS, *map(astuple, sums))))
 
 
 def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
@@ -79,10 +67,10 @@ def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
             if row.details is not None:
                 details = [replace(row.details, heat_of=run)]
                 totals[layer] = merged([totals[layer], *details] if layer in totals else details)
-            rows.append(replace(row, details=None))
+            rows.append(row.replaced(details=None))
         kept[run] = replace(comparison, rows=tuple(rows))
     together = merge(kept)
-    rows = [replace(row, details=totals.get(layer)) for layer, row in _by_layer(together)]
+    rows = [row.replaced(details=totals.get(layer)) for layer, row in _by_layer(together)]
     return replace(together, rows=tuple(rows))
 
 
@@ -100,30 +88,28 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
     first, worst = rows[0], max(runs, key=lambda run: (runs[run].error, -runs[run].cos))
     sums = merged_sums(row.sums for row in rows if row.sums is not None)
     statistics = _each([row.statistics for row in rows], max)
-    known = not statistics
+    nan = math.nan
     notes = list(dict.fromkeys(row.note for row in rows if row.note))
     notes += [f"compared in {len(rows)} of {of} runs"] if len(rows) < of else []
+    figures = (nan, nan, nan) if statistics else (mse(sums), cos(sums), rmse(sums))
     means = (mean([row.rmse for row in rows]), mean([row.cos for row in rows]))
-    return replace(
-        first,
-        count=sums.count,
-        mse=mse(sums) if known else math.nan,
-        cos=cos(sums) if known else math.nan,
-        rmse=rmse(sums) if known else math.nan,
-        note="; ".join(notes[:SHOWN]) + (" …" if len(notes) > SHOWN else ""),
-        misnamed=next((row.misnamed for row in rows if row.misnamed), None),
-        dtype_note=next((row.dtype_note for row in rows if row.dtype_note), ""),
-        extra={name: _further(name, [row.extra.get(name, math.nan) for row in rows], sums) for name in first.extra},
-        left_out=_each([row.left_out for row in rows], sum),
-        vendor={},
-        vendor_message="",
-        statistics=statistics,
-        equal=all(row.equal for row in rows),
-        sums=sums,
-        integers=merged_integers([row.integers for row in rows]),
-        details=_details(runs),
-        runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
-        **{name: getattr(sums, name) for name in _COUNTS},
+    return Row(
+        first.place,
+        Errors(sums.count, *figures, all(row.equal for row in rows), statistics, sums),
+        sums.odd,
+        replace(
+            first.context,
+            note="; ".join(notes[:SHOWN]) + (" …" if len(notes) > SHOWN else ""),
+            misnamed=next((row.misnamed for row in rows if row.misnamed), None),
+            dtype_note=next((row.dtype_note for row in rows if row.dtype_note), ""),
+        ),
+        Extras(
+            {name: _further(name, [row.extra.get(name, nan) for row in rows], sums) for name in first.extra},
+            _each([row.left_out for row in rows], sum),
+            integers=merged_integers([row.integers for row in rows]),
+            runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
+            details=_details(runs),
+        ),
     )
 
 

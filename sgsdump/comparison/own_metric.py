@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.metrics.base import Metric
+from sgsdump.comparison.metrics import METRICS, Metric
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.user_module import blaming, import_function
 from sgsdump.tensors.tensor import Values

@@ -1,41 +1,84 @@
-"""From a pair of records to its row: load both, match their layouts, measure in one pass."""
+"""From pairs of records to their rows: load both sides, match their layouts, measure in one pass, many pairs together.
+
+Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch are
+one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the values
+of another one went through the processor's cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.comparison.details.layer_details import details_of
-from sgsdump.comparison.device_pairs import compared_as_stored, layout_note, layouts
-from sgsdump.comparison.layout_match import Fit, Measured, fit, measured, without_alignment, without_overallocation
-from sgsdump.comparison.metrics.base import Accumulator, Metric, Settings, Sums
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.details import details_of
+from sgsdump.comparison.layout_match import (
+    RETRY_BELOW,
+    Fit,
+    Layouts,
+    Measured,
+    best_turned,
+    fit,
+    without_alignment,
+    without_overallocation,
+)
+from sgsdump.comparison.metrics import Accumulator, Metric, Settings, Sums, cos
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.pair_sums import hold_equal, sums_of_each
-from sgsdump.comparison.pairing.alignment import Pair
-from sgsdump.comparison.real_values import real_values
-from sgsdump.comparison.row import Failed, Row, row_of
-from sgsdump.comparison.statistics_only import has_statistics_only, statistics_row
+from sgsdump.comparison.row import NO_EXTRAS, Extras, Failed, Row, is_suspicious, row_of
+from sgsdump.comparison.statistics_only import statistics_row
 from sgsdump.comparison.stored_integers import (
     IN_STEPS,
     Differences,
+    StoredIntegers,
     both_quantised,
     integers_of,
     measured_in_steps,
     unlike,
 )
-from sgsdump.comparison.sums import compiled
-from sgsdump.comparison.sums.picked import Picked
-from sgsdump.comparison.sums.to_sum import ToSum
-from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
-from sgsdump.comparison.vendor_metrics.base import VendorMetrics, VendorStatistics
-from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.comparison.sums.summation import feed_all, hold_equal, pair_sums, sums_of_each, takes
+from sgsdump.comparison.sums.tiles import Picked, ToSum
+from sgsdump.comparison.value_probes import WORTH, Probes
+from sgsdump.comparison.vendor_metrics import (
+    VENDOR_METRICS,
+    VENDOR_STATISTICS,
+    Printed,
+    VendorMetrics,
+    VendorStatistics,
+)
+from sgsdump.errors import SgsdumpError
+from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
+from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.statistics import saturated
-from sgsdump.tensors.tensor import Values
+from sgsdump.tensors.tensor import Tensor, Values, values_of
 from sgsdump.tensors.types import NHWC
+
+LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64
+SHARES = 4  # batches that a thread would have to go if all were as large as the next one
+
+
+class Started(NamedTuple):
+    """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
+    ``looks_again``: its metrics need all values once more; ``by_kernel``: the kernel takes it."""
+
+    pair: Pair
+    fit: Fit
+    notes: list[str]
+    kinds: tuple[type[Accumulator], ...]
+    looks_again: bool
+    by_kernel: bool
+
+    def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
+        """``picked``, of the sides as stored, is picked up on the way where it can be."""
+        fit = self.fit
+        if picked and [side.shape for side in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
+            picked = None
+        return ToSum(fit.a, fit.b, self.by_kernel, picked)
 
 
 @dataclass(frozen=True)
@@ -65,7 +108,7 @@ class Measures:
         """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
         vendor = VENDOR_METRICS[compatible] if compatible else None
         of_statistics = VENDOR_STATISTICS[compatible] if compatible and compatible in VENDOR_STATISTICS else None
-        further, own = sorted_out(metrics)
+        further, own = sorted_out(metrics) if metrics else ({}, {})
         return cls(further, settings, vendor, of_statistics, crop, own, details)
 
     def result(self, pair: Pair) -> Row | Failed:
@@ -79,7 +122,9 @@ class Measures:
     def started(self, pair: Pair) -> Started | Row | Failed:
         """What is known of a pair before its sums are; its result where that needs no sums."""
         try:
-            return statistics_row(pair, self.vendor_statistics) if has_statistics_only(pair) else self._fitted(pair)
+            if pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None:
+                return statistics_row(pair, self.vendor_statistics)
+            return self._fitted(pair)
         except SgsdumpError as error:
             return _failed(pair, error)
 
@@ -89,32 +134,38 @@ class Measures:
         if isinstance(sums, SgsdumpError):
             return _failed(pair, sums)
         try:
-            measured = self._measured(started, sums)
+            measured = self._matched(started, sums)
+            accumulators = {kind: kind(self.settings or Settings()) for kind in started.kinds}
+            if accumulators:
+                feed_all(measured.sample, measured.benchmark, tuple(accumulators.values()))
         except SgsdumpError as error:
             return _failed(pair, error)
         equality = _equality(measured)
-        row = row_of(pair, measured.sums, "; ".join(filter(None, [*started.notes, measured.note, equality])))
-        row = _with_integers(replace(row, equal=True) if equality else row, pair, measured)
-        row = _with_further(_with_vendor(row, pair, measured, self.vendor), measured, self.further)
-        if self.details:
-            row = replace(row, details=details_of(measured.sample, measured.benchmark, _layout(pair, measured)))
-        own = measured_by(self.own, measured.sample, measured.benchmark)
-        return replace(row, extra={**row.extra, **own}) if own else row
+        notes = [*started.notes, equality]
+        if measured.turn or measured.is_flattened:
+            notes.insert(-1, measured.note)
+        extras = NO_EXTRAS
+        if started.looks_again or self.further:
+            extras = self._extras(pair, measured, accumulators)
+            in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
+            notes.append(IN_STEPS if in_steps else "")
+        return row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
 
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
         started = self._fitted(pair)
-        [sums] = sums_of_each([started.to_sum()], self.threads)
-        if isinstance(sums, ValuesError):
-            raise sums
-        return self._measured(started, sums), started.notes
+        sums = pair_sums(started.fit.a, started.fit.b, threads=self.threads)
+        return self._matched(started, sums), started.notes
 
     def _fitted(self, pair: Pair) -> Started:
         as_stored = compared_as_stored(pair)
-        are_quantised = both_quantised(pair)
+        are_quantised = pair.sample.tensor.info.quant is not None and both_quantised(pair)
         quants = (measured_in_steps(pair) if are_quantised else None) or (None, None)
-        a, b = real_values(pair.sample, as_stored, quants[0]), real_values(pair.benchmark, as_stored, quants[1])
-        notes = [pair.note, layout_note(pair, as_stored)]
+        sample = pair.sample.tensor if as_stored else pair.sample.tensor.logical()
+        a = values_of(sample, quants[0])
+        benchmark = pair.benchmark.tensor if as_stored else pair.benchmark.tensor.logical()
+        b = values_of(benchmark, quants[1])
+        notes = [pair.note, _conversion_note(pair, as_stored)]
         if pair.parts:
             a, b = without_alignment(a, b, pair.parts)
             notes.append(f"without the zeros that align its {len(pair.parts)} parts")
@@ -122,59 +173,190 @@ class Measures:
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
-        kinds = dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None)
-        kinds |= {Differences: None} if are_quantised else {}
+        kinds = tuple(dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None))
+        kinds += (Differences,) if are_quantised else ()
         looks_again = bool(kinds or self.own or self.vendor or self.details)
-        fitted = fit(a, b, layouts(pair, as_stored))
-        by_kernel = compiled.takes_both(fitted.a, fitted.b)
-        return Started(pair, fitted, notes, tuple(kinds), looks_again, by_kernel)
+        fitted = _fit(a, b, (None, None) if as_stored else _layouts(sample, benchmark))
+        return Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
 
-    def _measured(self, started: Started, sums: Sums) -> Measured:
-        return measured(started.fit, sums, started.kinds, self.settings, self.threads)
+    def _matched(self, started: Started, sums: Sums) -> Measured:
+        fitted = started.fit
+        if not fitted.settled and cos(sums) < RETRY_BELOW:
+            return best_turned(fitted, sums, self.threads)
+        return Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
+
+    def _extras(self, pair: Pair, measured: Measured, accumulators: Mapping[type[Accumulator], Accumulator]) -> Extras:
+        """What is measured besides the sums; the accumulators have seen all values."""
+        a, b = measured.sample, measured.benchmark
+        values, left_out = {}, {}
+        for name, metric in self.further.items():
+            accumulator = accumulators[metric.accumulator] if metric.accumulator else None
+            values[name] = metric.of(measured.sums if accumulator is None else accumulator)
+            if accumulator is not None and accumulator.left_out:
+                left_out[name] = accumulator.left_out
+        printed = _printed(pair, measured, self.vendor) if self.vendor else None
+        return Extras(
+            values | measured_by(self.own, a, b) if self.own else values,
+            left_out,
+            printed.values if printed else {},
+            printed.message if printed else "",
+            _integers(pair, accumulators.get(Differences)),
+            details=details_of(a, b, _axes(pair, measured)) if self.details else None,
+        )
 
 
-class Started(NamedTuple):
-    """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
-    ``looks_again``: what is measured of it needs all values once more; ``by_kernel``: the kernel takes it."""
+def in_batches(
+    run: Callable[[Callable, Iterable], Iterable],
+    measures: Measures,
+    pairs: Sequence[Pair],
+    probes: Probes | None = None,
+) -> Iterator[Row | Failed]:
+    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
+    pairs needs of the values."""
 
-    pair: Pair
-    fit: Fit
-    notes: list[str]
-    kinds: tuple[type[Accumulator], ...]
-    looks_again: bool
-    by_kernel: bool
+    def results(batch: list[Pair]) -> list[Row | Failed]:
+        with kept_open():
+            return list(batch_results(measures, batch, probes))
 
-    def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
-        """``picked``, of the sides as stored, is picked up on the way where it can be."""
-        fit = self.fit
-        if picked and [one.shape for one in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
-            picked = None
-        return ToSum(fit.a, fit.b, self.by_kernel, picked)
+    return chain.from_iterable(run(results, list(batches(pairs, measures.threads))))
+
+
+def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
+    """Pairs that follow each other, a fair share of the benchmark's bytes that remain or PAIRS: large batches first,
+    so that little is done beside the values, small ones last, so that all threads end together."""
+
+    def share(size: int) -> int:
+        return min(MOST, max(LEAST, size // (SHARES * threads)))
+
+    sizes = [math.prod(info.shape or ()) * info.dtype.itemsize for info in (p.benchmark.tensor.info for p in pairs)]
+    remaining = sum(sizes)
+    batch: list[Pair] = []
+    enough, batch_size = share(remaining), 0
+    for pair, size in zip(pairs, sizes):
+        batch.append(pair)
+        batch_size += size
+        if batch_size >= enough or len(batch) == PAIRS:
+            yield batch
+            remaining -= batch_size
+            batch, enough, batch_size = [], share(remaining), 0
+    if batch:
+        yield batch
+
+
+def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
+    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
+    waiting: list[Started] = []
+    files: set[MappedFile] = set()
+    for pair in pairs:
+        started = measures.started(pair)
+        pair_files = _read_from(started) if isinstance(started, Started) else None
+        if pair_files is None or len(files | pair_files) > KEPT:
+            yield from _finished(measures, waiting, probes)
+            waiting, files = [], set()
+        if not isinstance(started, Started):
+            yield started
+        elif pair_files is None:
+            yield from _finished(measures, [started], probes, are_mapped=False)
+        else:
+            waiting.append(started)
+            files |= pair_files
+    yield from _finished(measures, waiting, probes)
+
+
+def _read_from(started: Started) -> set[MappedFile] | None:
+    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
+    if started.looks_again or not started.by_kernel:
+        return None
+    files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
+    return None if None in files else files  # type: ignore[return-value]
+
+
+def _finished(
+    measures: Measures, waiting: list[Started], probes: Probes | None, are_mapped: bool = True
+) -> Iterator[Row | Failed]:
+    picks = [
+        probes.to_pick(started.pair.sample, started.pair.benchmark)
+        if probes and started.fit.sample.array.size >= WORTH
+        else None
+        for started in waiting
+    ]
+    summed = sums_of_each([started.to_sum(picked) for started, picked in zip(waiting, picks)], measures.threads)
+    for started, picked, sums in zip(waiting, picks, summed):
+        result = measures.finished(started, sums)
+        if probes and picked:
+            probes.keep(started.pair.sample, started.pair.benchmark, picked)
+        if probes and are_mapped and is_suspicious(result):
+            probes.of(started.pair.sample)
+            probes.of(started.pair.benchmark)
+        yield result
+
+
+# Layouts.
+
+
+def compared_as_stored(pair: Pair) -> bool:
+    """Whether both sides are compared as stored, padding included: they have the same device layout and shape, and the
+    original shape of one is unknown. (Where both are known, msaccucmp compares the logical tensors too.)"""
+    sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
+    if not is_device(sample.layout) or (sample.layout, sample.shape) != (benchmark.layout, benchmark.shape):
+        return False
+    return not (conversion(sample) and conversion(benchmark))
+
+
+def layouts(pair: Pair, as_stored: bool) -> Layouts:
+    """The layouts of the two tensors once those of devices are undone; None where unknown, or of blocks compared as
+    stored. Raises ValuesError where a device's layout cannot be undone."""
+    return (None, None) if as_stored else _layouts(pair.sample.tensor.logical(), pair.benchmark.tensor.logical())
+
+
+def _layouts(sample: Tensor, benchmark: Tensor) -> Layouts:
+    """Two of NHWC count as unknown: SigmaStar's dumps are all called so, whatever was written into them."""
+    known = sample.info.layout, benchmark.info.layout
+    return (None, None) if known == (NHWC, NHWC) else known
+
+
+def _fit(a: Values, b: Values, known: Layouts) -> Fit:
+    """``fit``, for which there is nothing to do where shapes and layouts are the same."""
+    if a.array.shape != b.array.shape or known[0] != known[1]:
+        return fit(a, b, known)
+    return Fit(a, b, a, b, None, False, settled=known[0] in PLAIN and len(known[0]) == a.array.ndim)
+
+
+def _axes(pair: Pair, measured: Measured) -> str | None:
+    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
+    are called NHWC whatever was written into them."""
+    if measured.turn and measured.turn.side == "benchmark":
+        return measured.turn.after
+    layout = pair.sample.tensor.info.layout
+    return layout if layout != NHWC else None
+
+
+# Notes.
 
 
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
-    apart = unlike(pair) if both_quantised(pair) else ""
+    difference = unlike(pair) if both_quantised(pair) else ""
     why = str(error)
-    for record in (pair.sample, pair.benchmark):
+    for record in pair.records:
         # The name is told beside the reason, which others may share.
         why = why.removeprefix(f"tensor {record.name!r} ")
-    return Failed(pair, f"quantised differently: {apart}; {why}" if apart else why)
+    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why)
 
 
-def _layout(pair: Pair, measured: Measured) -> str | None:
-    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
-    are called NHWC whatever was written into them."""
-    if measured.note.startswith("benchmark transposed "):
-        return measured.note.split()[4]
-    known = pair.sample.tensor.info.layout
-    return known if known != NHWC else None
+def _conversion_note(pair: Pair, as_stored: bool) -> str:
+    """How device layouts were converted; "" when they were not."""
+    infos = {"sample": pair.sample.tensor.info, "benchmark": pair.benchmark.tensor.info}
+    if as_stored:
+        return f"both {infos['sample'].layout}, compared with their padding: the original shape is not known"
+    changes = {side: conversion(info) for side, info in infos.items() if is_device(info.layout)}
+    return "; ".join(f"{side} {change}" for side, change in changes.items() if change)
 
 
 def _flat_note(pair: Pair, a: Values, b: Values) -> str:
     """That one side is flat where the other has several dimensions, though both dumps say their shapes."""
     if a.array.shape == b.array.shape:
         return ""
-    if any(record.tensor.info.shape is None for record in (pair.sample, pair.benchmark)):
+    if any(record.tensor.info.shape is None for record in pair.records):
         return ""
     shapes = [[size for size in side.array.shape if size != 1] for side in (a, b)]
     if a.array.size != b.array.size or shapes[0] == shapes[1] or min(map(len, shapes)) > 1:
@@ -193,51 +375,31 @@ def _saturation_note(a: Values, b: Values) -> str:
 
 def _equality(measured: Measured) -> str:
     """How two tensors are equal that no metric can show so: both empty, or -Inf at the same places; "" otherwise."""
-    sums = measured.sums
+    sums, odd = measured.sums, measured.sums.odd
     if not sums.count:
         return "both are empty"
-    if sums.sample_nan or not sums.sample_inf or sums.sample_inf != sums.sample_minus_inf or sums.odd_apart:
+    if odd.sample_nan or not odd.sample_inf or odd.sample_inf != odd.sample_minus_inf or odd.odd_apart:
         return ""
     if not hold_equal(measured.sample, measured.benchmark):
         return ""
-    return f"all values are equal, {sums.sample_inf} of them -Inf"
+    return f"all values are equal, {odd.sample_inf} of them -Inf"
 
 
-def _with_integers(row: Row, pair: Pair, measured: Measured) -> Row:
-    """The row with what its integers are, where both sides have such."""
-    differences = measured.accumulators.get(Differences)
+# Extras.
+
+
+def _integers(pair: Pair, differences: Accumulator | None) -> StoredIntegers | None:
+    """What the integers of a pair are, where both sides have such."""
     if not isinstance(differences, Differences):
-        return row
-    in_steps = measured_in_steps(pair) is not None
-    integers = integers_of(pair, differences, in_steps)
-    if not in_steps or integers.identical:
-        return replace(row, integers=integers)
-    return replace(row, integers=integers, note="; ".join(filter(None, [row.note, IN_STEPS])))
+        return None
+    return integers_of(pair, differences, measured_in_steps(pair) is not None)
 
 
-def _with_further(row: Row, measured: Measured, further: Mapping[str, Metric]) -> Row:
-    """The row with further metrics, and how many values each left out."""
-    if not further:
-        return row
-    sources = {
-        name: measured.accumulators[metric.accumulator] if metric.accumulator else measured.sums
-        for name, metric in further.items()
-    }
-    values = {name: metric.of(sources[name]) for name, metric in further.items()}
-    left_out = {
-        name: source.left_out for name, source in sources.items() if isinstance(source, Accumulator) and source.left_out
-    }
-    return replace(row, extra=values, left_out=left_out)
-
-
-def _with_vendor(row: Row, pair: Pair, measured: Measured, vendor: VendorMetrics | None) -> Row:
-    """The row with what the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it, complex
-    values their real parts."""
-    if vendor is None:
-        return row
+def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:
+    """What the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it, complex values their
+    real parts."""
     sides = [v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark)]
-    stored = [record.tensor.stored() for record in (pair.sample, pair.benchmark)]
+    stored = [record.tensor.stored() for record in pair.records]
     if any(is_complex(side.dtype) for side in stored):
         sides = stored
-    printed = vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))
-    return replace(row, vendor=printed.values, vendor_message=printed.message)
+    return vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))

@@ -1,21 +1,23 @@
-"""A row of a comparison: one layer's metrics, and remarks on how it was compared."""
+"""A row of a comparison: one layer's place, errors, counts, context and extras, each a record of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
-from sgsdump.comparison.details.details import Details
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.metrics.mse import mse
-from sgsdump.comparison.metrics.rmse import rmse
-from sgsdump.comparison.pairing.alignment import Pair
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.details import Details
+from sgsdump.comparison.metrics import NO_COUNTS, Counts, Sums, cos, mse, rmse
 from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import TensorInfo
+
+SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,35 +66,13 @@ class OverRuns:
         )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One compared layer. name, io, slot, op_index, op_type and type_name are the benchmark record's.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which tensor a row is of. name, io, slot, op_index, op_type and type_name are the benchmark record's.
 
-    paired       how the pair was made: ``Pair.how``.
-    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
-    *_nan *_inf  NaN and infinite values on either side; a row that has any never passes.
-    sources      names of the nearest compared layers that feed this one.
-    by_flow      the sources are operators that feed this one, not only the layer before it.
-    module       the path of the module in the program's network that it stands in, "" where that is not known.
-    origin       of an operator's input that no compared operator made, what it is, where that is known.
-    rise         rmse less the highest rmse among the sources (0 at the network's input).
-    misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
-                 figures are those of the pair by name, and no threshold passes it.
-    *_dtype      the stored element types; a pair whose types differ though neither is quantised has a dtype_note.
-    *_minus_inf  the negative ones of the infinite values.
-    odd_apart    where one side is NaN, +Inf or -Inf and the other is not the same.
-    extra        further metrics that were asked for, by name.
-    left_out     by name of such a metric, how many values it left out, where there are any.
-    vendor       a vendor's metrics as it prints them, and what it says beside them.
-    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
-                 +Inf and NaN are faults even where they agree.
-    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
-                 and rmse are NaN then, and the limit on rmse applies to the largest.
-    sums         what mse, cos and rmse are made of.
-    integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
-    runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
-    stage        what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
-    details      histograms and the like, where they were asked for (``details/``); else None.
+    paired   how the pair was made: ``Pair.how``.
+    stage    what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
+    *_dtype  the stored element types.
     """
 
     name: str
@@ -103,44 +83,161 @@ class Row:
     type_name: str
     sample_name: str
     paired: str
+    stage: str = ""
+    sample_dtype: str = ""
+    benchmark_dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How far the two sides differ, over ``count`` values.
+
+    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
+    sums         what mse, cos and rmse are made of.
+    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
+                 +Inf and NaN are faults even where they agree.
+    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
+                 and rmse are NaN then, and the limit on rmse applies to the largest.
+    """
+
     count: int
     mse: float
     cos: float
     rmse: float
-    sample_nan: int
-    sample_inf: int
-    benchmark_nan: int
-    benchmark_inf: int
+    equal: bool = False
+    statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    sums: Sums | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A row among the others of its network, and remarks on how it was compared.
+
+    dtype_note   the types differ though neither side is quantised.
+    sources      names of the nearest compared layers that feed this one.
+    by_flow      the sources are operators that feed this one, not only the layer before it.
+    rise         rmse less the highest rmse among the sources (0 at the network's input).
+    module       the path of its module in the program's network, "" where that is not known.
+    origin       of an operator's input that no compared operator made, what it is, where that is known.
+    misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
+                 figures are those of the pair by name, and no threshold passes it.
+    """
+
     note: str = ""
+    dtype_note: str = ""
     sources: tuple[str, ...] = ()
     by_flow: bool = False
+    rise: float = 0.0
     module: str = ""
     origin: str = ""
-    rise: float = 0.0
     misnamed: Misnamed | None = None
-    sample_dtype: str = ""
-    benchmark_dtype: str = ""
-    dtype_note: str = ""
-    sample_minus_inf: int = 0
-    benchmark_minus_inf: int = 0
-    odd_apart: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What was asked for besides, or is there in some comparisons only.
+
+    extra        further metrics that were asked for, by name.
+    left_out     by name of such a metric, how many values it left out, where there are any.
+    vendor       a vendor's metrics as it prints them, and what it says beside them.
+    integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
+    runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
+    details      histograms and the like (``details.py``); else None.
+    """
+
     extra: Mapping[str, float] = field(default_factory=dict, hash=False)
     left_out: Mapping[str, int] = field(default_factory=dict, hash=False)
     vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
     vendor_message: str = ""
-    statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
-    equal: bool = False
-    sums: Sums | None = field(default=None, repr=False)
     integers: StoredIntegers | None = None
     runs: OverRuns | None = None
-    stage: str = ""
     details: Details | None = field(default=None, repr=False, compare=False)
 
+
+NO_EXTRAS = Extras()
+_RECORDS = {"place": Place, "errors": Errors, "counts": Counts, "context": Context, "extras": Extras}
+_RECORD_OF = {fact.name: record for record, kind in _RECORDS.items() for fact in fields(kind)}
+# The facts of a row in the order in which files list them, but for its sums and details.
+FACTS = (
+    *"name io slot op_index op_type type_name sample_name paired count mse cos rmse".split(),
+    *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
+    *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
+    *"extra left_out vendor vendor_message statistics equal integers runs stage".split(),
+)
+
+
+def _fact(read: Callable[[Row], T]) -> T:
+    """A read-only property, of the type of what it reads."""
+    return property(read)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compared layer: five records, whose facts are attributes of the row too (``row.name``, ``row.rmse`` …)."""
+
+    place: Place
+    errors: Errors
+    counts: Counts = NO_COUNTS
+    context: Context = field(default_factory=Context)
+    extras: Extras = NO_EXTRAS
+
+    name = _fact(lambda row: row.place.name)
+    io = _fact(lambda row: row.place.io)
+    slot = _fact(lambda row: row.place.slot)
+    op_index = _fact(lambda row: row.place.op_index)
+    op_type = _fact(lambda row: row.place.op_type)
+    type_name = _fact(lambda row: row.place.type_name)
+    sample_name = _fact(lambda row: row.place.sample_name)
+    paired = _fact(lambda row: row.place.paired)
+    stage = _fact(lambda row: row.place.stage)
+    sample_dtype = _fact(lambda row: row.place.sample_dtype)
+    benchmark_dtype = _fact(lambda row: row.place.benchmark_dtype)
+    count = _fact(lambda row: row.errors.count)
+    mse = _fact(lambda row: row.errors.mse)
+    cos = _fact(lambda row: row.errors.cos)
+    rmse = _fact(lambda row: row.errors.rmse)
+    equal = _fact(lambda row: row.errors.equal)
+    statistics = _fact(lambda row: row.errors.statistics)
+    sums = _fact(lambda row: row.errors.sums)
+    sample_nan = _fact(lambda row: row.counts.sample_nan)
+    sample_inf = _fact(lambda row: row.counts.sample_inf)
+    benchmark_nan = _fact(lambda row: row.counts.benchmark_nan)
+    benchmark_inf = _fact(lambda row: row.counts.benchmark_inf)
+    sample_minus_inf = _fact(lambda row: row.counts.sample_minus_inf)
+    benchmark_minus_inf = _fact(lambda row: row.counts.benchmark_minus_inf)
+    odd_apart = _fact(lambda row: row.counts.odd_apart)
+    note = _fact(lambda row: row.context.note)
+    dtype_note = _fact(lambda row: row.context.dtype_note)
+    sources = _fact(lambda row: row.context.sources)
+    by_flow = _fact(lambda row: row.context.by_flow)
+    rise = _fact(lambda row: row.context.rise)
+    module = _fact(lambda row: row.context.module)
+    origin = _fact(lambda row: row.context.origin)
+    misnamed = _fact(lambda row: row.context.misnamed)
+    extra = _fact(lambda row: row.extras.extra)
+    left_out = _fact(lambda row: row.extras.left_out)
+    vendor = _fact(lambda row: row.extras.vendor)
+    vendor_message = _fact(lambda row: row.extras.vendor_message)
+    integers = _fact(lambda row: row.extras.integers)
+    runs = _fact(lambda row: row.extras.runs)
+    details = _fact(lambda row: row.extras.details)
+
+    @classmethod
+    def of(cls, **facts: Any) -> Row:
+        """A row of these facts, by their names."""
+        return cls(**{name: _RECORDS[name](**of_record) for name, of_record in _by_record(facts).items()})
+
+    def replaced(self, **facts: Any) -> Row:
+        """The row with other values for these facts, by their names."""
+        return replace(
+            self, **{name: replace(getattr(self, name), **changed) for name, changed in _by_record(facts).items()}
+        )
+
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
-        """The row with these; ``replace`` goes through all fields, which takes ten times as long."""
-        row = object.__new__(Row)
-        row.__dict__.update(self.__dict__, sources=sources, rise=rise)
-        return row
+        """The row with these; ``replaced`` takes several times as long."""
+        old = self.context
+        context = Context(old.note, old.dtype_note, sources, old.by_flow, rise, old.module, old.origin, old.misnamed)
+        return Row(self.place, self.errors, self.counts, context, self.extras)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,18 +247,19 @@ class Row:
     @property
     def finite(self) -> bool:
         """True when neither side holds NaN or infinite values."""
-        return not (self.sample_nan or self.sample_inf or self.benchmark_nan or self.benchmark_inf)
+        return self.counts.are_none
 
     @property
     def error(self) -> float:
         """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
-        if self.equal:
+        errors = self.errors
+        if errors.equal:
             return 0.0
-        if not self.finite:
+        if not self.counts.are_none:
             return float("inf")
-        if self.statistics:
-            return max(self.statistics.values())
-        return 0.0 if self.mse == 0 else self.rmse
+        if errors.statistics:
+            return max(errors.statistics.values())
+        return 0.0 if errors.mse == 0 else errors.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         return not self.misnamed and self.is_within(thresholds)
@@ -193,39 +291,43 @@ class Failed:
     reason: str
 
 
-def row_of(pair: Pair, sums: Sums, note: str) -> Row:
+def is_suspicious(result: Row | Failed) -> bool:
+    """Whether a pair may be of different tensors."""
+    return isinstance(result, Failed) or (result.error > SURE and result.counts.are_none)
+
+
+def row_of(pair: Pair, sums: Sums, note: str, extras: Extras = NO_EXTRAS, equal: bool = False) -> Row:
     """The row of a measured pair."""
     record = pair.benchmark
-    infos = pair.sample.tensor.info, record.tensor.info
-    dtypes = [name_of(info.dtype) for info in infos]
-    differ = dtypes[0] != dtypes[1] and all(info.quant is None for info in infos)
+    sample, benchmark = pair.sample.tensor.info, record.tensor.info
+    dtypes = name_of(sample.dtype), name_of(benchmark.dtype)
+    differ = dtypes[0] != dtypes[1] and sample.quant is None and benchmark.quant is None
     return Row(
-        name=record.name,
-        io=record.io,
-        slot=record.slot,
-        op_index=record.op_index,
-        op_type=record.op_type,
-        type_name=_type_name(record.tensor.info),
-        sample_name=pair.sample.name,
-        paired=pair.how,
-        count=sums.count,
-        mse=mse(sums),
-        cos=cos(sums),
-        rmse=rmse(sums),
-        sample_nan=sums.sample_nan,
-        sample_inf=sums.sample_inf,
-        benchmark_nan=sums.benchmark_nan,
-        benchmark_inf=sums.benchmark_inf,
-        note=note,
-        sample_dtype=dtypes[0],
-        benchmark_dtype=dtypes[1],
-        dtype_note=f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else "",
-        sample_minus_inf=sums.sample_minus_inf,
-        benchmark_minus_inf=sums.benchmark_minus_inf,
-        odd_apart=sums.odd_apart,
-        sums=sums,
-        stage=pair.stage,
+        Place(
+            benchmark.name,
+            record.io,
+            record.slot,
+            record.op_index,
+            record.op_type,
+            _type_name(benchmark),
+            sample.name,
+            pair.how,
+            pair.stage,
+            *dtypes,
+        ),
+        Errors(sums.count, mse(sums), cos(sums), rmse(sums), equal, sums=sums),
+        sums.odd,
+        Context(note, f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else ""),
+        extras,
     )
+
+
+def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By the name of the record, its facts. Raises KeyError for a fact that no record has."""
+    records: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in facts.items():
+        records[_RECORD_OF[name]][name] = value
+    return records
 
 
 def _type_name(info: TensorInfo) -> str:

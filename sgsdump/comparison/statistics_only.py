@@ -13,22 +13,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.pairing.alignment import Pair
-from sgsdump.comparison.real_values import real_values
-from sgsdump.comparison.row import Row, row_of
-from sgsdump.comparison.vendor_metrics.base import VendorStatistics
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.metrics import Counts, Sums
+from sgsdump.comparison.row import NO_EXTRAS, Extras, Row, row_of
+from sgsdump.comparison.vendor_metrics import VendorStatistics
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.statistics import Statistics, summarise
+from sgsdump.tensors.tensor import values_of
 
 _DECIMALS = 6
 COMPARED = ("min", "max", "mean", "l2norm")
-
-
-def has_statistics_only(pair: Pair) -> bool:
-    """Whether the values of a side were not dumped."""
-    return pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None
 
 
 def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
@@ -36,13 +31,13 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
 
     Raises ValuesError when the two have no statistic in common, or are of different sizes.
     """
-    shapes = [record.tensor.info.shape for record in (pair.sample, pair.benchmark)]
+    shapes = [record.tensor.info.shape for record in pair.records]
     if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
     sample_statistics, benchmark_statistics = _figures(pair.sample), _figures(pair.benchmark)
     errors = relative_errors(sample_statistics, benchmark_statistics)
     if not errors:
-        for record in (pair.sample, pair.benchmark):
+        for record in pair.records:
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
@@ -50,11 +45,12 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {listed}"
     odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
-    counts = *odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2]
-    sums = Sums(benchmark_statistics.count or sample_statistics.count or 0, 0, 0, 0, 0, 0, 0, *counts)
-    row = row_of(pair, sums, "; ".join(filter(None, [pair.note, note])))
-    row = replace(row, mse=math.nan, cos=math.nan, rmse=math.nan, statistics=errors)
-    return replace(row, vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else row
+    counts = Counts(*odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2])
+    count = benchmark_statistics.count or sample_statistics.count or 0
+    extras = Extras(vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else NO_EXTRAS
+    row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, note])), extras)
+    nan = math.nan
+    return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors))
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
@@ -84,7 +80,7 @@ def _figures(record: Record) -> Statistics:
     """What was dumped, or what the values give."""
     if record.tensor.statistics is not None:
         return record.tensor.statistics
-    read = real_values(record)
+    read = values_of(record.tensor.logical())
     return summarise(read.array if read.to_real is None else read.to_real(read.array))
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Accumulator, Settings
-from sgsdump.comparison.pairing.alignment import Pair
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.metrics import Accumulator, Settings
 from sgsdump.tensors.tensor import Quant, TensorInfo
 
 IN_STEPS = "measured in steps: the dumps do not tell the true scale"

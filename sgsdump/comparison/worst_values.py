@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Accumulator, Settings
+from sgsdump.comparison.alignment import Pair, has_own_inputs
+from sgsdump.comparison.metrics import Accumulator, Settings
 from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import Measures
-from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.comparison.pairing.alignment import Pair
-from sgsdump.comparison.pairing.own_inputs import has_own_inputs
 from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
+from sgsdump.comparison.sums.summation import feed_all
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError
 from sgsdump.registry import hint
@@ -44,13 +43,13 @@ class WorstValues:
     """The elements farthest apart, the farthest first; equal ones are not among them.
 
     shape  what ``index`` counts in, the sample's unless ``note`` says otherwise.
-    apart  how many of all elements differ.
+    differing  how many of all elements differ.
     """
 
     pair: Pair
     shape: tuple[int, ...]
     note: str
-    apart: int
+    differing: int
     values: tuple[WorstValue, ...]
 
 
@@ -66,15 +65,15 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
     crop = not (has_own_inputs(sample) or has_own_inputs(benchmark))
     measured, notes = Measures({}, crop=crop).measured(pair)
     farthest = _Farthest(count)
-    pair_sums(measured.sample, measured.benchmark, [farthest])
+    feed_all(measured.sample, measured.benchmark, [farthest])
     shape = measured.sample.array.shape
     values = [
         _worst(measured.sample, measured.benchmark, tuple(map(int, np.unravel_index(place, shape))), error)
         for place, error in farthest.found()
     ]
-    steps = IN_STEPS if farthest.apart and measured_in_steps(pair) else ""
+    steps = IN_STEPS if farthest.differing and measured_in_steps(pair) else ""
     note = "; ".join(filter(None, [*notes, measured.note, steps]))
-    return WorstValues(pair, shape, note, farthest.apart, tuple(values))
+    return WorstValues(pair, shape, note, farthest.differing, tuple(values))
 
 
 def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
@@ -97,7 +96,7 @@ class _Farthest(Accumulator):
     def __init__(self, count: int):
         super().__init__(Settings())
         self.count = count
-        self.seen = self.apart = 0
+        self.seen = self.differing = 0
         self.heap: list[tuple[float, int]] = []  # (error, -place): its first is the one to give way
 
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
@@ -106,7 +105,7 @@ class _Farthest(Accumulator):
         if odd.any():
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             errors[odd] = np.where(same[odd], 0.0, math.inf)
-        self.apart += int(np.count_nonzero(errors))
+        self.differing += int(np.count_nonzero(errors))
         least = self.heap[0][0] if len(self.heap) == self.count else 0.0
         for place in self._candidates(errors, least):
             entry = float(errors[place]), -(self.seen + int(place))

@@ -21,8 +21,7 @@ from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.comparison.golden.measure import Load
-    from sgsdump.comparison.golden.row import GoldenComparison
+    from sgsdump.comparison.golden import GoldenComparison, Load
 
 
 def compare_run(
@@ -39,19 +38,13 @@ def compare_run(
 
     Raises ConfigError for a folder that is missing or holds no .npy file, ValuesError when no file is on every side.
     """
-    from sgsdump.comparison.golden.by_file import compare_files
+    from sgsdump.comparison.golden import GoldenSettings, compare_files
 
     sample = npy_files(run)
     others = [_named_as(sample, npy_files(folder)) for folder in (compare_dir, golden_dir) if folder is not None]
-    return compare_files(
-        sample,
-        *others,
-        tag=tag,
-        th1=th1,
-        th2=th2,
-        titles=(str(run), str(compare_dir), str(golden_dir) if golden_dir is not None else None),
-        progress=progress,
-    )
+    titles = str(run), str(compare_dir), str(golden_dir) if golden_dir is not None else None
+    golden = others[1] if len(others) > 1 else None
+    return compare_files(sample, others[0], golden, GoldenSettings(tag, th1, th2, titles), progress)
 
 
 def npy_files(folder: Path) -> dict[str, Load]:

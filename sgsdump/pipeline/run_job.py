@@ -21,7 +21,7 @@ from sgsdump.pipeline.several import is_several
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.golden.row import GoldenComparison
+    from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection.result import Bisection
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from sgsdump.comparison.details.binned import Binned, of_edges, shift_to
-from sgsdump.comparison.details.details import Details
+from sgsdump.comparison.binned import Binned, of_edges, shift_to
+from sgsdump.comparison.details import Details
 
 FEWEST = 16
 # Of the values: what may stand in columns without neighbours, or is missing in gaps of a bin or two.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.pairing.alignment import align
+from sgsdump.comparison.alignment import align
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.files.names import normalised
 from sgsdump.tensors.tensor import Tensor
@@ -120,3 +120,28 @@ def test_cut_names_pair_only_where_nothing_else_could_be_meant(sample, benchmark
 def test_a_name_that_reads_like_one_paired_already_has_no_partner():
     found = align(dump("a_b"), dump("a_b", "a/b"))
     assert reasons(found.only_in_benchmark) == {"a/b": "no output of this name in the sample"}
+
+
+def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=False, **facts) -> Record:
+    return Record(io, slot, op_index, op_type, Tensor.of(name, np.asarray(values), **facts), constant)
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ([], "no output of this name in the benchmark"),
+        ([("in", 0, False)], "the benchmark has it only as an input"),
+        ([("in", 0, True)], "the benchmark has it only as a constant"),
+        ([("in", 0, False), ("in", 1, True)], "the benchmark has it only as an input"),
+        ([("in", 0, True), ("in", 1, False)], "the benchmark has it only as a constant"),
+        ([("out", 1, False)], "the benchmark has it only as output 1, not 0"),
+        ([("out", 2, False), ("out", 1, False)], "the benchmark has it only as output 1 and 2, not 0"),
+        ([("out", n, False) for n in (1, 2, 3)], "the benchmark has it only as output 1 and 2 and 3, not 0"),
+        ([("out", n, False) for n in (1, 2, 3, 4)], r"the benchmark has it only as output 4 names (1 …), not 0"),
+        ([("out", 1, True)], "the benchmark has it only as a constant"),
+    ],
+)
+def test_why_a_tensor_has_no_partner(others, reason):
+    benchmark = [record("x", [1.0], io, slot=slot, constant=constant) for io, slot, constant in others]
+    found = align(Dump([record("x", [1.0])]), Dump([record("y", [1.0]), *benchmark]))
+    assert [(one.record.name, one.reason) for one in found.only_in_sample] == [("x", reason)]

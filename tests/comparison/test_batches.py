@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump, save_dump
-from sgsdump.comparison import batches
-from sgsdump.comparison.batches import in_batches
-from sgsdump.comparison.misnaming.value_probes import Probes
-from sgsdump.comparison.pair_result import Measures
-from sgsdump.comparison.pairing.alignment import align
+from sgsdump.comparison import pair_result
+from sgsdump.comparison.alignment import align
+from sgsdump.comparison.pair_result import Measures, batches, in_batches
 from sgsdump.comparison.row import Row
-from sgsdump.comparison.sums import compiled
+from sgsdump.comparison.sums import summation
+from sgsdump.comparison.value_probes import Probes
 from sgsdump.dumps.formats.arrays import npy_file
 from sgsdump.files.mapped import KEPT, file_of
 from sgsdump.tensors.statistics import Statistics
@@ -98,25 +97,25 @@ def test_the_probes_of_read_values_are_those_of_loaded_ones(tmp_path):
 
 def test_batches_are_fair_shares_and_lose_nothing(monkeypatch):
     sizes = [1, 9, 40, 3, 3, 3, 200, 1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5] * 4
-    monkeypatch.setattr(batches, "LEAST", 40)
-    monkeypatch.setattr(batches, "MOST", 400)
+    monkeypatch.setattr(pair_result, "LEAST", 40)
+    monkeypatch.setattr(pair_result, "MOST", 400)
     dump = Dump([Record("out", 0, i, "", Tensor.of(f"t{i}", np.ones(n, np.float32))) for i, n in enumerate(sizes)])
     pairs = align(dump, dump).pairs
-    made = list(batches.batches(pairs, 2))
+    made = list(batches(pairs, 2))
     assert [pair for batch in made for pair in batch] == list(pairs)
     held = [sum(4 * sizes[pairs.index(pair)] for pair in batch) for batch in made]
     assert all(size >= 40 for size in held[:-1]) and held[0] >= 400 and max(held[-3:]) < 400 + 4 * 200
-    assert len(list(batches.batches(pairs, 20))) > len(made)
-    monkeypatch.setattr(batches, "PAIRS", 2)
-    assert {len(batch) for batch in batches.batches(pairs)} <= {1, 2}
+    assert len(list(batches(pairs, 20))) > len(made)
+    monkeypatch.setattr(pair_result, "PAIRS", 2)
+    assert {len(batch) for batch in batches(pairs)} <= {1, 2}
 
 
 def test_a_file_that_is_cut_off_fails_its_pairs_alone(tmp_path, monkeypatch):
-    if compiled._KERNEL is None:
+    if summation._KERNEL is None:
         pytest.skip("numpy reads mapped memory, where a file that is cut off ends the process")
     sample, benchmark = dumps_of(tmp_path, layers(6, (100, 200)), ("", ".bin"))
     cut = next(path for path in (tmp_path / "sample").iterdir() if path.name.startswith("layer4"))
-    opened = compiled.opened
+    opened = summation.opened
 
     def opened_and_cut(array):
         file, data = opened(array), file_of(array)
@@ -124,7 +123,7 @@ def test_a_file_that_is_cut_off_fails_its_pairs_alone(tmp_path, monkeypatch):
             os.truncate(cut, 1000)
         return file
 
-    monkeypatch.setattr(compiled, "opened", opened_and_cut)
+    monkeypatch.setattr(summation, "opened", opened_and_cut)
     (failed,) = compare(sample, benchmark, threads=1).failed
     assert failed.pair.benchmark.name == "layer4" and "shorter than when it was opened" in failed.reason
 

@@ -5,11 +5,10 @@ import pytest
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import Undrawn, distributions
-from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden import compare_golden
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.tensors.device import to_device
+from sgsdump.tensors.device import Origin, to_device
 from sgsdump.tensors.tensor import Quant, Tensor
-from sgsdump.tensors.types import Origin
 
 VALUES = np.random.default_rng(0).normal(size=(1, 5, 6, 7)).astype(np.float32)
 ORIGIN = Origin(VALUES.shape, "NCHW")

@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from sgsdump.comparison.distribution import BINS, Distribution, Undrawn, distributions, layers, pair_ranges, used_levels
+from sgsdump.comparison.distribution import (
+    BINS,
+    Distribution,
+    Undrawn,
+    describe,
+    distributions,
+    layers,
+    pair_ranges,
+    used_levels,
+)
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
 from sgsdump.errors import ValuesError
@@ -193,3 +202,23 @@ def test_a_millionth_is_the_rounding_of_the_ranges_text(limit, value, outside):
 )
 def test_a_blob_of_a_reference_takes_its_last_stages_range(names, ranges, pairs):
     assert pair_ranges(names, dict.fromkeys(ranges, Range.of(0.0, 1.0))) == pairs
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "overshoot", "outside"),
+    [(-1, 9, 0.0, 0), (0, 8, 0.0, 0), (0, 4, 1.0, 4), (1, 9, 0.125, 1), (2, 6, 0.5, 4), (8, 8, np.inf, 8)],
+)
+def test_how_far_values_reach_beyond_their_range(low, high, overshoot, outside):
+    values = np.arange(9, dtype=np.float32)
+    found = describe(3, record("x", values), values, Range.of(low, high))
+    assert (found.overshoot, found.outside, found.limits, found.index) == (overshoot, outside, (low, high), 3)
+    assert describe(0, record("x", values), values, None).overshoot == 0.0
+
+
+def test_the_central_share_is_known_to_a_sixteenth_of_a_bin():
+    values = np.append(np.random.default_rng(0).normal(128, 30, 5000).clip(0, BINS), [0.0, BINS])
+    found = describe(0, record("x", values), values, None)
+    steps = np.array(found.central) * 16
+    assert steps == pytest.approx(steps.round(), abs=1e-9) and (steps.round() % 16).any()
+    inside = ((values >= found.central[0]) & (values <= found.central[1])).mean()
+    assert inside == pytest.approx(0.99, abs=0.001)

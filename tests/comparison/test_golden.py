@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sgsdump.comparison.golden.by_file import compare_files
-from sgsdump.comparison.golden.by_tensor import compare_golden
-from sgsdump.comparison.golden.formulas import diff3
-from sgsdump.comparison.golden.row import GoldenRow
+from sgsdump.comparison.golden import GoldenRow, GoldenSettings, compare_files, compare_golden, diff3
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.reports.golden import csv as golden_csv
@@ -34,7 +31,7 @@ def dump(**given):
 
 def one(e, c, g=None, **settings):
     sides = [files(x=side) for side in (e, c, g) if side is not None]
-    return compare_files(*sides, **settings).rows[0]
+    return compare_files(*sides, settings=GoldenSettings(**settings)).rows[0]
 
 
 def literal(e, b, th):
@@ -161,7 +158,7 @@ def test_the_whole_log():
     sample = files(b=g, a=g * 2, s=g, n=np.array([np.nan, 1]), d=g)
     benchmark = files(b=g, a=g, c=g, n=np.array([np.nan, 1]), d=g, z=g[:1])
     golden = files(b=g, a=g, g=g, n=g)
-    found = compare_files(sample, benchmark, golden, titles=("sw", "ort", "fp32"), tag=5.0)
+    found = compare_files(sample, benchmark, golden, GoldenSettings(5.0, titles=("sw", "ort", "fp32")))
     assert not found.passes and render(found) == (
         "index: 0 | a.npy | nan_inf: False | diff2: 1.0 | diff3_max=fail | diff3_mean=fail | diff3_max_sw: 1.0 | "
         "diff3_max_g: 0.0*5.0=0.0 | diff3_mean_sw: 1.0 | diff3_mean_g: 0.0*5.0=0.0\n"
@@ -205,7 +202,7 @@ def test_nothing_in_common_is_an_error():
     with pytest.raises(ValuesError, match="no tensor in common"):
         compare_golden(dump(a=[1.0]), dump(a=[1.0]), dump(b=[1.0]))
     with pytest.raises(ConfigError, match="input tag"):
-        compare_files(files(a=1), files(a=1), tag=-1)
+        compare_files(files(a=1), files(a=1), settings=GoldenSettings(tag=-1))
 
 
 def test_dumps_are_paired_as_compare_pairs_them():
@@ -241,7 +238,7 @@ def test_csv_and_json_hold_every_file():
     assert document["golden"] is None and not document["passes"]
     assert (document["rows"][1]["diff2"], document["rows"][1]["max_sw"]) == ("nan", None)
     assert document["not_compared"] == [{"file": "only.npy", "reason": "only in sample, not in benchmark"}]
-    three = compare_files(files(a=g * 2), files(a=g * 3), files(a=g), th1=0.5)
+    three = compare_files(files(a=g * 2), files(a=g * 3), files(a=g), GoldenSettings(th1=0.5))
     (row,) = json.loads(golden_json.render(three))["rows"]
     (line,) = csv.DictReader(io.StringIO(golden_csv.render(three)))
     assert float(line["max_g"]) == row["max_g"] == 2.0 and line["max_passes"] == "True" and row["verdict"] == "pass"
@@ -297,7 +294,7 @@ def test_close_is_th1_absolute_and_th1_of_the_benchmark(value, close):
 def test_the_log_lists_a_diff2_past_a_thousandth(e, listed):
     found = compare_files(files(x=np.float32([e])), files(x=np.float32([1.0])))
     assert ("diff2 list: ['x.npy']" in render(found)) is listed
-    exact = compare_files(files(x=np.float32([1.5])), files(x=np.float32([1.0])), th2=0.5)
+    exact = compare_files(files(x=np.float32([1.5])), files(x=np.float32([1.0])), settings=GoldenSettings(th2=0.5))
     assert exact.rows[0].diff2 == 0.5 and "diff2 list: []" in render(exact)
 
 
@@ -311,7 +308,16 @@ def test_zero_is_a_setting_and_less_is_none(name):
 
 def test_integers_of_64_bits_that_float64_cannot_tell_apart():
     a, b = (np.array([2**62 + step, 5], np.int64) for step in (1, 0))
-    two = compare_files({"x": lambda: a}, {"x": lambda: b}, th1=0.0).rows[0]
+    two = compare_files({"x": lambda: a}, {"x": lambda: b}, settings=GoldenSettings(th1=0.0)).rows[0]
     assert two.diff2 > 0 and two.all_close is False
     three = compare_files({"x": lambda: a}, {"x": lambda: b}, {"x": lambda: b}).rows[0]
     assert three.max_sw > 0 and three.max_g == 0 and not three.passes
+
+
+@pytest.mark.parametrize(("given", "files"), [({}, ["y.npy"]), ({"inputs": True}, ["c.npy", "y.npy"])])
+def test_inputs_are_left_out_unless_asked_for(given, files):
+    records = [
+        Record(io, 0, 0, "Add", Tensor.of(name, np.ones(3, np.float32))) for io, name in (("in", "c"), ("out", "y"))
+    ]
+    found = compare_golden(Dump(records), Dump(list(records)), Dump(list(records)), **given)
+    assert [row.file for row in found.rows] == files

@@ -132,3 +132,47 @@ def test_a_dump_that_holds_three_quarters_of_such_a_stream():
     np.testing.assert_array_equal(a.array, picture.reshape(-1)[: 24 * 3])
     np.testing.assert_array_equal(b.array, a.array)
     assert note.startswith("R, G and B of the first 24 pixels'")
+
+
+NHWC = noise(2, 4, 5, 3)
+
+
+NCHW = np.ascontiguousarray(NHWC.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark"),
+    [(NCHW, NHWC), (NCHW.reshape(-1), NHWC), (NCHW, NHWC.reshape(-1))],
+    ids=["both shaped", "sample flat", "benchmark flat"],
+)
+def test_known_layouts_decide_though_one_side_is_flat(sample, benchmark):
+    measured = measure(Values(sample), Values(benchmark), layouts=("NCHW", "NHWC"))
+    assert measured.sums.dd == 0 and measured.note == "benchmark transposed NHWC to NCHW"
+    assert measured.sample.array.shape == measured.benchmark.array.shape == NCHW.shape
+
+
+def test_known_layouts_of_other_letters_shapes_or_none_do_not_decide():
+    for layouts in ((None, "NHWC"), ("NCHW", None), ("NCHW", "NCDHW"), ("ND", "NHWC")):
+        assert "NHWC to NCHW" in measure(Values(NCHW), Values(NHWC), layouts=layouts).note
+    flat = measure(Values(NCHW.reshape(-1)), Values(NCHW.reshape(-1)), layouts=("NCHW", "NHWC"))
+    assert flat.sums.dd == 0 and flat.note == ""
+    assert measure(Values(NHWC), Values(NHWC), layouts=("NHWC", "NHWC")).note == ""
+
+
+@pytest.mark.parametrize("layouts", [(None, None), ("NCHW", "NHWC"), ("NHWC", "NHWC")])
+@pytest.mark.parametrize("other", [NHWC[:1], NHWC[:, :2], NHWC[:1].reshape(-1)])
+def test_other_sizes_are_refused_whatever_the_layouts(layouts, other):
+    for pair in ((NHWC, other), (other, NHWC)):
+        with pytest.raises(ValuesError, match="sizes differ"):
+            measure(*map(Values, pair), layouts=layouts)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [((12, 12), 12), ((16, 12), 12), ((12, 16), 12), ((17, 12), None), ((15, 12), None), ((9, 12), 9)],
+)
+def test_four_values_for_a_pixel_s_three(sizes, kept):
+    a, b = (np.arange(size, dtype=np.float32) for size in sizes)
+    x, y, note = without_overallocation(Values(a), Values(b))
+    assert (x.array.size, y.array.size) == ((kept, kept) if kept else sizes)
+    assert note.startswith(f"the first {kept} of {max(sizes)} values") is (kept is not None and sizes[0] != sizes[1])

@@ -8,7 +8,7 @@ import pytest
 
 import sgsdump
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import Quant, Tensor
 
 
 def rand(*shape, seed=0):
@@ -225,3 +225,34 @@ def test_every_tensor_is_found_among_hundreds_of_its_size(error):
     sample = dump(**{f"s{i}": kinds[i % 3][i] for i in order})
     pairs, _ = matched(sample, dump(**{f"b{i}": drawn[i] for i in range(300)}))
     assert sorted(pairs) == sorted((f"s{i}", f"b{i}", "value") for i in range(300))
+
+
+def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=False, **facts) -> Record:
+    return Record(io, slot, op_index, op_type, Tensor.of(name, np.asarray(values), **facts), constant)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("balanced", [False, True], ids=["", "of mean 0"])
+def test_values_pair_at_any_scale(scale, balanced):
+    a, b = rand(40, 50) * scale, rand(40, 50, seed=1) * scale
+    if balanced:
+        a[20:], b[20:] = -a[:20], -b[:20]
+    sample = Dump([record("p", a * (1 + 3e-4 * rand(40, 50, seed=2))), record("q", b)])
+    benchmark = Dump([record("r", b), record("s", a)])
+    comparison = sgsdump.compare(sample, benchmark, match_by_value=True)
+    assert [(row.sample_name, row.name, row.paired) for row in comparison.rows] == [
+        *(("q", "r", "value"), ("p", "s", "value")),
+    ]
+
+
+def test_a_pair_that_cannot_be_read_hides_no_misnamed_one():
+    unknown = Quant(np.dtype(np.int16), 0.5)
+    a, b = rand(30), rand(30, seed=1)
+    benchmark = Dump([record("i", np.arange(30.0)), record("x", a), record("y", b), record("j", np.arange(30.0))])
+    integers = np.arange(30, dtype=np.int16)
+    sample = Dump(
+        [record("i", integers, quant=unknown), record("x", b), record("y", a), record("j", integers, quant=unknown)]
+    )
+    for comparison in (sgsdump.compare(sample, benchmark), sgsdump.compare(benchmark, sample)):
+        assert [row.name for row in comparison.suspects] == ["x", "y"]
+        assert len(comparison.failed) == 2 and comparison.alike == ()

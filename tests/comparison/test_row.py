@@ -1,12 +1,15 @@
 """A row's verdict, error and limits, one fact at a time."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
+import sgsdump
 from sgsdump.comparison.compare import compare
-from sgsdump.comparison.row import Misnamed, Row
+from sgsdump.comparison.metrics import Counts, Sums
+from sgsdump.comparison.row import FACTS, Context, Errors, Extras, Misnamed, Place, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.tensor import Tensor
@@ -18,7 +21,7 @@ def row(**facts):
     plain = {"name": "x", "io": "out", "slot": 0, "op_index": 0, "op_type": "Conv", "type_name": "float"}
     plain |= {"sample_name": "x", "paired": "name", "count": 4, "mse": 0.5, "cos": 1.0, "rmse": 0.05}
     plain |= dict.fromkeys(("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"), 0)
-    return Row(**plain | facts)
+    return Row.of(**plain | facts)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +120,77 @@ def test_saturated_float16_is_noted_on_either_side():
     assert row.passes() and row.verdict() == "warn"
     assert only_row(values, values.astype(np.float32)).note == "float16 values at ±65504: 2 in sample"
     assert only_row(values[:1], values[:1]).note == ""
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=False, **facts) -> Record:
+    return Record(io, slot, op_index, op_type, Tensor.of(name, np.asarray(values), **facts), constant)
+
+
+def test_rows_can_be_put_into_a_set():
+    dump = Dump([record("x", noise(30)), record("y", noise(30, seed=1))])
+    assert len(set(sgsdump.compare(dump, dump).rows)) == 2
+
+
+def test_a_row_says_nothing_unless_told():
+    """What a row is made without is none of it: no note, no rise, nothing counted."""
+    (plain,) = sgsdump.compare(Dump([record("x", noise(20))]), Dump([record("x", noise(20))])).rows
+    facts = "note dtype_note sources rise module origin misnamed sample_minus_inf odd_apart extra vendor runs integers"
+    assert [getattr(plain, fact) for fact in facts.split()] == ["", "", (), 0, "", "", None, 0, 0, {}, {}, None, None]
+    assert plain == Row(plain.place, plain.errors)
+
+
+def test_a_row_is_made_and_changed_by_the_names_of_its_facts():
+    made = row(note="odd", sample_nan=2, integers=None)
+    assert (made.note, made.sample_nan, made.context.note, made.counts.sample_nan) == ("odd", 2, "odd", 2)
+    changed = made.replaced(rmse=0.5, note="")
+    assert (changed.rmse, changed.note, changed.sample_nan, made.rmse) == (0.5, "", 2, 0.05)
+    assert Row.of(**{name: getattr(changed, name) for name in FACTS}) == changed
+    with pytest.raises(KeyError, match="colour"):
+        made.replaced(colour=1)
+
+
+def test_every_fact_is_an_attribute_of_the_row_and_in_one_record_only():
+    records = [Place, Errors, Counts, Context, Extras]
+    named = [fact.name for record in records for fact in dataclasses.fields(record)]
+    assert (
+        sorted(named) == sorted([*FACTS, "sums", "details"]) and max(len(dataclasses.fields(r)) for r in records) <= 12
+    )
+    assert all(isinstance(getattr(Row, name), property) for name in named)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "apart", "found"),
+    [
+        ([1, 2], [1, 2], 0, (0, 0, 0, 0, 0, 0)),
+        ([NAN, 2], [1, 2], 1, (1, 0, 0, 0, 0, 0)),
+        ([1, 2], [NAN, 2], 1, (0, 0, 0, 1, 0, 0)),
+        ([NAN, 2], [NAN, 2], 0, (1, 0, 0, 1, 0, 0)),
+        ([INF, 2], [1, 2], 1, (0, 1, 0, 0, 0, 0)),
+        ([1, 2], [-INF, 2], 1, (0, 0, 0, 0, 1, 1)),
+        ([INF, 2], [-INF, 2], 1, (0, 1, 0, 0, 1, 1)),
+        ([-INF, 2], [-INF, 2], 0, (0, 1, 1, 0, 1, 1)),
+        ([NAN, INF], [INF, NAN], 2, (1, 1, 0, 1, 1, 0)),
+        ([NAN, INF, -INF, 1], [NAN, INF, INF, NAN], 2, (1, 2, 1, 2, 2, 0)),
+    ],
+)
+def test_where_nan_and_inf_stand_apart(sample, benchmark, apart, found):
+    dumps = (Dump([record("x", np.array(values, np.float32))]) for values in (sample, benchmark))
+    (row,) = sgsdump.compare(*dumps).rows
+    assert row.odd_apart == apart
+    assert found == (
+        *(row.sample_nan, row.sample_inf, row.sample_minus_inf),
+        *(row.benchmark_nan, row.benchmark_inf, row.benchmark_minus_inf),
+    )
+
+
+def test_sums_begin_with_nothing_that_is_not_finite():
+    sums = Sums(1, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+    assert (sums.count, sums.aa, sums.bb, sums.ab, sums.dd, sums.d1, sums.b1) == (1, 2, 3, 4, 5, 6, 7)
+    assert sums.odd == Counts(0, 0, 0, 0, 0, 0, 0) and Sums.of_numbers(sums.numbers) == sums

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, compare
-from sgsdump.comparison.misnaming import nearest_rows, value_probes
-from sgsdump.comparison.misnaming.find_matches import Agreement, find_matches
+from sgsdump.comparison import misnamed, value_probes
+from sgsdump.comparison.misnamed import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.tensor import Tensor, Values
 
@@ -18,7 +18,7 @@ def pool_of(arrays: np.ndarray) -> list[Record]:
 
 @pytest.mark.parametrize("exact", [0, 1 << 40])
 def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, exact: int) -> None:
-    monkeypatch.setattr(nearest_rows, "EXACT", exact)
+    monkeypatch.setattr(misnamed, "EXACT", exact)
     rng = np.random.default_rng(1)
     arrays = rng.standard_normal((600, 4, 8)).astype(np.float32)
     noisy = arrays + (0.02 * rng.standard_normal(arrays.shape)).astype(np.float32)
@@ -29,19 +29,20 @@ def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, e
 
 
 def test_thousands_of_copies_are_no_more_work_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest_rows, "EXACT", 0)
+    monkeypatch.setattr(misnamed, "EXACT", 0)
     looked_at: list[int] = []
-    nearest = nearest_rows._nearest
+    nearest = misnamed._nearest
 
     def counted(targets, pool, own):
         looked_at.append(len(pool[1]))
         return nearest(targets, pool, own)
 
-    monkeypatch.setattr(nearest_rows, "_nearest", counted)
-    copies = np.ones((3000, 32), np.float32)
-    (larger,) = pool_of(copies[:1] * 3)
-    find_matches({0: (larger, 2.0)}, pool_of(copies), Agreement(0.99, 0.1))
-    assert looked_at and max(looked_at) <= nearest_rows.TABLES * nearest_rows.CANDIDATES
+    monkeypatch.setattr(misnamed, "_nearest", counted)
+    arrays = np.random.default_rng(2).standard_normal((3000, 32)).astype(np.float32)
+    arrays[:600] = arrays[0]  # more than the buckets may give, and few enough to be no bucket's border
+    (larger,) = pool_of(arrays[:1] * np.float32(1.5))
+    find_matches({0: (larger, 2.0)}, pool_of(arrays), Agreement(0.99, 0.1))
+    assert 1 < max(looked_at) <= misnamed.TABLES * misnamed.CANDIDATES
 
 
 def test_probes_are_at_the_same_places_of_every_layout() -> None:

@@ -31,7 +31,7 @@ def test_a_whole_sort_gives_the_same(count: int) -> None:
     assert [value.sample for value in found.values] == a.reshape(-1)[order].tolist()
     assert [value.benchmark for value in found.values] == b.reshape(-1)[order].tolist()
     assert found.values[0].relative == pytest.approx(errors.max() / abs(found.values[0].benchmark))
-    assert found.apart == np.count_nonzero(errors) and found.shape == b.shape
+    assert found.differing == np.count_nonzero(errors) and found.shape == b.shape
 
 
 def test_equal_values_are_not_listed() -> None:
@@ -46,7 +46,7 @@ def test_what_is_not_finite_on_one_side_comes_first() -> None:
     a = np.array([9, np.nan, np.inf, -np.inf, 1], np.float32)
     b = np.array([1, 1, -np.inf, -np.inf, np.nan], np.float32)
     found = worst_values(dumped(a), dumped(b), "x", 9)
-    assert [value.index for value in found.values] == [(1,), (2,), (4,), (0,)] and found.apart == 4
+    assert [value.index for value in found.values] == [(1,), (2,), (4,), (0,)] and found.differing == 4
     assert [value.error for value in found.values] == [math.inf] * 3 + [8.0]
 
 

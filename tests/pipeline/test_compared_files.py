@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sgsdump.comparison.golden.row import GoldenComparison
+from sgsdump.comparison.golden import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
 from sgsdump.errors import ConfigError, ValuesError

@@ -9,7 +9,7 @@ import pytest
 from sgsdump.comparison import distribution
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
-from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden import compare_golden
 from sgsdump.comparison.merge import merge
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import MissingExtra

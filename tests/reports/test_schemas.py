@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison.compare import compare
-from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden import compare_golden
 from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump, Record

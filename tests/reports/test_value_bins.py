@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.details.layer_details import details_of
+from sgsdump.comparison.details import details_of
 from sgsdump.comparison.distribution import distributions
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.copies import Copies, drawn_values, moves

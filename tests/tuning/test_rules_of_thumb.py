@@ -1,14 +1,12 @@
 """The manual's rules on hand-made ranges and dumps."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
 
+from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.compare import compare
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.pairing.alignment import Pair
+from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.row import row_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
@@ -126,7 +124,7 @@ def test_ranges_under_the_names_of_the_sdks_tools_are_found():
 
 def row(rmse, rise):
     record = Record("out", 0, 0, "CONV_2D", Tensor.of("x", np.ones(1, np.float32)))
-    return replace(row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), ""), rise=rise)
+    return row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), "").replaced(rise=rise)
 
 
 @pytest.mark.parametrize(

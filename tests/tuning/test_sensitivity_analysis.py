@@ -7,7 +7,7 @@ import pytest
 from fake_quantised import fake_quantised
 from small_nets import conv, model, node, residual_net, run_all, weights
 
-from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.metrics import Sums
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges

@@ -143,13 +143,13 @@ def _plotted(args: argparse.Namespace, comparison: Comparison, thresholds: Thres
 
 
 def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> list[str]:
-    from sgsdump.comparison.naming import name_map
-    from sgsdump.comparison.naming.pairs_by_name_map import name_map_of
+    from sgsdump.comparison.naming import name_files
+    from sgsdump.comparison.naming.pairs_by_map import name_map_of
 
     pairs = [(row.sample_name, row.name) for row in comparison.rows]
     pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in comparison.failed]
     names, left_out = name_map_of(pairs, sample, benchmark)
-    name_map.write(names, path)
+    name_files.write_name_map(names, path)
     lines = [f"Name map {path}: {len(names)} pairs whose names differ."]
     for sample_name, benchmark_name in left_out:
         lines.append(f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump")

@@ -17,7 +17,7 @@ def compare_golden(args: argparse.Namespace) -> int:
     from sgsdump.commands.compare.files import write_tables
     from sgsdump.commands.compare.printed import print_golden
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.comparison.golden import by_tensor
+    from sgsdump.comparison import golden
     from sgsdump.dumps.notes import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import replace_text
@@ -28,20 +28,18 @@ def compare_golden(args: argparse.Namespace) -> int:
         if getattr(args, name) not in (None, False, []):
             raise ConfigError(f"--{name.replace('_', '-')} cannot be combined with --golden; leave one of them out")
     paths = (args.sample, args.benchmark, args.golden)
-    dumps = described(args, *paths)
-    comparison = by_tensor.compare_golden(
-        *dumps,
+    sample, benchmark, accepted = described(args, *paths)
+    settings = golden.GoldenSettings(
         tag=10.0 if args.input_tag is None else args.input_tag,
         th1=args.th1,
-        inputs=args.inputs,
         titles=(str(args.sample), str(args.benchmark), str(args.golden)),
-        progress=TERMINAL,
     )
+    comparison = golden.compare_golden(sample, benchmark, accepted, settings, inputs=args.inputs, progress=TERMINAL)
     for report, path in ((csv, args.csv), (json, args.json)):
         if path:
             replace_text(path, report.render(comparison))
     table = table_of(comparison)
     lines = write_tables(args, table)
-    notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
+    notes = [line for path, dump in zip(paths, (sample, benchmark, accepted)) for line in note_lines(path, dump.notes)]
     print_golden(args, comparison, table, [*lines, *notes])
     return 0 if comparison.passes else 1

@@ -13,9 +13,9 @@ from sgsdump.commands.options import described
 from sgsdump.commands.shared_files import absolute, another_dump, in_tasks, on_this_worker, size_of
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.alignment import Pair
     from sgsdump.comparison.compare import MeasuredBy
     from sgsdump.comparison.pair_result import Measures
-    from sgsdump.comparison.pairing.alignment import Pair
     from sgsdump.comparison.row import Failed, Row
     from sgsdump.dumps.dump import Dump, Record
 
@@ -96,8 +96,8 @@ def _measuring(files: _Files, measures: Measures) -> Callable[[list[_Place]], li
     """From places of pairs to their rows, or the reasons why they have none; called once in each thread of a worker."""
     from threadpoolctl import threadpool_limits
 
+    from sgsdump.comparison.alignment import Pair
     from sgsdump.comparison.own_metric import load_own_metrics
-    from sgsdump.comparison.pairing.alignment import Pair
     from sgsdump.comparison.row import Failed
 
     own = on_this_worker(lambda: load_own_metrics(files.metric))

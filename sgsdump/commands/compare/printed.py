@@ -13,7 +13,7 @@ from sgsdump.files.escaping import for_terminal
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.golden.row import GoldenComparison
+    from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.comparison.row import Row
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.reports.layers.table import LayerTable

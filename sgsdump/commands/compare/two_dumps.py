@@ -69,8 +69,8 @@ def _thresholds(args: argparse.Namespace, own: tuple[str, ...]) -> Thresholds:
 def _comparing(args: argparse.Namespace, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
     """``compare`` with what the options say."""
     from sgsdump.comparison.compare import compare
-    from sgsdump.comparison.metrics.base import Settings
-    from sgsdump.comparison.naming.sources import read_name_sources
+    from sgsdump.comparison.metrics import Settings
+    from sgsdump.comparison.naming.name_files import read_name_sources
 
     limited = [name for _, name, _ in args.limit]
     names = read_name_sources(args.name_map, args.name_rule) if args.name_map or args.name_rule else None

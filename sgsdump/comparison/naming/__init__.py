@@ -5,10 +5,10 @@ from sgsdump.registry import Registry
 NAME_FILES = Registry(
     "name file",
     {
-        "name_map": "sgsdump.comparison.naming.name_map:read",
-        "mindie_map": "sgsdump.comparison.naming.mindie_map:read",
-        "ge_graph": "sgsdump.comparison.naming.ge_graph:read",
-        "layer_mapping": "sgsdump.comparison.naming.layer_mapping:read",
-        "name_rules": "sgsdump.comparison.naming.name_rules:read",
+        "name_map": "sgsdump.comparison.naming.name_files:read_name_map",
+        "mindie_map": "sgsdump.comparison.naming.operator_maps:read_mindie_map",
+        "ge_graph": "sgsdump.comparison.naming.operator_maps:read_ge_graph",
+        "layer_mapping": "sgsdump.comparison.naming.name_files:read_layers",
+        "name_rules": "sgsdump.comparison.naming.name_files:read_rules",
     },
 )

@@ -16,7 +16,6 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.network import Operator
-from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import SgsdumpError
 
 _SAME = {
@@ -131,9 +130,8 @@ class Nodes(Sequence[Node]):
         return tuple(found)
 
 
-def nodes_of(dump: Dump) -> Nodes:
-    """The operators that are known to stand somewhere in a network; none in a dump that does not say so."""
-    operators = dump.network() or of_names(dump.records)
+def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
+    """The ``operators`` that are known to stand somewhere in a network, by index, with their tensors."""
     inputs: dict[int, dict[int, Record]] = {}
     outputs: dict[int, dict[int, Record]] = {}
     for record in dump.records:

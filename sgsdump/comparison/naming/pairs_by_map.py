@@ -6,19 +6,28 @@ an earlier one. A tensor that is given several partners gets none: that is repor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from sgsdump.comparison.naming.layer_names import pairs_by_layer
-from sgsdump.comparison.naming.pairs_by_link import pairs_by_links
-from sgsdump.comparison.naming.pairs_by_name_map import pairs_by_names
-from sgsdump.comparison.naming.pairs_by_rule import pairs_by_rules
-from sgsdump.comparison.naming.sources import NameSources
-from sgsdump.comparison.naming.unsettled import Unsettled
-from sgsdump.comparison.pairing.alignment import Given, compared
-from sgsdump.dumps.dump import Dump
+from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.naming.name_files import LONGEST_NAME, NameSources, Rule, described, renamed
+from sgsdump.comparison.naming.operator_maps import Key, Link, Output, operator_keys
+from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import ConfigError
+from sgsdump.registry import listed
+
+SHOWN = 3
+
+K = TypeVar("K")
+_Operators = Callable[[Output], list[Record]]
 
 
-def pairs_by_map(sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameSources, inputs: bool = False) -> Given:
+def pairs_by_map(
+    sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameSources, inputs: bool = False
+) -> Settled:
     """The pairs that a name map (benchmark name -> sample name) or all of a user's name sources make.
 
     Raises ConfigError for a map, a file of operators or rules that fit no tensor of the two dumps.
@@ -36,10 +45,212 @@ def pairs_by_map(sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameS
         pairs_by_rules(state, sources.rules)
     if sources.layers is not None:
         # the same name elsewhere in the network is another tensor
-        state.apart.update({id(record): empty[id(record)] for record in state.sample if id(record) in empty})
+        state.unmatched.update({id(record): empty[id(record)] for record in state.sample if id(record) in empty})
         state.drop_settled()
-    return Given(tuple(state.pairs), state.apart, state.reasons)
+    return Settled(tuple(state.pairs), state.unmatched, state.reasons)
 
 
 def _is_pipeline(dump: Dump) -> bool:
     return dump.format == "dump_info_dir"
+
+
+def name_map_of(
+    pairs: Iterable[tuple[str, str]], sample: Dump, benchmark: Dump
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The name map that makes the same pairs again, and the pairs it cannot hold (names that are not unique).
+
+    ``pairs`` are (sample name, benchmark name). Only those whose names differ are in the map; names make the others.
+    """
+    of_sample, of_benchmark = (Counter(record.name for record in compared(dump, True)) for dump in (sample, benchmark))
+    names: dict[str, str] = {}
+    left_out = []
+    for sample_name, benchmark_name in pairs:
+        if sample_name == benchmark_name:
+            continue
+        if of_sample[sample_name] == of_benchmark[benchmark_name] == 1:
+            names[benchmark_name] = sample_name
+        else:
+            left_out.append((sample_name, benchmark_name))
+    return names, left_out
+
+
+@dataclass
+class Unsettled:
+    """The records that are not settled yet, the pairs made, and why others must not be paired by name or are still
+    unpaired (by the record's id)."""
+
+    sample: list[Record]
+    benchmark: list[Record]
+    pairs: list[Pair] = field(default_factory=list)
+    unmatched: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def take(self, pairs: Iterable[Pair]) -> None:
+        """Keep the pairs of records that have one partner; the others are unmatched, with all they were given."""
+        unique = {(id(pair.sample), id(pair.benchmark)): pair for pair in pairs}
+        partners: defaultdict[int, list[Pair]] = defaultdict(list)
+        for pair in unique.values():
+            partners[id(pair.sample)].append(pair)
+            partners[id(pair.benchmark)].append(pair)
+        for pair in unique.values():
+            of_sample, of_benchmark = partners[id(pair.sample)], partners[id(pair.benchmark)]
+            if len(of_sample) == len(of_benchmark) == 1:
+                self.pairs.append(pair)
+                continue
+            self.unmatched[id(pair.sample)] = _ambiguous(
+                of_sample, [p.benchmark for p in of_sample], "benchmark", len(of_benchmark) > 1
+            )
+            self.unmatched[id(pair.benchmark)] = _ambiguous(
+                of_benchmark, [p.sample for p in of_benchmark], "sample", len(of_sample) > 1
+            )
+        self.drop_settled()
+
+    def drop_settled(self) -> None:
+        settled = ids_of(self.pairs) | self.unmatched.keys()
+        self.sample = [record for record in self.sample if id(record) not in settled]
+        self.benchmark = [record for record in self.benchmark if id(record) not in settled]
+
+
+def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: bool) -> str:
+    hows = " and ".join(dict.fromkeys(pair.how for pair in pairs))
+    others = ", which others are paired with too" if len(pairs) == 1 and contested else ""
+    return (
+        f"ambiguous: {hows} would pair it with {listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"
+    )
+
+
+def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[bool, bool]) -> None:
+    """Pair by operators; ``pipelines``: whether sample and benchmark are a pipeline's folder.
+
+    Files that fit only the other way round (the framework's run is the sample) are read so.
+    """
+    of_sample, of_benchmark = _by_operator(state.sample, pipelines[0]), _by_operator(state.benchmark, pipelines[1])
+    pairs, reasons = _linked(links, of_sample, of_benchmark)
+    if not pairs:
+        pairs, other_reasons = _linked([link.swapped() for link in links], of_sample, of_benchmark)
+        reasons = other_reasons if pairs else reasons
+    if not pairs and not reasons:
+        first = links[0]
+        raise ConfigError(
+            f"the {first.rule} names no operator of the two dumps (it begins with {first.sample} and "
+            f"{first.benchmark}): is it of another model?"
+        )
+    state.reasons |= reasons
+    state.take(pairs)
+
+
+def _linked(
+    links: Sequence[Link], of_sample: _Operators, of_benchmark: _Operators
+) -> tuple[list[Pair], dict[int, str]]:
+    """The pairs of links both of whose ends are there; for ends that stand alone, why."""
+    pairs: list[Pair] = []
+    reasons: dict[int, str] = {}
+    for link in links:
+        left, right = of_sample(link.sample), of_benchmark(link.benchmark)
+        if link.unknown:
+            reasons |= dict.fromkeys(map(id, left), link.unknown)
+        elif left and right:
+            pairs += _each(left, right, link.rule)
+        else:
+            for records, other, side in ((left, link.benchmark, "benchmark"), (right, link.sample, "sample")):
+                reason = f"the {link.rule} pairs it with {other}, which the {side} does not have"
+                reasons |= dict.fromkeys(map(id, records), reason)
+    return pairs, reasons
+
+
+def _each(left: list[Record], right: list[Record], rule: str) -> list[Pair]:
+    """k-th with k-th where either side has one name, else all with all, which is ambiguous."""
+    if len({r.name for r in left}) == len({r.name for r in right}) == 1:
+        return [Pair(a, b, rule) for a, b in zip(left, right)]
+    return [Pair(a, b, rule) for a in left for b in right]
+
+
+def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
+    """A way to the output records of an operator. In a pipeline's folder op_type is the node's name."""
+    outputs: defaultdict[Key, dict[int, Record]] = defaultdict(dict)
+    for record in records:
+        if record.io == "in":
+            continue
+        keys = operator_keys(record.name, record.slot)
+        if is_pipeline and record.op_type:
+            keys |= operator_keys(record.op_type, record.slot)
+        for key in keys:
+            outputs[key][id(record)] = record
+
+    def of(output: Output) -> list[Record]:
+        records: dict[int, Record] = {}
+        for key in output.keys():  # noqa: SIM118 (no mapping)
+            records |= outputs.get(key, {})
+        return [*records.values()]
+
+    return of
+
+
+def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
+    """Pair by a map; k-th with k-th where a name is not unique.
+
+    What is mapped to a tensor that its dump does not have is set apart: it is never paired by name. A map that fits
+    only the other way round is read so.
+    """
+    of_sample, of_benchmark = (_grouped(side, lambda r: r.name) for side in (state.sample, state.benchmark))
+    how = "map"
+    if not _fits(names, of_sample, of_benchmark):
+        other_way = {sample: benchmark for benchmark, sample in names.items()}
+        if not _fits(other_way, of_sample, of_benchmark):
+            side = "sample" if any(name in of_benchmark for name in names) else "benchmark"
+            raise ConfigError(
+                f"the name map names no tensor of the {side}; it must map benchmark names to sample names "
+                f"(it begins with {next(iter(names.items()))}): is it of other models?"
+            )
+        names, how = other_way, "map (sample to benchmark)"
+    for benchmark_name, sample_name in names.items():
+        left, right = of_sample.get(sample_name, []), of_benchmark.get(benchmark_name, [])
+        state.pairs += [Pair(a, b, how) for a, b in zip(left, right)]
+        for record in right[len(left) :]:
+            state.unmatched[id(record)] = f"the name map pairs it with {sample_name!r}, {_missing(left, 'sample')}"
+        for record in left[len(right) :]:
+            state.unmatched[id(record)] = (
+                f"the name map pairs it with {benchmark_name!r}, {_missing(right, 'benchmark')}"
+            )
+    state.drop_settled()
+
+
+def _fits(names: Mapping[str, str], of_sample: Mapping[str, object], of_benchmark: Mapping[str, object]) -> bool:
+    return any(name in of_benchmark for name in names) and any(name in of_sample for name in names.values())
+
+
+def _missing(records: list[Record], side: str) -> str:
+    return f"of which the {side} has fewer" if records else f"which the {side} does not have"
+
+
+def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
+    """Pair the sample's names, rewritten, with the benchmark's."""
+    of_sample, of_benchmark = (_grouped(side, lambda r: (r.io, r.name)) for side in (state.sample, state.benchmark))
+    pairs: list[Pair] = []
+    changed = 0
+    for (io, name), records in of_sample.items():
+        made, used = renamed(name, rules)
+        changed += bool(used)
+        others = of_benchmark.get((io, made), []) if used else []
+        pairs += [Pair(a, b, described(used)) for a, b in zip(records, others)]
+        if used and not others:
+            reason = f"{described(used)} makes it {made[:200]!r}, which is not in the benchmark"
+            state.reasons |= dict.fromkeys(map(id, records), reason)
+        elif len(name) > LONGEST_NAME:
+            reason = f"its name has more than {LONGEST_NAME} characters, no rule is tried"
+            state.reasons |= dict.fromkeys(map(id, records), reason)
+    if not changed and not state.pairs:
+        raise ConfigError(f"{described(rules)} fits no name of the sample; rules make benchmark names of sample names")
+    # A name that a rule makes, and that the sample has itself, is given to two.
+    kept = {(record.io, record.name): record for record in state.sample if not renamed(record.name, rules)[1]}
+    claims = [
+        Pair(kept[key], p.benchmark, "name") for p in pairs if (key := (p.benchmark.io, p.benchmark.name)) in kept
+    ]
+    state.take([*pairs, *claims])
+
+
+def _grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
+    groups: defaultdict[K, list[Record]] = defaultdict(list)
+    for record in records:
+        groups[key(record)].append(record)
+    return dict(groups)

@@ -1,36 +1,45 @@
-"""Pairing the tensors of two dumps of programs by where they stand in the network: module and operator, then place.
+"""Pairing the tensors of two dumps of programs by where they stand in the network: module and operator, then dataflow.
 
-It holds for one program in two versions, on two devices or compiled, and for one network in two libraries. Inputs of
-paired operators pair by slot where one library ran both, else by what they come from or by their shape.
+It holds for one program in two versions, on two devices or compiled, and for one network in two libraries. Operators
+are paired by the module they run in, and in each module by their order and kind. Where modules are not known (a traced
+program, a compiled graph), an operator is that of the other side which is of its kind and reads what that one reads,
+through operators that only one side has; what is still unpaired then pairs in order between its paired neighbours.
+Inputs of paired operators pair by slot where one library ran both, else by what they come from or by their shape.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
-from sgsdump.comparison.naming.pairs_by_module import NodePair, pairs_by_module, renamed_modules
-from sgsdump.comparison.naming.pairs_by_place import pairs_by_place, tail
-from sgsdump.comparison.pairing.alignment import Given, Pair, compared
+from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.naming.network import Node, Nodes, plain
 from sgsdump.dumps.dump import Dump, Record
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
+MOST = 2000  # alone on a side, beyond which only the order counts: each is held against many
+TRIED = 8  # of a kind, those that run next
+_NORMALISATIONS = ("batch_norm",)
+_FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
+
+Couple = tuple[Node, Node]  # of sample and benchmark
 
 
 @dataclass(frozen=True)
 class Placed:
     """What two networks say of a comparison.
 
-    given    the pairs, and what must not be paired by its name, which may be another operator's.
+    settled  the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
     origins  what an input is that no paired operator made, by ``id``.
     sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
     """
 
-    given: Given = field(default_factory=Given)
+    settled: Settled = field(default_factory=Settled)
     modules: Mapping[int, str] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origins: Mapping[int, str] = field(default_factory=dict)
@@ -43,50 +52,52 @@ class Placed:
         return " against ".join(dict.fromkeys(filter(None, of_both)))
 
 
-class Both(NamedTuple):
+class NodePair(NamedTuple):
     """Two paired operators; ``ends`` are those whose outputs are the same, further down where one side folded what
     follows into its operator."""
 
     sample: Node
     benchmark: Node
     how: str
-    ends: NodePair
+    ends: Couple
 
 
-def placed(sample: Dump, benchmark: Dump, inputs: bool, given: Given, pairing: bool = True) -> Placed:
-    """Without ``pairing``, and where names make all pairs, ``given`` stays as it is. A pair in it is never undone.
+def placed(
+    dumps: tuple[Dump, Dump], networks: tuple[Nodes, Nodes], inputs: bool, settled: Settled, pairing: bool = True
+) -> Placed:
+    """What the networks of a sample and a benchmark say. A pair in ``settled`` is never undone; none is added without
+    ``pairing``, and where names make all pairs.
 
     Two dumps of models, of whose networks nothing is known but what these names say, pair by names first: operators
     that one of them fuses would shift those of the same kind."""
-    networks = nodes_of(sample), nodes_of(benchmark)
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
-    wanted = [compared(dump, inputs) for dump in (sample, benchmark)]
+    wanted = [compared(dump, inputs) for dump in dumps]
     names = [{(record.io, record.name) for record in side} for side in wanted]
     if not pairing or not all(networks) or names[0] == names[1]:
-        return Placed(given, modules, _own_sources(networks[1]), dict(_weights(networks)))
+        return Placed(settled, modules, _own_sources(networks[1]), dict(_weights(networks)))
     nodes = _paired(networks)
-    left = {id(record) for side in wanted for record in side} - given.apart.keys()
-    of_models = not (sample.network() or benchmark.network())
+    unpaired = {id(record) for side in wanted for record in side} - settled.ids
+    of_models = not any(dump.network() for dump in dumps)
     if of_models:
-        left -= {id(record) for side in wanted for record in side if (record.io, record.name) in names[0] & names[1]}
-    left -= {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    pairs = list(given.pairs)
+        shared = names[0] & names[1]
+        unpaired -= {id(record) for side in wanted for record in side if (record.io, record.name) in shared}
+    pairs = list(settled.pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
         if of_libraries and _size(pair.sample) != _size(pair.benchmark):
             continue  # another operator of this kind: one library makes several where the other has one
-        if {id(pair.sample), id(pair.benchmark)} <= left:
-            left -= {id(pair.sample), id(pair.benchmark)}
+        if ids_of([pair]) <= unpaired:
+            unpaired -= ids_of([pair])
             pairs.append(pair)
     reasons = {} if of_models else _reasons(networks, nodes)
-    apart = {**given.apart, **{record: reason for record, reason in reasons.items() if record in left}}
+    unmatched = {**settled.unmatched, **{record: reason for record, reason in reasons.items() if record in unpaired}}
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
     origins = {**dict(_one_sided(networks, nodes)), **dict(_weights(networks))}
-    return Placed(Given(tuple(pairs), apart, given.reasons), modules, sources, origins)
+    return Placed(Settled(tuple(pairs), unmatched, settled.reasons), modules, sources, origins)
 
 
-def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
+def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
     by_place += renamed_modules(*networks, [*by_module, *by_place])
@@ -100,7 +111,7 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[Both]:
                     tail(networks[0], sample, networks[1], benchmark, taken),
                     tail(networks[1], benchmark, networks[0], sample, taken),
                 )
-            paired.append(Both(sample, benchmark, how, ends))
+            paired.append(NodePair(sample, benchmark, how, ends))
     return paired
 
 
@@ -113,7 +124,7 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
                 yield id(record), f"the weight {name}"
 
 
-def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> Iterator[tuple[int, str]]:
+def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, str]]:
     """The inputs of paired operators that an operator made which has no partner."""
     paired = {node for both in nodes for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
@@ -134,7 +145,7 @@ def _has_inputs(nodes: Nodes) -> bool:
     return any(node.inputs for node in nodes)
 
 
-def _pairs(both: Both) -> Iterator[Pair]:
+def _pairs(both: NodePair) -> Iterator[Pair]:
     """The tensors of two paired operators."""
     sample, benchmark, how, ends = both
     folded = [
@@ -173,7 +184,7 @@ def _is_square(shape: tuple[int, ...] | None) -> bool:
     return shape is not None and len(shape) == 2 and shape[0] == shape[1] > 1
 
 
-def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[Both]) -> dict[int, str]:
+def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> dict[int, str]:
     """Why a tensor has no partner, by the record's ``id``."""
     partners = {node: other for both in nodes for node, other in ((both[0], both[1]), (both[1], both[0]))}
     reasons: dict[int, str] = {}
@@ -208,7 +219,7 @@ def _has_outputs(node: Node) -> bool:
 
 
 def _sources(
-    networks: tuple[Nodes, Nodes], nodes: Iterable[Both], pairs: Iterable[Pair]
+    networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair], pairs: Iterable[Pair]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By the data flow of the benchmark, where it is known, else by that of the sample."""
     names = {id(record): pair.benchmark.name for pair in pairs for record in (pair.sample, pair.benchmark)}
@@ -223,3 +234,131 @@ def _sources(
         for record in both.ends[1].outputs.values():
             if id(record) in names:
                 yield record.name, tuple(dict.fromkeys(sources))
+
+
+def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[Couple]:
+    """Modules with modules of their path, the k-th call with the k-th; operators with operators of their kind in the
+    module, an operator that only one side has being passed over."""
+    pairs: list[Couple] = []
+    calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
+    for path, modules in calls[0].items():
+        pairs += zip(modules, calls[1].get(path, ()))
+    paired = {node for pair in pairs for node in pair}
+    left, right = (_by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark))
+    for path, nodes in left.items():
+        pairs += in_order(nodes, right.get(path, ()))
+    return pairs
+
+
+def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> Iterator[Couple]:
+    """Modules whose paths differ, and all of whose operators that ``pairs`` has are paired with those of one module."""
+    pairs = list(pairs)
+    paired = {node for pair in pairs for node in pair}
+    calls = [_by_module(node for node in side if node.is_outer and node not in paired) for side in (sample, benchmark)]
+    others: defaultdict[str, set[str]] = defaultdict(set)
+    for mine, theirs in pairs:
+        path, other = mine.module, theirs.module
+        while path and other:
+            others[path].add(other)
+            path, other = path.rpartition(".")[0], other.rpartition(".")[0]
+    for path, modules in calls[0].items():
+        (same, *more) = others.get(path) or [""]
+        if not more and len(modules) == len(calls[1].get(same, ())):
+            yield from zip(modules, calls[1][same])
+
+
+def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
+    """What has the same kinds in the same order; the longest such stretches first."""
+    left, right = ([node.kind for node in side] for side in (sample, benchmark))
+    for first, second, count in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(sample[first : first + count], benchmark[second : second + count])
+
+
+def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+    groups: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        groups[node.module].append(node)
+    return dict(groups)
+
+
+def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> list[Couple]:
+    """The pairs of the operators that are not in ``pairs``."""
+    state = _State(sample, benchmark, pairs)
+    made: list[Couple] = []
+    left = [[node for node in side.inner if node not in state.number] for side in (sample, benchmark)]
+    if max(map(len, left)) <= MOST:
+        made += _by_flow(state, *left)
+    made += _in_gaps(state)
+    return made
+
+
+def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
+    """The operator whose output the other side has for this one's, where it folded what follows into it: a convolution
+    with the normalisation after it, a product with its bias. Where one library ran both and calls them alike, only a
+    normalisation is that."""
+    alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
+    folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
+    taken = set(paired)
+    while True:
+        readers = nodes.readers.get(node.place, [])
+        if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:
+            return node
+        makers = {maker for maker in nodes.feeding[readers[0].place] if maker is not None}
+        if makers != {node} or not readers[0].outputs:
+            return node
+        node = readers[0]
+
+
+class _State:
+    """Who is paired: a number for each pair, the same on both sides."""
+
+    def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]):
+        self.sample, self.benchmark = sample, benchmark
+        self.number: dict[Node, int] = {}
+        self.partner: dict[Node, Node] = {}
+        for mine, theirs in pairs:
+            self.take(mine, theirs)
+
+    def take(self, sample: Node, benchmark: Node) -> None:
+        self.number[sample] = self.number[benchmark] = len(self.number)
+        self.partner[benchmark] = sample
+
+    def reads(self, nodes: Nodes, node: Node) -> tuple[int, ...]:
+        return tuple(self.number[one] for one in nodes.nearest(node, self.number.__contains__))
+
+
+def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterator[Couple]:
+    candidates: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in sample:
+        candidates[node.kind].append(node)
+    for wanted in benchmark:
+        if not state.benchmark.feeding.get(wanted.place):
+            continue
+        reads = state.reads(state.benchmark, wanted)
+        nearest = candidates[wanted.kind][:TRIED]
+        alike = (one for one in nearest if state.reads(state.sample, one) == reads)
+        partner = next(alike, None)
+        if partner is not None:
+            candidates[wanted.kind].remove(partner)
+            state.take(partner, wanted)
+            yield partner, wanted
+
+
+def _in_gaps(state: _State) -> Iterator[Couple]:
+    """Between two pairs that follow one another on both sides, what has the same kinds in the same order."""
+    sample, inner = state.sample.inner, state.benchmark.inner
+    places = {node: place for place, node in enumerate(sample)}
+    begin, gap = 0, list[Node]()
+    for node_there in [*inner, None]:
+        if node_there is not None and node_there not in state.partner:
+            gap.append(node_there)
+            continue
+        if node_there is not None and state.partner[node_there] not in places:
+            continue  # a module, which has its operators in the sample
+        end = len(sample) if node_there is None else places[state.partner[node_there]]
+        if gap:
+            waiting = [node for node in sample[begin:end] if node not in state.number]
+            for pair in [*in_order(waiting, gap)]:
+                state.take(*pair)
+                yield pair
+        begin, gap = max(begin, end + 1), []

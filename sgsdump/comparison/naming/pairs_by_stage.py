@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sgsdump.comparison.misnaming.value_probes import Probes
-from sgsdump.comparison.pairing.alignment import Alignment, Given, Pair, align, compared
+from sgsdump.comparison.alignment import Alignment, Pair, Settled, align, compared, ids_of
+from sgsdump.comparison.value_probes import Probes
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.stages import (
     Stage,
@@ -50,13 +50,13 @@ _IN_PLACE = frozenset(
 )
 
 
-def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table: Sequence[Stage] = ()) -> Given:
-    """``given`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
-    settled = given.apart.keys() | {id(record) for pair in given.pairs for record in (pair.sample, pair.benchmark)}
-    one = _Side("sample", sample, _free(sample, inputs, settled))
-    other = _Side("benchmark", benchmark, _free(benchmark, inputs, settled))
+def with_stages(sample: Dump, benchmark: Dump, inputs: bool, settled: Settled, table: Sequence[Stage] = ()) -> Settled:
+    """``settled`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
+    ids = settled.ids
+    one = _Side("sample", sample, _free(sample, inputs, ids))
+    other = _Side("benchmark", benchmark, _free(benchmark, inputs, ids))
     if one.all == other.all:
-        return given
+        return settled
     known = _has_stages(one, other, table) or _has_stages(other, one, table)
     for staged, blobs in ((one, other), (other, one)):
         found = _Found(staged.side, blobs.side)
@@ -76,18 +76,18 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, given: Given, table
             _explain(staged, blobs, found)
         turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
         return replace(
-            given,
-            pairs=(*given.pairs, *turned),
-            apart={**given.apart, **found.apart},
-            reasons={**given.reasons, **found.reasons},
-            expected=given.expected | found.expected,
+            settled,
+            pairs=(*settled.pairs, *turned),
+            unmatched={**settled.unmatched, **found.unmatched},
+            reasons={**settled.reasons, **found.reasons},
+            expected=settled.expected | found.expected,
         )
-    return given
+    return settled
 
 
 def align_stages(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
     """The tensors of two dumps paired by their names and stages alone."""
-    return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Given()))
+    return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Settled()))
 
 
 @dataclass
@@ -97,7 +97,7 @@ class _Found:
     staged: str
     blobs: str
     pairs: list[Pair] = field(default_factory=list)
-    apart: dict[int, str] = field(default_factory=dict)
+    unmatched: dict[int, str] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
     expected: set[int] = field(default_factory=set)
     probes: Probes = field(default_factory=Probes)
@@ -134,7 +134,7 @@ class _Found:
 
     @property
     def taken(self) -> set[int]:
-        return {id(record) for pair in self.pairs for record in (pair.sample, pair.benchmark)}
+        return ids_of(self.pairs)
 
 
 class _Side:
@@ -367,30 +367,30 @@ def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found
         if stage is None:
             continue
         if not stage:
-            found.apart[id(record)] = f"the {found.staged} {NO_STAGE}"
+            found.unmatched[id(record)] = f"the {found.staged} {NO_STAGE}"
             continue
         if stage in staged.with_copies and stage not in staged.products:
             if stage != name or stage not in staged.records:
                 found.take(staged, staged.with_copies[stage], record, TABLE)
         elif name in staged.records:
-            found.apart[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
+            found.unmatched[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
     for name in blobs.records.keys() & staged.records.keys():
         if not last.get(name, name) and id(staged.records[name]) not in found.taken:
-            found.apart[id(staged.records[name])] = f"an earlier value of {name!r}"
+            found.unmatched[id(staged.records[name])] = f"an earlier value of {name!r}"
 
 
 def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:
     """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
     taken = found.taken
-    settled = taken | found.apart.keys()
+    done = taken | found.unmatched.keys()
     by_stage = {stage: name for name in blobs.records for stage in staged.stages.of(name)}
     for record in staged.free:
         name = record.name
-        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in settled):
+        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in done):
             continue
         reason = _why(name, staged, blobs, by_stage)
         if reason:
-            found.apart[id(record)] = reason
+            found.unmatched[id(record)] = reason
             found.expected.add(id(record))
 
 

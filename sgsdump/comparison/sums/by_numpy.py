@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sgsdump.comparison.sums.lanes import CHUNK, COUNTS, LANES, SUMS, Part
-from sgsdump.comparison.sums.tiles import Table
-from sgsdump.comparison.sums.to_sum import ToSum
+from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, SUMS, Part, Table, ToSum
 from sgsdump.tensors.tensor import Values
 
 _LOCAL = threading.local()

@@ -1,7 +1,12 @@
-"""How a pair is walked: as tables of rows and columns, in tiles of at most a chunk, in parts that may go side by side.
+"""The order in which the sums of a pair are added up, and how a pair is cut for it: what both ways of summing share.
 
-A pair of which one side is a transposed view is walked in tiles that are broad in the memory of both. The order depends
-on shape and strides alone, not on who adds up nor on how many threads.
+A chunk of at most CHUNK values is seen as rows of LANES values: value i belongs to lane i % LANES. Each lane is summed
+row by row, and then added to the lane's total; at the end the lanes are added up, the first one first. All of it is
+float64. So the digits depend on nothing but the values: not on the processor, the number of threads, or whether the
+compiled kernel is there. (Dot products, as fast as they are, have another order on every processor.)
+
+A pair is walked as tables of rows and columns, in tiles of at most a chunk, in parts that may go side by side. Where a
+side is a transposed view, the tiles are broad in the memory of both. The order depends on shape and strides alone.
 """
 
 from __future__ import annotations
@@ -9,10 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.comparison.sums.lanes import CHUNK
+from sgsdump.tensors.tensor import Values
+
+LANES = 256
+CHUNK = 1 << 15
+SUMS = 6
+COUNTS = 7
+# Of a part of a pair: Σa², Σb², Σab, Σd², Σ|d| and Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on.
+Part = tuple[list[float], list[int]]
+
 
 PART = 128 * CHUNK
 _BROAD = 64
@@ -103,3 +117,34 @@ def _merged(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
     shape = tuple(size for size, *_ in merged)
     assert math.prod(shape) == a.size
     return shape
+
+
+class Picked:
+    """The real values at some places of a tensor, as float32; they count when they are ``whole``.
+
+    shape   of the tensor as stored.
+    places  flat indices into it, ascending, as int64.
+    """
+
+    __slots__ = ("places", "shape", "values", "whole")
+
+    def __init__(self, shape: tuple[int, ...], places: np.ndarray):
+        self.shape, self.places = shape, places
+        self.values = np.empty(len(places), np.float32)
+        self.whole = False
+
+
+class ToSum(NamedTuple):
+    """Two sides of equal shape, whether the kernel takes them, and values of either to be picked up where it reads both
+    in the order in which they are stored."""
+
+    sample: Values
+    benchmark: Values
+    by_kernel: bool
+    picked: tuple[Picked, Picked] | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the values of both lie one after the other."""
+        flat: bool = self.sample.array.flags.c_contiguous and self.benchmark.array.flags.c_contiguous
+        return flat

@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sgsdump.comparison.vendor_metrics.base import Printed
+from sgsdump.comparison.vendor_metrics import Printed
 
 EPSILON = float(np.finfo(np.float64).eps)
 FLOOR = np.finfo(np.float32).eps

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgsdump.comparison.vendor_metrics.base import Printed
+from sgsdump.comparison.vendor_metrics import Printed
 from sgsdump.tensors.dtypes import is_float
 from sgsdump.tensors.statistics import Statistics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.pairing.alignment import NAME_WAYS
+from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.files.names import normalised
 
 if TYPE_CHECKING:

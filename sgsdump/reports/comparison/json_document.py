@@ -8,18 +8,18 @@ JSON has no NaN and no infinity: they are the strings ``"nan"``, ``"inf"`` and `
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
+from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.pairing.alignment import Unpaired
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import FACTS, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.reports.strict_json import text_of
 
 FORMAT, VERSION = "sgsdump comparison", 1
-ABSENT = (("runs", None), ("integers", None), ("sums", None), ("details", None))
+ABSENT = (("runs", None), ("integers", None))
 
 
 def render(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -53,11 +53,12 @@ def render(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The row's fields; two of them have other names here, which readers of the file know. The sums are left out,
+    """The row's fields; two of them have other names here, which readers of the file know. Left out are
     ``runs`` where there is only one, and ``integers`` where a side has none."""
+    facts = {name: getattr(row, name) for name in FACTS}
     fields = {
-        name: value
-        for name, value in asdict(replace(row, sums=None, details=None)).items()
+        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        for name, value in facts.items()
         if (name, value) not in ABSENT
     }
     return {{"misnamed": "twin", "statistics": "figures"}.get(name, name): value for name, value in fields.items()}

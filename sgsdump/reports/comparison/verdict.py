@@ -6,9 +6,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
-from sgsdump.comparison.pairing.alignment import NAME_WAYS
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.registry import listed

@@ -16,7 +16,7 @@ COLUMNS = ("index", "sample", "benchmark", "error", "relative_error")
 def text(worst: WorstValues) -> str:
     """A line on the pair, then aligned columns: index, sample, benchmark, error, relative error."""
     sizes = math.prod(worst.shape)
-    differ = f"{worst.apart} of {sizes} values differ" if worst.apart else f"all {sizes} values are equal"
+    differ = f"{worst.differing} of {sizes} values differ" if worst.differing else f"all {sizes} values are equal"
     first = f"{shown(worst.pair.benchmark.name)} {list(worst.shape)}: {differ}"
     lines = ["; ".join(filter(None, [first, worst.note]))]
     if worst.values:
@@ -43,7 +43,7 @@ def json_document(worst: WorstValues) -> str:
         "sample_name": worst.pair.sample.name,
         "shape": list(worst.shape),
         "note": worst.note,
-        "apart": worst.apart,
+        "apart": worst.differing,
         "values": [dict(zip(COLUMNS, (list(value.index), *map(_plain, value.numbers)))) for value in worst.values],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sgsdump.comparison.golden.row import GoldenComparison
+from sgsdump.comparison.golden import GoldenComparison
 from sgsdump.files.escaping import escaped
 
 _NUMBERS = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
@@ -29,6 +29,6 @@ def render(comparison: GoldenComparison) -> str:
             numbers = ["nan_inf", "diff2", *(_NUMBERS[2:] if three else ["all_close"])]
             own |= {name: getattr(row, name) for name in [*numbers, *(["tag", *_PASSES] if three else [])]}
         table.writerow(escaped(own))
-    for file, remark in comparison.apart():
+    for file, remark in comparison.unmatched():
         table.writerow(escaped({"file": file, "verdict": "not comparable", "remark": remark}))
     return text.getvalue()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
+from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.reports.strict_json import text_of
 
 _THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
@@ -27,7 +27,7 @@ def render(comparison: GoldenComparison) -> str:
         "settings": {"tag": comparison.tag, "th1": comparison.th1, "th2": comparison.th2},
         "passes": comparison.passes,
         "rows": [_row(row, golden is not None) for row in comparison.rows],
-        "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.apart()],
+        "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.unmatched()],
     }
     return text_of(document)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
+from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 
 _SUMMARY = "------------------------- summary message -------------------------"
 _DIFF2 = "------------------------- diff2 list message -------------------------"

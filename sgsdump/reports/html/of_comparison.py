@@ -10,7 +10,7 @@ import numpy as np
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import pair_ranges
-from sgsdump.comparison.metrics.sqnr import sqnr
+from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.details.details import Details
+from sgsdump.comparison.details import Details
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.html.report import Layer, Plan, Report, Tradeoff
 from sgsdump.reports.shown import copied, plain, rounded, shown, whole

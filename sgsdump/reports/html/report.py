@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sgsdump.comparison.details.details import Details
+from sgsdump.comparison.details import Details
 
 
 @dataclass(frozen=True)

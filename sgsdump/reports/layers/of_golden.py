@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from sgsdump.comparison.golden.row import GoldenComparison, GoldenRow
+from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.reports.layers.table import Entry, Figure, LayerTable, Status
 
 
@@ -18,7 +18,7 @@ def table_of(comparison: GoldenComparison) -> LayerTable:
     entries = [_entry(index, row, limits) for index, row in enumerate(comparison.rows)]
     entries += [
         Entry(file, "not comparable", sample_name=file, status=_status(comparison, file), remark=reason)
-        for file, reason in comparison.apart()
+        for file, reason in comparison.unmatched()
     ]
     title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
     return LayerTable(title, (verdict,), tuple(entries))

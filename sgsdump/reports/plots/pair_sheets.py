@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import ImageDraw
 
-from sgsdump.comparison.details.binned import Binned
+from sgsdump.comparison.binned import Binned
 from sgsdump.reports.copies import Copies, also_of
 from sgsdump.reports.histogram import chart
 from sgsdump.reports.histogram.chart import font, number

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
 from sgsdump.tuning.advice.advice import Advice
 from sgsdump.tuning.advice.sensitivity_analysis import Measurement, Totals

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.tuning.advice.sensitivity_analysis import error_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.metrics.cos import cos
+from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.tuning.advice.advice import holds

@@ -11,10 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sgsdump.comparison.distribution import LEVELS, WIDE
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.metrics.cos import cos
-from sgsdump.comparison.metrics.mse import mse
-from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.metrics import Sums, cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.data_frame import data_frame
 from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER, Convolution, Signs

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.metrics.base import Sums
-from sgsdump.comparison.metrics.rmse import rmse
+from sgsdump.comparison.metrics import Sums, rmse
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.metrics import Sums
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_whole
 from sgsdump.quantisation.objective import Score
@@ -74,7 +74,7 @@ def _judged(index: int, plain: Mapping[str, Any], criteria: Criteria) -> Judged:
 def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
     scores = {
         frozenset(name for name, bit in zip(criteria.domains, key) if bit == "1"): Score(
-            score["pictures"], {name: Sums(*sums) for name, sums in score["sums"].items()}, score["metric"]
+            score["pictures"], {name: Sums.of_numbers(sums) for name, sums in score["sums"].items()}, score["metric"]
         )
         for key, score in plain.items()
     }
@@ -84,4 +84,4 @@ def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
 
 
 def _plain(score: Score) -> dict[str, Any]:
-    return {**asdict(score), "sums": {name: list(asdict(sums).values()) for name, sums in score.sums.items()}}
+    return {**asdict(score), "sums": {name: list(sums.numbers) for name, sums in score.sums.items()}}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sgsdump.comparison.naming import ge_graph, layer_mapping, mindie_map, name_map, name_rules
-from sgsdump.comparison.naming.link import Link, Output, operator_keys
+from sgsdump.comparison.naming import name_files, operator_maps
+from sgsdump.comparison.naming.operator_maps import Link, Output, operator_keys
 from sgsdump.errors import ConfigError, FormatError, MissingExtra
 
 
@@ -45,10 +45,10 @@ def test_mindies_two_files_are_joined(shared: Path) -> None:
     folder = shared / "ascend" / "op_mapping"
     files = [folder / "mindie_torch_op_mapping.json", folder / "mindie_rt_op_mapping.json"]
     expected = [Link(Output(("Conv2D_5Relu_8",)), Output(("layer1.0.relu", "968")), "MindIE map")]
-    assert mindie_map.read(*files) == mindie_map.read(*files[::-1]) == expected
+    assert operator_maps.read_mindie_map(*files) == operator_maps.read_mindie_map(*files[::-1]) == expected
     for file, other in (files, files[::-1]):
         with pytest.raises(ConfigError, match=f"one of two files; give {other.name} too"):
-            mindie_map.read(file)
+            operator_maps.read_mindie_map(file)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_mindies_two_files_are_joined(shared: Path) -> None:
     [("/layer1/0/relu/relu_1", "layer1.0.relu"), ("/relu", "relu"), ("/fc/addmm", "fc"), ("add_3", "add_3")],
 )
 def test_nodes_of_torch_export(tmp_path: Path, node: str, name: str) -> None:
-    links = mindie_map.read(
+    links = operator_maps.read_mindie_map(
         written(tmp_path, json.dumps([{"fx_node": node, "rt_layer": "L"}])),
         written(tmp_path, json.dumps([{"id": 1, "ge_op": "Relu_8", "rt_layer": "L"}]), "rt.json"),
     )
@@ -83,12 +83,12 @@ def test_mindies_rows_go_by_id_and_the_last_node_counts(tmp_path: Path) -> None:
         {"id": 0, "ge_op": "A", "rt_layer": "L0", **fused},
         {"id": 3, "ge_op": "D", "rt_layer": "gone"},
     ]
-    links = mindie_map.read(
+    links = operator_maps.read_mindie_map(
         written(tmp_path, json.dumps(nodes), "a"), written(tmp_path, json.dumps(layers), "b")
     )  # fmt: skip
     assert [(link.sample.names, link.benchmark.names) for link in links] == [(("AB",), ("v1",)), (("C",), ("v2",))]
     updated = {"AB": {"id": 1, "jit_node": "%v1 : x", "fuse_path": ["A", "B"]}}
-    assert mindie_map.read(written(tmp_path, json.dumps(updated))) == links[:1]
+    assert operator_maps.read_mindie_map(written(tmp_path, json.dumps(updated))) == links[:1]
 
 
 def operator(name: str, originals: list[str], *outputs: tuple[str, int], **more: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def graph(*operators: dict[str, Any]) -> str:
 
 
 def test_a_ge_graph_tells_origins_and_relations(tmp_path: Path) -> None:
-    links = ge_graph.read(
+    links = operator_maps.read_ge_graph(
         written(
             tmp_path,
             graph(
@@ -156,7 +156,7 @@ def test_a_ge_graph_tells_origins_and_relations(tmp_path: Path) -> None:
 )
 def test_other_graphs_are_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(FormatError, match=said) as caught:
-        ge_graph.read(written(tmp_path, text))
+        operator_maps.read_ge_graph(written(tmp_path, text))
     assert "\n" not in str(caught.value)
 
 
@@ -175,7 +175,7 @@ def test_other_graphs_are_one_line(tmp_path: Path, text: str, said: str) -> None
     ],
 )
 def test_a_name_map_is_json_yaml_or_csv(tmp_path: Path, text: str) -> None:
-    assert name_map.read(written(tmp_path, text)) == {"a/b": "1", "yes": "c d"}
+    assert name_files.read_name_map(written(tmp_path, text)) == {"a/b": "1", "yes": "c d"}
 
 
 @pytest.mark.parametrize(
@@ -197,19 +197,19 @@ def test_a_name_map_is_json_yaml_or_csv(tmp_path: Path, text: str) -> None:
 )
 def test_other_yaml_and_csv_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(FormatError, match=said) as caught:
-        name_map.read(written(tmp_path, text))
+        name_files.read_name_map(written(tmp_path, text))
     assert "\n" not in str(caught.value)
 
 
 def test_yaml_without_its_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)  # type: ignore[arg-type]
     with pytest.raises(MissingExtra, match=r"sgsdump\[yaml\]"):
-        name_map.read(written(tmp_path, "a: b\n"))
-    assert name_map.read(written(tmp_path, "a,b\n")) == {"a": "b"}
+        name_files.read_name_map(written(tmp_path, "a: b\n"))
+    assert name_files.read_name_map(written(tmp_path, "a,b\n")) == {"a": "b"}
 
 
 def test_the_layer_mapping_is_the_vendors(shared: Path) -> None:
-    found = layer_mapping.read(shared / "ascend/msprobe_dump/layer_mapping_pair/layer_mapping.yaml")
+    found = name_files.read_layers(shared / "ascend/msprobe_dump/layer_mapping_pair/layer_mapping.yaml")
     assert list(found) == [
         "TopLayer", "VocabParallelEmbedding", "ParallelTransformerLayer", "ParallelAttention", "FusedRMSNorm",
     ]  # fmt: skip
@@ -217,29 +217,29 @@ def test_the_layer_mapping_is_the_vendors(shared: Path) -> None:
 
 
 def test_layer_mappings_as_json_and_bad_ones(tmp_path: Path) -> None:
-    assert layer_mapping.read(written(tmp_path, '{"Cell": {"a": "b"}}')) == {"TopLayer": {"a": "b"}}
+    assert name_files.read_layers(written(tmp_path, '{"Cell": {"a": "b"}}')) == {"TopLayer": {"a": "b"}}
     for text, said in (("a: b\n", "no layer mapping"), ("a:\n  b..c: d\n", "empty part"), ("a: {}\n", "no layer")):
         with pytest.raises(FormatError, match=said):
-            layer_mapping.read(written(tmp_path, text))
+            name_files.read_layers(written(tmp_path, text))
 
 
 def test_rules_are_applied_in_turn(tmp_path: Path) -> None:
-    rules = name_rules.read(written(tmp_path, "# comment\n\n^npu_(\\w+) -> \\1\n  / ->\nx->y -> z\n"))
-    assert name_rules.renamed("npu_a/b", rules) == ("ab", rules[:2])
-    assert name_rules.renamed("x->y", rules) == ("z", rules[2:])
-    assert name_rules.renamed("other", rules) == ("other", ())
-    assert name_rules.renamed("npu_" + "a" * 1000, rules)[1] == ()
-    assert name_rules.renamed("ab", [name_rules.rule_of("(?<=a)b=c")]) == ("ac", (name_rules.rule_of("(?<=a)b=c"),))
-    assert name_rules.described(rules[:1]) == "rule ^npu_(\\w+) -> \\1"
+    rules = name_files.read_rules(written(tmp_path, "# comment\n\n^npu_(\\w+) -> \\1\n  / ->\nx->y -> z\n"))
+    assert name_files.renamed("npu_a/b", rules) == ("ab", rules[:2])
+    assert name_files.renamed("x->y", rules) == ("z", rules[2:])
+    assert name_files.renamed("other", rules) == ("other", ())
+    assert name_files.renamed("npu_" + "a" * 1000, rules)[1] == ()
+    assert name_files.renamed("ab", [name_files.rule_of("(?<=a)b=c")]) == ("ac", (name_files.rule_of("(?<=a)b=c"),))
+    assert name_files.described(rules[:1]) == "rule ^npu_(\\w+) -> \\1"
 
 
 @pytest.mark.parametrize("text", ["a", "=b", "(=b", "a=\\1", "a=\\g<x>", "a" * 2000 + "=b", "(?P<a>x)(?P<a>y)=b"])
 def test_bad_rules_are_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="name rule") as caught:
-        name_rules.rule_of(text)
+        name_files.rule_of(text)
     assert "\n" not in str(caught.value)
     with pytest.raises(FormatError, match=":2:"):
-        name_rules.read(written(tmp_path, "\n" + text.replace("=", " -> ") + "\n"))
+        name_files.read_rules(written(tmp_path, "\n" + text.replace("=", " -> ") + "\n"))
 
 
 @pytest.mark.parametrize("deep", ["[", "{", "- ", "a: {b: ", "? "])
@@ -247,4 +247,66 @@ def test_deep_yaml_is_refused_at_once(deep, tmp_path):
     """It took the square of its depth."""
     (tmp_path / "x").write_text("a:\n " + deep * 50_000)
     with pytest.raises(FormatError, match="not valid YAML"):
-        layer_mapping.read(tmp_path / "x")
+        name_files.read_layers(tmp_path / "x")
+
+
+def test_attributes_of_a_graph_that_are_of_another_form_are_looked_over(tmp_path):
+    names = {"key": "_datadump_original_op_names", "value": {"list": {"s": ["a"]}}}
+    odd = [{"key": "_datadump_original_op_names", "value": "x"}, {"key": 3, "value": {"s": "y"}}, {"value": {}}]
+    for attributes in ([*odd, names], [names, *odd]):
+        op = {
+            "name": "c",
+            "attr": attributes,
+            "output_desc": [{"attr": [{"key": "_datadump_origin_name", "value": 7}]}],
+        }
+        (tmp_path / "g.json").write_text(json.dumps({"graph": [{"op": [op]}]}))
+        plain = {"name": "c", "attr": [names], "output_desc": [{"attr": []}]}
+        (tmp_path / "h.json").write_text(json.dumps({"graph": [{"op": [plain]}]}))
+        assert (
+            operator_maps.read_ge_graph(tmp_path / "g.json") == operator_maps.read_ge_graph(tmp_path / "h.json") != []
+        )
+
+
+@pytest.mark.parametrize(
+    ("row", "sound"),
+    [
+        ({"rt_layer": "r", "jit_node": "%a : x"}, True),
+        ({"rt_layer": "r", "ge_op": "g", "id": 1}, True),
+        ({"rt_layer": "r", "ge_op": "g", "id": 1, "fusion_op": "f"}, True),
+        ({"rt_layer": "r", "ge_op": "g", "id": 1, "fusion_op": None}, True),
+        ({"rt_layer": 3, "ge_op": "g", "id": 1}, False),
+        ({"rt_layer": 3, "jit_node": "%a : x"}, False),
+        ({"rt_layer": "r", "ge_op": "g", "id": 1, "fusion_op": 3}, False),
+        ({"rt_layer": "r", "jit_node": "%a : x", "fusion_op": [1]}, False),
+        ({"rt_layer": "r", "ge_op": "g"}, False),
+        ({"rt_layer": "r", "ge_op": "g", "id": "1"}, False),
+        ({"rt_layer": "r", "ge_op": "g", "id": True}, False),
+        ({"rt_layer": "r", "ge_op": 3, "id": 1}, False),
+        ({"rt_layer": "r"}, False),
+    ],
+)
+def test_rows_of_mindie_s_files(tmp_path, row, sound):
+    torch = [{"rt_layer": "r", "jit_node": "%b : x"}]
+    engine = [{"rt_layer": "r", "ge_op": "h", "id": 2}]
+    files = {tmp_path / "torch.json": torch, tmp_path / "engine.json": engine}
+    for path, rows in files.items():
+        path.write_text(json.dumps(rows))
+    for path, rows in files.items():
+        path.write_text(json.dumps([*rows, row]))
+        if sound:
+            assert operator_maps.read_mindie_map(*files)
+        else:
+            with pytest.raises(FormatError, match="names neither a jit_node nor a ge_op with its id"):
+                operator_maps.read_mindie_map(*files)
+        path.write_text(json.dumps(rows))
+
+
+def test_an_origin_without_an_index_is_the_first_output(tmp_path):
+    def links(*more):
+        named = {"key": "_datadump_origin_name", "value": {"s": "o"}}
+        op = {"name": "c", "attr": [], "output_desc": [{"attr": [named, *more]}]}
+        (tmp_path / "g.json").write_text(json.dumps({"graph": [{"op": [op]}]}))
+        return operator_maps.read_ge_graph(tmp_path / "g.json")
+
+    first, second = ({"key": "_datadump_origin_output_index", "value": {"i": i}} for i in (0, 1))
+    assert links() == links(first) != links(second)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgsdump.comparison.naming.name_map import read, write
+from sgsdump.comparison.naming.name_files import read_name_map, write_name_map
 from sgsdump.errors import FormatError
 
 name = st.text() | st.binary().map(lambda b: b.decode("utf-8", "surrogateescape"))
@@ -15,8 +15,8 @@ name = st.text() | st.binary().map(lambda b: b.decode("utf-8", "surrogateescape"
 def test_round_trip(tmp_path_factory, names):
     names = {key: value for value, key in {value: key for key, value in names.items()}.items()}
     path = tmp_path_factory.mktemp("x") / "names.json"
-    write(names, path)
-    assert read(path) == names
+    write_name_map(names, path)
+    assert read_name_map(path) == names
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,17 @@ def test_anything_else_is_one_line(tmp_path, text, said):
     path = tmp_path / "names.json"
     path.write_text(text)
     with pytest.raises(FormatError, match=said) as caught:
-        read(path)
+        read_name_map(path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_table_without_names_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text(";\n")
     with pytest.raises(FormatError, match="no row has a name"):
-        read(tmp_path / "x.csv")
+        read_name_map(tmp_path / "x.csv")
+
+
+def test_a_written_map_is_indented_by_one_and_ends_its_last_line(tmp_path):
+    write_name_map({"b": "a", "ü": "\udcff"}, tmp_path / "m.json")
+    assert (tmp_path / "m.json").read_text() == '{\n "b": "a",\n "\\u00fc": "\\udcff"\n}\n'
+    assert read_name_map(tmp_path / "m.json") == {"b": "a", "ü": "\udcff"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sgsdump
-from sgsdump.comparison.naming.pairs_by_name_map import name_map_of
+from sgsdump.comparison.naming.pairs_by_map import name_map_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.tensor import Tensor

@@ -18,17 +18,15 @@ from resident_pages import resident
 
 from sgsdump import compare, open_dump
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.misnaming.value_probes import probe_all
-from sgsdump.comparison.pair_sums import pair_sums
-from sgsdump.comparison.sums import compiled, tiles
-from sgsdump.comparison.sums.lanes import CHUNK, LANES
-from sgsdump.comparison.sums.picked import Picked
-from sgsdump.comparison.sums.tiles import PART
+from sgsdump.comparison.sums import summation, tiles
+from sgsdump.comparison.sums.summation import pair_sums
+from sgsdump.comparison.sums.tiles import CHUNK, LANES, PART, Picked
+from sgsdump.comparison.value_probes import probe_all
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of
 
-kernel = compiled._KERNEL
+kernel = summation._KERNEL
 compiled_only = pytest.mark.skipif(kernel is None, reason="the kernel is not built, or is switched off")
 VECTORS = ("AVX-512", "AVX2", "plain C")
 SIZES = (0, 1, LANES - 1, LANES, LANES + 1, 5 * LANES + 3, CHUNK - 1, CHUNK, CHUNK + LANES + 1, 3 * CHUNK + 1025)
@@ -50,18 +48,23 @@ def vectors(request):
 
 def bits(sums):
     """Every field to the last bit; one NaN is like another."""
-    return [value.hex() if isinstance(value, float) else value for value in vars(sums).values()]
+    return [value.hex() if isinstance(value, float) else value for value in sums.numbers]
 
 
 def by_numpy(a, b):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_KERNEL", None)
+        patch.setattr(summation, "_KERNEL", None)
         return pair_sums(a, b)
+
+
+def small_parts(monkeypatch):
+    for module in (tiles, summation):
+        monkeypatch.setattr(module, "PART", 4 * CHUNK)
 
 
 def both_ways(a, b):
     a, b = (side if isinstance(side, Values) else Values(side) for side in (a, b))
-    assert compiled.takes(a) and compiled.takes(b), "else nothing is compared"
+    assert summation.takes(a) and summation.takes(b), "else nothing is compared"
     return bits(pair_sums(a, b)), bits(by_numpy(a, b))
 
 
@@ -86,9 +89,10 @@ def test_what_is_not_finite_is_counted_where_it_is(vectors):
     b[[3, CHUNK, 5]] = np.nan, np.inf, -np.inf
     a[7] = b[7] = np.inf
     sums = pair_sums(Values(a), Values(b))
-    assert (sums.sample_nan, sums.sample_inf, sums.sample_minus_inf) == (1, 3, 1)
-    assert (sums.benchmark_nan, sums.benchmark_inf, sums.benchmark_minus_inf) == (1, 3, 1)
-    assert sums.odd_apart == 3
+    odd = sums.odd
+    assert (odd.sample_nan, odd.sample_inf, odd.sample_minus_inf) == (1, 3, 1)
+    assert (odd.benchmark_nan, odd.benchmark_inf, odd.benchmark_minus_inf) == (1, 3, 1)
+    assert odd.odd_apart == 3
     kernels, numpys = both_ways(a, b)
     assert kernels == numpys
 
@@ -179,7 +183,7 @@ def test_a_tensor_of_several_parts(vectors):
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_any_number_of_threads(transposed, monkeypatch):
-    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    small_parts(monkeypatch)
     rng = np.random.default_rng(4)
     a, b = (rng.standard_normal((1100, 1300)).astype(np.float32) for _ in range(2))
     a, b = Values(a), Values(np.asfortranarray(b) if transposed else b)
@@ -189,7 +193,7 @@ def test_any_number_of_threads(transposed, monkeypatch):
 
 
 def test_mapped_pages_are_given_back_while_the_values_are_held(tmp_path, monkeypatch):
-    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    small_parts(monkeypatch)
     a = np.random.default_rng(5).standard_normal(32 * CHUNK).astype(np.float32)
     a.tofile(tmp_path / "a")
     held = Values(view(map_file(tmp_path / "a"), a.dtype, a.size, 0))
@@ -208,7 +212,7 @@ def mapped(path, array):
 
 @pytest.mark.parametrize("dtype", STORED)
 def test_mapped_files_are_read_and_not_mapped(tmp_path, monkeypatch, dtype):
-    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    small_parts(monkeypatch)
     rng = np.random.default_rng(6)
     a, b = (rng.integers(-9, 99, 9 * CHUNK + 77).astype(np.int8).astype(dtype) for _ in range(2))
     quant = Quant(np.dtype(dtype), 0.1, 3, exact=True) if np.dtype(dtype).kind in "iu" else None
@@ -223,7 +227,7 @@ def test_mapped_files_are_read_and_not_mapped(tmp_path, monkeypatch, dtype):
 @compiled_only
 @pytest.mark.parametrize("size", [100, CHUNK, 9 * CHUNK + 77])
 def test_values_are_picked_up_on_the_way(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(tiles, "PART", 4 * CHUNK)
+    small_parts(monkeypatch)
     a, b = (np.random.default_rng(seed).standard_normal(size).astype(np.float32) for seed in (7, 8))
     for places in (np.sort(np.random.default_rng(9).choice(size, 60)), np.array([0, 0, size - 1]), np.arange(0)):
         picked = Picked((size,), places), Picked((size,), places[1::2].copy())
@@ -255,14 +259,14 @@ def test_a_file_that_took_the_place_of_the_mapped_one_is_not_read(tmp_path):
 def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path, monkeypatch):
     a = np.random.default_rng(11).standard_normal(3 * CHUNK).astype(np.float32)
     held = mapped(tmp_path / "a", a)
-    opened = compiled.opened
+    opened = summation.opened
 
     def opened_and_cut(array):
         file = opened(array)
         os.truncate(tmp_path / "a", 1000)
         return file
 
-    monkeypatch.setattr(compiled, "opened", opened_and_cut)
+    monkeypatch.setattr(summation, "opened", opened_and_cut)
     with pytest.raises(ValuesError, match="shorter than when it was opened"):
         pair_sums(Values(held), Values(a))
 
@@ -276,7 +280,7 @@ def test_genuine_dumps(shared):
     for path in paths:
         rows = [compare(open_dump(path), benchmark, metrics=list(METRICS), match_by_value=True).rows]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compiled, "_KERNEL", None)
+            patch.setattr(summation, "_KERNEL", None)
             rows.append(compare(open_dump(path), benchmark, metrics=list(METRICS), match_by_value=True).rows)
         kernels, numpys = ([(repr(row), repr(row.sums)) for row in each] for each in rows)
         assert kernels == numpys
@@ -303,7 +307,7 @@ def test_the_sums_are_right(pair):
 
 @compiled_only
 def test_the_stub_names_what_is_there():
-    stub = Path(compiled.__file__).with_name("kernel.pyi").read_text()
+    stub = Path(summation.__file__).with_name("kernel.pyi").read_text()
     names = set(re.findall(r"^(?:def )?(\w+)(?:: int|\()", stub, re.MULTILINE))
     assert names == {name for name in vars(kernel) if not name.startswith("_")}
 
@@ -317,7 +321,7 @@ def test_a_tile_that_is_no_chunk_is_refused():
 
 
 def test_the_kernel_can_be_left_out():
-    code = "from sgsdump.comparison.sums.compiled import description; print(description())"
+    code = "from sgsdump.comparison.sums.summation import description; print(description())"
     environment = {**os.environ, "SGSDUMP_NO_KERNEL": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "numpy sums\n"

@@ -9,6 +9,7 @@ import pytest
 import sgsdump
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
+from sgsdump.comparison.vendor_metrics.msaccucmp import printed
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.statistics import Statistics
@@ -222,3 +223,17 @@ def test_msprobes_eight_columns_of_statistics():
         "NormRelativeErr": "N/A",
     }
     assert not sgsdump.compare(*sides, compatible="msaccucmp").rows[0].vendor
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.zeros(0, np.float32), "does not support empty data."),
+        (np.array([True, False]), "does not support Boolean types."),
+        (np.zeros(0, bool), "does not support empty data."),
+    ],
+)
+def test_what_msaccucmp_does_not_support(values, message):
+    found = printed(values, values)
+    assert found.values["MaxAbsoluteError"] == "NaN" and message in found.message
+    assert found.message.count("does not support") == len(found.values) - 1

@@ -10,7 +10,7 @@ import pytest
 from one_run import run_pipeline
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump, save_dump
-from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden import compare_golden
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar.binary import SIM, SIM_SHAPED
 from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK

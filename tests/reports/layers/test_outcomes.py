@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison.compare import compare
-from sgsdump.comparison.golden.by_tensor import compare_golden
+from sgsdump.comparison.golden import GoldenSettings, compare_golden
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.layers import junit, markdown
@@ -75,7 +75,7 @@ def test_golden_layers_are_ranked_by_how_far_past_the_limit_they_are():
     """Errors against golden 10: the benchmark's 1, so 2 are allowed; the sample's 1, 3, and NaN."""
     golden, benchmark = dump(a=[10], b=[10], c=[10], d=[10]), dump(a=[11], b=[11], c=[11], e=[11])
     sample = dump(a=[11], b=[13], c=[np.nan], d=[10])
-    table = golden_table_of(compare_golden(sample, benchmark, golden, tag=2.0))
+    table = golden_table_of(compare_golden(sample, benchmark, golden, GoldenSettings(tag=2.0)))
     assert [entry.verdict for entry in table.compared] == ["pass", "fail", "fail"]
     assert [table.compared[place].sample_name for place in Listing("worst").places(table.compared)] == ["c", "b", "a"]
     assert table.compared[1].error == pytest.approx(1.5)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from sgsdump.comparison.compare import compare
-from sgsdump.comparison.metrics.base import Sums
+from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict

@@ -1,0 +1,99 @@
+"""Counts in bins whose width is a power of two and whose edges are whole multiples of it.
+
+Such bins nest: two neighbours make one bin of the next width. So the range need not be known before the first value,
+one pass is enough, and two sets of bins become one without loss, however they were made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+# float32 has 24 bits: finer bins than that below the largest value would tell nothing apart.
+_PRECISION = 24
+_FINEST = -200
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """``rows`` (kinds of sums, bins) over bins of width 2**exponent, the first of which begins at first * 2**exponent.
+
+    No bins at all where nothing was counted.
+    """
+
+    exponent: int
+    first: int
+    rows: np.ndarray
+
+    @classmethod
+    def nothing(cls, rows: int) -> Binned:
+        return cls(_FINEST, 0, np.zeros((rows, 0)))
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The outer edges."""
+        width = 2.0**self.exponent
+        return self.first * width, (self.first + self.rows.shape[1]) * width
+
+    def coarser(self, exponent: int) -> Binned:
+        """The same sums in bins of width 2**exponent, which is at least as wide."""
+        shift, count = exponent - self.exponent, self.rows.shape[1]
+        if not shift or not count:
+            return Binned(exponent, self.first >> shift, self.rows)
+        first, last = self.first >> shift, (self.first + count - 1) >> shift
+        rows = np.zeros((len(self.rows), last - first + 1))
+        starts = [max(((first + i) << shift) - self.first, 0) for i in range(last - first + 1)]
+        np.add.reduceat(self.rows, starts, axis=1, out=rows)
+        return Binned(exponent, first, rows)
+
+    def plus(self, other: Binned, limit: int) -> Binned:
+        """The sums of both, in at most ``limit`` bins as narrow as both have them."""
+        if not other.rows.shape[1]:
+            return self
+        if not self.rows.shape[1]:
+            return other
+        exponent = max(self.exponent, other.exponent)
+        ends = [end >> (exponent - each.exponent) for each in (self, other) for end in (each.first, each.last)]
+        exponent += shift_to(min(ends), max(ends), limit)
+        one, two = self.coarser(exponent), other.coarser(exponent)
+        first, last = min(one.first, two.first), max(one.last, two.last)
+        rows = np.zeros((len(self.rows), last - first + 1))
+        for each in (one, two):
+            rows[:, each.first - first : each.last + 1 - first] += each.rows
+        return Binned(exponent, first, rows)
+
+    @property
+    def last(self) -> int:
+        return self.first + self.rows.shape[1] - 1
+
+
+def narrowest_bins(low: float, high: float, limit: int) -> tuple[int, int, int]:
+    """Exponent, first and last bin of the narrowest bins of which at most ``limit`` hold all from low to high."""
+    exponent = max(math.frexp(max(abs(low), abs(high)))[1] - _PRECISION, _FINEST)
+    first, last = (math.floor(math.ldexp(end, -exponent)) for end in (low, high))
+    shift = shift_to(first, last, limit)
+    return exponent + shift, first >> shift, last >> shift
+
+
+def shift_to(first: int, last: int, limit: int) -> int:
+    """How often bins have to be joined with their neighbours for ``limit`` of them to hold first to last."""
+    shift = 0
+    while (last >> shift) - (first >> shift) >= limit:
+        shift += 1
+    return shift
+
+
+def of_edges(edges: tuple[float, float], rows: np.ndarray) -> Binned:
+    """What ``edges`` and the rows of ``Binned`` were made of."""
+    count = rows.shape[1]
+    if not count:
+        return Binned.nothing(len(rows))
+    width = (edges[1] - edges[0]) / count
+    return Binned(math.frexp(width)[1] - 1, round(edges[0] / width), rows)
+
+
+def indices(values: np.ndarray, exponent: int, first: int) -> np.ndarray:
+    """The bin of each value, from 0."""
+    return (np.floor(values * 2.0**-exponent) - first).astype(np.int64)

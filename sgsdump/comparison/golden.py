@@ -1,0 +1,368 @@
+"""The three-way comparison: is the run under test as good as an accepted one, both compared with a golden run?
+
+Source: the dump tools of the SDAA ONNX pipeline. With e the sample, c the benchmark and g the golden values::
+
+    diff2                     sqrt(Σ(e-c)² / Σc²), in float32
+    diff3(x, g)               for each value  |g| > th1:  |x-g| / (|g| + 1e-9),  else  |x-g|
+    diff3_max_sw, _mean_sw    largest and mean diff3(e, g)
+    diff3_max_g, _mean_g      largest and mean diff3(c, g)
+    pass                      sw <= g * tag, for the largest and for the mean; with g = 0 only sw = 0 passes, and a
+                              benchmark error that is infinite or NaN never counts as a pass
+
+Without golden it is a comparison of two: diff2, and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
+diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at least float32), over whole arrays, so
+that the digits are that tool's. Integers are taken in float64 throughout, the differences of those of 64 bits exactly;
+a complex value is its two parts.
+
+``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden/log.py`` prints
+either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
+from sgsdump.comparison.metrics import EPSILON
+from sgsdump.comparison.naming.pairs_by_stage import align_stages
+from sgsdump.comparison.pair_result import compared_as_stored, layouts
+from sgsdump.dumps.data_frame import data_frame
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.tensors.tensor import values_of
+
+if TYPE_CHECKING:
+    import pandas
+
+Load = Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True)
+class GoldenSettings:
+    """tag     how many times the benchmark's error the sample's may be.
+    th1     diff3: a golden value above it (in magnitude) is compared relatively; the tolerance of all_close.
+    th2     the diff2 past which a row is listed; it decides nothing.
+    titles  what reports call sample, benchmark and golden.
+
+    Raises ConfigError for a tag or threshold that is negative or NaN.
+    """
+
+    tag: float = 10.0
+    th1: float = 1e-6
+    th2: float = 1e-3
+    titles: tuple[str, str, str | None] = ("sample", "benchmark", "golden")
+
+    def __post_init__(self) -> None:
+        for name, value in (("input tag", self.tag), ("th1", self.th1), ("th2", self.th2)):
+            if not value >= 0:
+                raise ConfigError(f"the {name} is 0 or more, so {value:g} cannot be one")
+
+
+DEFAULTS = GoldenSettings()
+
+
+@dataclass(frozen=True)
+class GoldenRow:
+    """One tensor. ``max_*`` and ``mean_*`` are NaN in a comparison of two, ``all_close`` is None in one of three.
+
+    file      the name that reports print and sort by; name is the tensor's.
+    nan_inf   True when any side holds NaN or infinite values.
+    reason    why nothing could be compared; the numbers are NaN then.
+    note      remarks on a compared row: dtypes that differ, a transposed layout.
+    """
+
+    file: str
+    name: str
+    tag: float
+    nan_inf: bool = False
+    diff2: float = math.nan
+    all_close: bool | None = None
+    max_sw: float = math.nan
+    max_g: float = math.nan
+    mean_sw: float = math.nan
+    mean_g: float = math.nan
+    reason: str = ""
+    note: str = ""
+
+    @property
+    def max_passes(self) -> bool:
+        return self.max_sw <= self.max_g * self.tag < math.inf
+
+    @property
+    def mean_passes(self) -> bool:
+        return self.mean_sw <= self.mean_g * self.tag < math.inf
+
+    @property
+    def passes(self) -> bool:
+        """True when close (two) or as good as the benchmark within the tag (three)."""
+        if self.reason:
+            return False
+        return self.max_passes and self.mean_passes if self.all_close is None else self.all_close
+
+    @property
+    def verdict(self) -> str:
+        """``pass``, ``warn`` (passes, with NaN or Inf or a note), ``fail`` or ``not comparable``."""
+        if self.reason:
+            return "not comparable"
+        if not self.passes:
+            return "fail"
+        return "warn" if self.nan_inf or self.note else "pass"
+
+
+@dataclass(frozen=True)
+class GoldenComparison:
+    """Rows by file name, and the file names that stand on one side only.
+
+    titles          what reports call sample, benchmark and golden (None: a comparison of two).
+    only_in_golden  golden's that the sample lacks; not_in_golden what the other two share and golden lacks.
+    th2             the diff2 past which a row is listed; it decides nothing.
+    """
+
+    rows: tuple[GoldenRow, ...]
+    titles: tuple[str, str, str | None]
+    tag: float
+    th1: float
+    th2: float
+    only_in_sample: tuple[str, ...] = ()
+    only_in_benchmark: tuple[str, ...] = ()
+    only_in_golden: tuple[str, ...] = ()
+    not_in_golden: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """True when every row passes."""
+        return all(row.passes for row in self.rows)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A pandas DataFrame with one line per row: its fields, ``max_passes``, ``mean_passes`` and the verdict.
+
+        Raises MissingExtra when pandas is not installed.
+        """
+        columns = [*(field.name for field in fields(GoldenRow)), "max_passes", "mean_passes", "verdict"]
+        frame: pandas.DataFrame = data_frame([[getattr(row, name) for name in columns] for row in self.rows], columns)
+        return frame
+
+    def unmatched(self) -> Iterator[tuple[str, str]]:
+        """Every file that is not on all sides, and where it is."""
+        sample, benchmark, golden = self.titles
+        yield from ((file, f"only in {sample}, not in {benchmark}") for file in self.only_in_sample)
+        yield from ((file, f"only in {benchmark}, not in {sample}") for file in self.only_in_benchmark)
+        yield from ((file, f"in {golden}, not in {sample}") for file in self.only_in_golden)
+        yield from ((file, f"not in {golden}") for file in self.not_in_golden)
+
+
+def compare_files(
+    sample: Mapping[str, Load],
+    benchmark: Mapping[str, Load],
+    golden: Mapping[str, Load] | None = None,
+    settings: GoldenSettings = DEFAULTS,
+    progress: Progress = SILENT,
+) -> GoldenComparison:
+    """Compare what has the same file name on every side. ``sample["relu.npy"]()`` gives the array.
+
+    A loader that raises SgsdumpError makes its row not comparable. Raises ValuesError when no name is on every side.
+    """
+    both = sample.keys() & benchmark.keys()
+    names = sorted(both if golden is None else both & golden.keys())
+    if not names:
+        counts = _counts(settings, sample, benchmark, golden)
+        raise ValuesError(f"no file in common: {counts}; are they of one model?")
+    sides = [side for side in (sample, benchmark, golden) if side is not None]
+    rows = (golden_row(name, name, [side[name] for side in sides], settings) for name in names)
+    return _comparison(
+        each(progress, rows, "compare", "tensor", len(names)),
+        settings,
+        tuple(sorted(sample.keys() - benchmark.keys())),
+        tuple(sorted(benchmark.keys() - sample.keys())),
+        None if golden is None else (tuple(sorted(golden.keys() - sample.keys())), tuple(sorted(both - golden.keys()))),
+    )
+
+
+def compare_golden(
+    sample: Dump,
+    benchmark: Dump,
+    golden: Dump | None = None,
+    settings: GoldenSettings = DEFAULTS,
+    *,
+    inputs: bool = False,
+    progress: Progress = SILENT,
+) -> GoldenComparison:
+    """Compare dumps of any format, tensors paired as ``compare`` pairs them; the file names are ``NAME.npy``.
+
+    inputs and progress are ``compare``'s. Raises what ``compare_files`` raises.
+    """
+    paired = align_stages(sample, benchmark, inputs)
+    joined: list[tuple[Record, ...]] = [pair.records for pair in paired.pairs]
+    pair_notes = {id(pair.benchmark): pair.note for pair in paired.pairs}
+    one_sided = None
+    if golden is not None:
+        partner = {id(pair.sample): pair.benchmark for pair in align_stages(benchmark, golden, inputs).pairs}
+        not_in_golden = _files(b for _, b in joined if id(b) not in partner)
+        joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
+        only_in_golden = _files(u.record for u in align_stages(sample, golden, inputs).only_in_benchmark)
+        one_sided = only_in_golden, not_in_golden
+    if not joined:
+        counts = _counts(settings, sample, benchmark, golden)
+        raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
+
+    def row(records: tuple[Record, ...]) -> GoldenRow:
+        name = records[1].name
+        pairs = [Pair(record, records[-1], "") for record in records]
+        as_stored = all(map(compared_as_stored, pairs))
+        sides = [partial(_real, record, as_stored) for record in records]
+        return golden_row(
+            f"{name}.npy", name, sides, settings, pair_notes[id(records[1])], _known_layouts(pairs, as_stored)
+        )
+
+    joined.sort(key=lambda records: f"{records[1].name}.npy")
+    return _comparison(
+        each(progress, map(row, joined), "compare", "layer", len(joined)),
+        settings,
+        _files(u.record for u in paired.only_in_sample),
+        _files(u.record for u in paired.only_in_benchmark),
+        one_sided,
+    )
+
+
+def _comparison(
+    rows: Iterable[GoldenRow],
+    settings: GoldenSettings,
+    only_in_sample: tuple[str, ...],
+    only_in_benchmark: tuple[str, ...],
+    golden: tuple[tuple[str, ...], tuple[str, ...]] | None,
+) -> GoldenComparison:
+    """``golden``: what only the golden run has and what it lacks; None in a comparison of two."""
+    titles = settings.titles if golden is not None else (*settings.titles[:2], None)
+    only, lacking = golden or ((), ())
+    return GoldenComparison(
+        tuple(rows), titles, settings.tag, settings.th1, settings.th2, only_in_sample, only_in_benchmark, only, lacking
+    )
+
+
+def _counts(settings: GoldenSettings, *sides: Mapping | None) -> str:
+    """``a has 3, b has 4``: how many names each side has."""
+    return ", ".join(f"{title} has {len(side)}" for title, side in zip(settings.titles, sides) if side is not None)
+
+
+def _real(record: Record, as_stored: bool) -> np.ndarray:
+    values = values_of(record.tensor if as_stored else record.tensor.logical())
+    return values.array if values.to_real is None else values.to_real(values.array)
+
+
+def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
+    """Each side's layout and the last one's; unknown where a device's cannot be undone (loading reports it)."""
+    try:
+        return [layouts(pair, as_stored) for pair in pairs]
+    except SgsdumpError:
+        return [(None, None)] * len(pairs)
+
+
+def _files(records: Iterable[Record]) -> tuple[str, ...]:
+    return tuple(sorted(f"{record.name}.npy" for record in records))
+
+
+def golden_row(
+    file: str,
+    name: str,
+    sides: Sequence[Load],
+    settings: GoldenSettings,
+    pair_note: str = "",
+    known: Sequence[Layouts] = (),
+) -> GoldenRow:
+    """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
+    tag, th1 = settings.tag, settings.th1
+    try:
+        stored = [load() for load in sides]
+        fitted, notes = _fitted(stored, known or [(None, None)] * len(sides))
+    except SgsdumpError as error:
+        return GoldenRow(file, name, tag, reason=str(error))
+    arrays = [_computable(array) for array in fitted]
+    nan_inf = not all(np.isfinite(array).all() for array in arrays)
+    if stored[0].dtype != stored[1].dtype:
+        notes.append(f"dtypes differ: sample {stored[0].dtype}, benchmark {stored[1].dtype}")
+    note = "; ".join(filter(None, [pair_note, *notes]))
+    are_floats = all(array.dtype.kind not in "iub" for array in stored)
+    with np.errstate(over="ignore"):
+        e, c = (array.astype(np.float32, copy=False) if are_floats else array for array in arrays[:2])
+    difference = exact_difference(fitted[0], fitted[1])
+    distance = diff2(e, c, difference)
+    if len(arrays) == 2:
+        close = bool(np.allclose(e, c, rtol=th1, atol=th1, equal_nan=True))
+        if difference is not None:
+            close = bool((difference <= th1 + th1 * np.abs(c)).all())
+        return GoldenRow(file, name, tag, nan_inf, distance, close, note=note)
+    sw, accepted = (diff3(arrays[i], arrays[2], th1, exact_difference(fitted[i], fitted[2])) for i in (0, 1))
+    return GoldenRow(file, name, tag, nan_inf, distance, None, sw[0], accepted[0], sw[1], accepted[1], note=note)
+
+
+def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:
+    """All arrays in the last one's shape, and how. Raises ValuesError when one does not fit."""
+    names = ("sample", "benchmark", "golden")[: len(arrays)]
+    last, notes, fitted = arrays[-1], [], []
+    for name, array, (layout, last_layout) in zip(names, arrays, known):
+        matched = match_layouts(last, array, (last_layout, layout))
+        if matched is not None:
+            fitted.append(matched.b.reshape(last.shape))
+            notes.extend([f"{name} transposed {layout} to {last_layout}"] if matched.turn else [])
+            continue
+        if array.shape == last.shape:
+            fitted.append(array)
+            continue
+        try:
+            view = match_shapes(last, array).b
+        except ValuesError:
+            shapes = ", ".join(f"{side} {array.shape}" for side, array in zip(names, arrays))
+            raise ValuesError(f"shape mismatch: {shapes}") from None
+        fitted.append(view.reshape(last.shape))
+        notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}")
+    return fitted, notes
+
+
+def _computable(array: np.ndarray) -> np.ndarray:
+    """float16 and smaller floats as float32, integers and bool as float64, complex as its parts; others unchanged."""
+    if array.dtype.kind == "c":
+        return np.ascontiguousarray(array).view(array.real.dtype)
+    if array.dtype.kind in "iub":
+        return array.astype(np.float64)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def diff2(e: np.ndarray, b: np.ndarray, difference: np.ndarray | None = None) -> float:
+    """sqrt(Σ(e-b)² / Σb²) of two arrays of one shape; infinite when only b is all zeros, NaN when both are.
+
+    ``difference`` is |e-b| where the arrays do not hold it exactly.
+    """
+    with np.errstate(all="ignore"):
+        e, b = e.reshape(-1), b.reshape(-1)
+        return math.sqrt(float(np.sum((e - b if difference is None else difference.reshape(-1)) ** 2) / np.sum(b**2)))
+
+
+def diff3(e: np.ndarray, b: np.ndarray, th1: float, difference: np.ndarray | None = None) -> tuple[float, float]:
+    """The largest and the mean diff3 of two arrays of one shape against base b; 0 and 0 when they are empty.
+
+    ``difference`` is |e-b| where the arrays do not hold it exactly.
+    """
+    if not e.size:
+        return 0.0, 0.0
+    with np.errstate(all="ignore"):
+        error = np.abs(e - b) if difference is None else difference
+        base = np.abs(b)
+        error = np.where(base > np.float64(th1), error / (base + EPSILON), error)
+        return float(error.max()), float(error.mean())
+
+
+def exact_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """|a-b| of integers of 64 bits, rounded once: as float64 they may be equal though they are not. None for others."""
+    if a.dtype != b.dtype or a.dtype.kind not in "iu" or a.dtype.itemsize != 8:
+        return None
+    # modulo 2**64 the larger less the smaller is their true distance
+    u, v = a.astype(np.uint64), b.astype(np.uint64)
+    return np.where(a >= b, u - v, v - u).astype(np.float64)

@@ -1,0 +1,237 @@
+"""Misnamed pairs: tensors whose names agree although they are different ones, and which tensor each really is.
+
+Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
+one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
+the same size are distinguished by their probes, one matrix operation for all; only the few nearest are compared in
+full. Among thousands of probes the nearest are looked for in buckets only, so that the work grows with their number
+and not with its square: nearly equal rows fall on the same sides of random planes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from sgsdump.comparison.alignment import NAME_WAYS, Pair, compared
+from sgsdump.comparison.layout_match import measure
+from sgsdump.comparison.match_by_value import AS_GOOD, Mapper
+from sgsdump.comparison.metrics import cos, rmse
+from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.comparison.value_probes import WORTH, Probes, stacked
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.errors import ValuesError
+from sgsdump.tensors.tensor import values_of
+
+Rows = tuple[np.ndarray, np.ndarray]
+"""Rows, after the number of the tensor each is of, ascending."""
+
+SMALLEST = 16  # fewer values than this agree by chance
+EXACT = 1 << 20  # as many distances are all computed; beyond, those within buckets
+TABLES, CANDIDATES = 8, 32
+NEAREST = 4
+_SEED = 64
+_ROUNDING = 1e-6
+
+
+def may_be_renamed(pair: Pair, outputs: Set[str]) -> bool:
+    """Whether another tensor than the namesake may be meant: only names made the pair, and it is not one of the
+    networks' ``outputs``."""
+    return pair.how in NAME_WAYS and not {pair.sample.name, pair.benchmark.name} & outputs
+
+
+def find_misnamed(
+    pairs: tuple[Pair, ...],
+    results: list[Row | Failed],
+    sample: Dump,
+    benchmark: Dump,
+    inputs: bool,
+    probes: Probes | None = None,
+    run: Mapper = map,
+) -> dict[int, Misnamed]:
+    """By number of the pair, the tensor that agrees with one side of a pair that does not.
+
+    A pair is misnamed when one side agrees with another tensor within the documented thresholds and ten times better
+    than with its namesake: a layer that quantisation spoilt does not, one with a Relu folded in does, though
+    its COS may well pass. Pairs with an error of at most ``row.SURE`` are not looked at, nor those with NaN or Inf.
+    Where only the names made a pair, the tensor that agrees may well be the right one; a pair that a user, a rule or a
+    graph made, and a network's output, is what it is: see ``may_be_renamed``.
+    ``probes``: what was kept while the pairs were compared; ``run`` may spread work over threads.
+    """
+    suspicious = {
+        i: result.error if isinstance(result, Row) else float("inf")
+        for i, result in enumerate(results)
+        if is_suspicious(result)
+    }
+    if not suspicious:
+        return {}
+    assert DOCUMENTED.min_cos is not None and DOCUMENTED.max_rmse is not None
+    agreement = Agreement(DOCUMENTED.min_cos, DOCUMENTED.max_rmse)
+    probes = probes or Probes()
+    held = {side: compared(dump, inputs) for side, dump in (("sample", sample), ("benchmark", benchmark))}
+    own_errors = {id(pair.sample): result.error for pair, result in zip(pairs, results) if isinstance(result, Row)}
+    misnamed: dict[int, Misnamed] = {}
+    for side, own in (("benchmark", "sample"), ("sample", "benchmark")):
+        known = set(map(id, held[own]))
+        targets = {}
+        for i in suspicious.keys() - misnamed.keys():
+            record = pairs[i].sample if own == "sample" else pairs[i].benchmark
+            if id(record) in known:
+                targets[i] = record, suspicious[i]
+        for i, match in find_matches(targets, held[side], agreement, probes, run).items():
+            r = match.record
+            if side == "sample" and own_errors.get(id(r), math.inf) <= AS_GOOD * match.rmse:
+                continue  # two tensors of the reference are equal, and this one has its own
+            misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
+    return misnamed
+
+
+@dataclass(frozen=True)
+class Match:
+    """The record whose values agree, and how well."""
+
+    record: Record
+    cos: float
+    rmse: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What counts as the same values: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own RMSE."""
+
+    cos: float
+    rmse: float
+    better: float = 0.1
+
+
+def find_matches(
+    targets: Mapping[int, tuple[Record, float]],
+    pool: Iterable[Record],
+    agreement: Agreement,
+    probes: Probes | None = None,
+    run: Mapper = map,
+) -> dict[int, Match]:
+    """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one;
+    ``run`` may spread those of large tensors over threads."""
+    probes = probes or Probes()
+    wanted: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
+    for key, (record, _) in targets.items():
+        rows = probes.of(record)
+        if rows is not None and (size := probes.size(record)) >= SMALLEST:
+            wanted[size].append((key, rows))
+    groups: dict[int, list[tuple[Record, np.ndarray]]] = defaultdict(list)
+    for record in pool:
+        if (size := probes.size(record)) in wanted and (rows := probes.of(record)) is not None:
+            groups[size].append((record, rows))
+    matches: dict[int, Match] = {}
+    for size, group in groups.items():
+        keys, own_rows = zip(*wanted[size])
+        pool_probes = stacked([rows for _, rows in group])
+        # turning one side is enough where every tensor that could be turned is on that side
+        turned = any(len(rows) == 1 for _, rows in group)
+        target_probes = stacked(own_rows if turned else [rows[:1] for rows in own_rows])
+        own = [targets[key][1] for key in keys]
+        near = zip(keys, nearest_rows(target_probes, pool_probes, own))
+        tried = [(key, [group[number][0] for number in numbers]) for key, numbers in near if numbers]
+        bests = (run if size >= WORTH else map)(lambda one: _best(*targets[one[0]], one[1], agreement), tried)
+        matches |= {key: best for (key, _), best in zip(tried, bests) if best is not None}
+    return matches
+
+
+def _best(record: Record, own: float, candidates: list[Record], agreement: Agreement) -> Match | None:
+    values = values_of(record.tensor.logical())
+    limit = min(agreement.rmse, own * agreement.better)
+    best: Match | None = None
+    for candidate in candidates:
+        try:
+            sums = measure(values, values_of(candidate.tensor.logical())).sums
+        except ValuesError:
+            continue
+        match = Match(candidate, cos(sums), rmse(sums))
+        if match.cos >= agreement.cos and match.rmse <= limit and (best is None or match.rmse < best.rmse):
+            best = match
+    return best
+
+
+def nearest_rows(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
+    """For each target the numbers of the pool's tensors whose rows are nearest, none that is off by more than half
+    of what the target's namesake is off by, ``own`` (and none by more than half)."""
+    exact = len(targets[1]) * len(pool[1]) <= EXACT
+    return (_nearest if exact else _nearest_in_buckets)(targets, pool, own)
+
+
+def _nearest(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
+    pool_owners, pool_rows = pool
+    rows = targets[1]
+    borders = np.searchsorted(targets[0], np.arange(len(own)))
+    limits = (0.5 * np.minimum(1.0, own)) ** 2
+    with np.errstate(all="ignore"):
+        pool_norms, norms = (pool_rows**2).sum(1), (rows**2).sum(1)
+        # |p - t|² by one matrix product for all rows; its rounding is far below the limit
+        squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
+        distances = np.fmin.reduceat(squares, borders, axis=1)
+        near: np.ndarray = distances <= limits
+    for number, is_near in enumerate(np.logical_or.reduce(near, axis=0).tolist()):
+        if not is_near:
+            yield []
+            continue
+        places = np.flatnonzero(near[:, number])
+        order = places[np.argsort(distances[places, number], kind="stable")]
+        yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
+
+
+def _nearest_in_buckets(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
+    """What ``_nearest`` gives, among the tensors of the pool that share a bucket with a target; at most ``CANDIDATES``
+    of each bucket, since a bucket may hold thousands of copies.
+
+    A tensor within the documented thresholds (COS 0.99) misses all ``TABLES`` buckets about once in a thousand times,
+    one that is equal but for rounding never.
+    """
+    pool_owners, pool_rows = pool
+    rng = np.random.default_rng(_SEED)
+    bits = max(4, int(np.log2(len(pool_rows))) - 3)
+    planes = rng.standard_normal((pool_rows.shape[1], TABLES * bits))
+    weights = 1 << np.arange(bits)
+    with np.errstate(all="ignore"):
+        of_pool, of_targets = _directions(pool_rows) @ planes, _directions(targets[1]) @ planes
+        middle = np.median(of_pool, axis=0)
+        codes, asked = (
+            ((side > middle).reshape(len(side), TABLES, bits) * weights).sum(2) for side in (of_pool, of_targets)
+        )
+    orders = [np.argsort(codes[:, table], kind="stable") for table in range(TABLES)]
+    bounds = []
+    for table, order in enumerate(orders):
+        ranked = codes[order, table]
+        bounds.append([np.searchsorted(ranked, asked[:, table], side) for side in ("left", "right")])
+    borders = np.searchsorted(targets[0], np.arange(len(own) + 1))
+    with np.errstate(all="ignore"):
+        pool_norms, norms = np.linalg.norm(pool_rows, axis=1), np.linalg.norm(targets[1], axis=1)
+        reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.repeat(own, np.diff(borders))) * norms
+    for number, (first, last) in enumerate(pairwise(borders.tolist())):
+        indices = np.concatenate(
+            [
+                orders[table][bounds[table][0][row] : min(bounds[table][1][row], bounds[table][0][row] + CANDIDATES)]
+                for table in range(TABLES)
+                for row in range(first, last)
+            ]
+        )
+        # rows are no nearer than their lengths are
+        with np.errstate(all="ignore"):
+            are_near = np.abs(pool_norms[indices] - norms[first:last, None]) <= reach[first:last, None]
+        indices = np.unique(indices[are_near.any(axis=0)])
+        if not indices.size:
+            yield []
+            continue
+        rows = targets[1][first:last]
+        part = pool_owners[indices], pool_rows[indices]
+        yield from _nearest((np.zeros(len(rows), int), rows), part, [own[number]])
+
+
+def _directions(rows: np.ndarray) -> np.ndarray:
+    """The rows as vectors of length 1; those that have no direction as 0."""
+    return np.nan_to_num(rows / np.linalg.norm(rows, axis=1, keepdims=True), nan=0.0, posinf=0.0, neginf=0.0)

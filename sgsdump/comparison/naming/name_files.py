@@ -1,0 +1,320 @@
+"""What a user gives to say which name of one dump is which of the other: mapping files of several kinds, and rules.
+
+**A name map**, for dumps whose names do not tell:
+
+JSON    one object, UTF-8: ``{"benchmark name": "sample name", …}``
+YAML    ``benchmark name: sample name``, a line each (the extra ``yaml``)
+CSV     two columns between ``,``, ``;`` or tabs, benchmark first; a first row ``sample,benchmark`` or
+        ``benchmark,sample`` says so itself
+
+Names stand exactly as in the dumps; a name that is not UTF-8 is escaped (JSON). Each name stands once on its side.
+Tensors that are not in the map are paired by their names.
+
+**Rules** that rewrite the sample's names into the benchmark's: regular expressions, a line each::
+
+    # comments and empty lines are skipped
+    ^npu_ ->
+    /(\\d+)/conv -> .\\1.conv
+
+The pattern is Python's, found anywhere in a name; ``\\1`` in the replacement is the first group. All rules are applied
+one after the other, each to the result of the last. They are the user's own: a pattern can be written that takes for
+ever, so names of more than 1000 characters are left alone.
+
+**msprobe's layer mapping**: how modules of one framework's network are called in the other's, by the module's class::
+
+    TopLayer:                                  # or Cell
+      network_with_loss: module
+    ParallelAttention:
+      flash_attention_score: core_attention_flash.npu_fusion_attention
+
+YAML (the extra ``yaml``) or the same as JSON: inside a ParallelAttention of the sample, what is called
+flash_attention_score is in the benchmark npu_fusion_attention inside core_attention_flash. Names that are not in it
+are the same on both sides.
+
+The vendors' files that link operators are in ``operator_maps``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sgsdump.comparison.naming import operator_maps
+from sgsdump.comparison.naming.operator_maps import Link
+from sgsdump.errors import ConfigError, FormatError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
+from sgsdump.files.json_yaml import json_of, yaml_of
+
+FORM = 'a name map is {"benchmark name": "sample name"}'
+_SIDES = ("benchmark", "sample")
+
+
+def read_name_map(path: Path | str) -> dict[str, str]:
+    """Benchmark name -> sample name, by content. Raises FormatError for anything else, ConfigError when it cannot be
+    read, MissingExtra for YAML without its library."""
+    path = Path(path)
+    return names_of_map(document_of(decode(read_bytes(path), path), path), path)
+
+
+def document_of(text: str, path: Path) -> Any:
+    """What a text is: an object of JSON or YAML, or that of a CSV's rows. Raises FormatError."""
+    kind = kind_of(text)
+    if kind == "csv":
+        return _of_csv(text, path)
+    return json_of(text, path, FORM) if kind == "json" else yaml_of(text, path, FORM)
+
+
+def kind_of(text: str) -> str:
+    """``json``, ``yaml``, ``csv``, or ``rules`` (lines ``PATTERN -> REPLACEMENT``), by the first line that says
+    something."""
+    line = next((line.strip() for line in text.removeprefix("\ufeff").splitlines() if _says(line)), "")
+    if " -> " in f"{line} ":  # the replacement may be empty
+        return "rules"
+    if line.startswith(("{", "[")) or not line:
+        return "json"
+    if not line.startswith('"') and (": " in line or line.endswith(":") or line == "---"):
+        return "yaml"
+    return "csv" if any(mark in line for mark in ",;\t") else "json"
+
+
+def names_of_map(document: Any, path: Path) -> dict[str, str]:
+    """Benchmark name -> sample name of a parsed document. Raises FormatError for any other, and for names twice."""
+    if not isinstance(document, dict):
+        raise FormatError(f"{path}: {FORM}, not a {type(document).__name__}")
+    owners: dict[str, str] = {}
+    for benchmark, sample in document.items():
+        if not isinstance(sample, str):
+            raise FormatError(f"{path}: {quoted(benchmark)} must map to one name of the sample; {FORM}")
+        if sample in owners:
+            raise FormatError(
+                f"{path}: the sample's {quoted(sample)} is given to {quoted(owners[sample])} and to {quoted(benchmark)}"
+            )
+        owners[sample] = benchmark
+    return document
+
+
+def write_name_map(names: Mapping[str, str], path: Path | str) -> None:
+    """Write benchmark name -> sample name, whole or not at all. Raises OutputError."""
+    with replacing(Path(path)) as file:
+        # escapes keep names that are not UTF-8, which are surrogates here
+        file.write((json.dumps(dict(names), indent=1, ensure_ascii=True) + "\n").encode())
+
+
+def _says(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _of_csv(text: str, path: Path) -> dict[str, str]:
+    lines = text.removeprefix("\ufeff").splitlines()
+    first = next(filter(_says, lines))
+    mark = next(mark for mark in "\t;," if mark in first)
+    try:
+        rows = [(number, row) for number, row in _rows(lines, mark) if any(row)]
+    except csv.Error as error:
+        raise FormatError(f"{path}: not valid CSV: {error}") from None
+    if not rows:
+        raise FormatError(f"{path}: no row has a name in it; {FORM}")
+    order = [cell.lower() for cell in rows[0][1]]
+    if sorted(order) == sorted(_SIDES):
+        rows = rows[1:]
+    else:
+        order = list(_SIDES)
+    names: dict[str, str] = {}
+    for number, row in rows:
+        if len(row) != 2 or not all(row):
+            raise FormatError(f"{path}:{number}: a row of a name map has two names, not {len([c for c in row if c])}")
+        pair = dict(zip(order, row))
+        if pair["benchmark"] in names:
+            raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} stands in it twice")
+        names[pair["benchmark"]] = pair["sample"]
+    return names
+
+
+def _rows(lines: Iterable[str], mark: str) -> Iterable[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, 1):
+        if _says(line):
+            # A line each: a quote that does not end must not swallow the file.
+            yield (
+                number,
+                [
+                    cell.strip()
+                    for cell in next(csv.reader([line], delimiter=mark, skipinitialspace=True, strict=True), [])
+                ],
+            )
+
+
+LONGEST_NAME, LONGEST_RULE = 1000, 1000
+_ARROW = "->"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``text`` is the rule as it was given, for messages."""
+
+    pattern: re.Pattern[str]
+    replacement: str
+    text: str
+
+
+def read_rules(path: Path | str) -> tuple[Rule, ...]:
+    """The rules of a file. Raises FormatError, naming the line."""
+    path = Path(path)
+    return rules_of(decode(read_bytes(path), path), path)
+
+
+def rules_of(text: str, path: Path) -> tuple[Rule, ...]:
+    """The rules of a file's text. Raises FormatError, naming the line."""
+    rules = []
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        pattern, arrow, replacement = line.rpartition(_ARROW)
+        if not arrow:
+            raise FormatError(f"{path}:{number}: a rule is PATTERN -> REPLACEMENT")
+        try:
+            rules.append(_rule(pattern.strip(), replacement.strip(), line.strip()))
+        except ConfigError as error:
+            raise FormatError(f"{path}:{number}: {error}") from None
+    return tuple(rules)
+
+
+def rule_of(text: str) -> Rule:
+    """The rule of an option ``PATTERN=REPLACEMENT``, split at the last ``=``. Raises ConfigError."""
+    pattern, sign, replacement = text.rpartition("=")
+    if not sign:
+        raise ConfigError(f"the name rule {quoted(text)} is not PATTERN=REPLACEMENT")
+    return _rule(pattern, replacement, text)
+
+
+def renamed(name: str, rules: Sequence[Rule]) -> tuple[str, tuple[Rule, ...]]:
+    """What the rules make of a name, and those that changed it."""
+    used = []
+    for rule in rules:
+        if len(name) > LONGEST_NAME:
+            break
+        changed = rule.pattern.sub(rule.replacement, name)
+        if changed != name:
+            used.append(rule)
+            name = changed
+    return name, tuple(used)
+
+
+def described(rules: Iterable[Rule]) -> str:
+    """The rules as a pair names them in ``Pair.how``."""
+    texts = [rule.text for rule in rules]
+    return f"rule {' then '.join(texts)}" if len(texts) < 2 else f"rules {' then '.join(texts)}"
+
+
+def _rule(pattern: str, replacement: str, text: str) -> Rule:
+    if not pattern or len(text) > LONGEST_RULE:
+        raise ConfigError(f"the name rule {quoted(text)} has {'no pattern' if not pattern else 'too long a pattern'}")
+    try:
+        with warnings.catch_warnings():
+            # of what a pattern may mean in a later Python
+            warnings.simplefilter("ignore", FutureWarning)
+            compiled = re.compile(pattern)
+        compiled.sub(replacement, "")
+    except (re.error, IndexError, OverflowError, RecursionError) as error:
+        raise ConfigError(f"the name rule {quoted(text)} is no regular expression: {error}") from None
+    return Rule(compiled, replacement, text)
+
+
+TOP = "TopLayer"
+_OLD_TOP = "Cell"
+
+Layers = Mapping[str, Mapping[str, str]]
+
+
+def read_layers(path: Path | str) -> Layers:
+    """Class -> name in the sample -> name in the benchmark, dots between the parts. Raises FormatError."""
+    path = Path(path)
+    text = decode(read_bytes(path), path)
+    return layers_of(json_of(text, path) if text.lstrip().startswith("{") else yaml_of(text, path), path)
+
+
+def is_layer_mapping(document: Any) -> bool:
+    """Whether a document is one: an object of objects of texts."""
+    return (
+        isinstance(document, dict)
+        and bool(document)
+        and all(
+            isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values())
+            for names in document.values()
+        )
+    )
+
+
+def layers_of(document: Any, path: Path) -> Layers:
+    """The mapping of a recognised document. Raises FormatError."""
+    if not is_layer_mapping(document):
+        raise FormatError(f"{path} is no layer mapping: it is not {{class: {{name: name}}}}")
+    for old, new in ((old, new) for names in document.values() for old, new in names.items()):
+        if not all((*old.split("."), *new.split("."))):
+            raise FormatError(f"{path}: {quoted(old)}: {quoted(new)} has an empty part")
+    return {TOP if key == _OLD_TOP else key: names for key, names in document.items()}
+
+
+@dataclass(frozen=True)
+class NameSources:
+    """What is known of names, the surest first.
+
+    names    benchmark name -> sample name, tensor by tensor.
+    links    outputs of operators, as vendors' files say them.
+    layers   msprobe's layer mapping.
+    rules    what makes benchmark names of sample names.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    layers: Layers | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = ()) -> NameSources:
+    """Read files, each of a kind recognised by its content, and rules ``PATTERN=REPLACEMENT``.
+
+    Raises FormatError for a file of no known kind, ConfigError for a name that two files map, for one of MindIE-Torch's
+    files without the other, and for two layer mappings.
+    """
+    names: dict[str, str] = {}
+    mindie: dict[Path, Any] = {}
+    links: list[Link] = []
+    layers: Layers | None = None
+    read_rules: list[Rule] = []
+    for file in files:
+        path = Path(file)
+        text = decode(read_bytes(path, operator_maps.MOST_BYTES), path)
+        if kind_of(text) == "rules":
+            read_rules += rules_of(text, path)
+            continue
+        document = document_of(text, path)
+        if operator_maps.is_ge_graph(document):
+            links += operator_maps.links_of_ge_graph(document, path)
+        elif operator_maps.is_mindie_map(document):
+            mindie[path] = document
+        elif is_layer_mapping(document):
+            if layers is not None:
+                raise ConfigError(f"{path} is a second layer mapping; put both into one file")
+            layers = layers_of(document, path)
+        else:
+            _add(names, names_of_map(document, path), path)
+    if mindie:
+        links += operator_maps.links_of_mindie_map(mindie)
+    read_rules += [rule_of(rule) for rule in rules]
+    return NameSources(names, tuple(links), layers, tuple(read_rules))
+
+
+def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
+    taken = set(names.values())
+    for benchmark, sample in more.items():
+        if names.get(benchmark, sample) != sample or (benchmark not in names and sample in taken):
+            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is in an earlier name map too")
+        names[benchmark] = sample

@@ -1,0 +1,268 @@
+"""The sums of pairs of tensors, and all their values for accumulators that see each.
+
+The compiled kernel sums at the speed of reading where it is installed and takes the pair, else numpy does, with the
+same digits, in float64 (float32 would print wrong ones).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import add
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from sgsdump.comparison.metrics import Accumulator, Counts, Sums
+from sgsdump.comparison.sums import by_numpy
+from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, PART, SUMS, Part, Picked, Table, ToSum, parts
+from sgsdump.errors import ValuesError
+from sgsdump.files.mapped import OpenFile, address_of, kept_open, let_go, opened
+from sgsdump.tensors.kernels import kernel
+from sgsdump.tensors.tensor import Values
+
+# The kernel's numbers for types; integers mean numbers by a scale and a zero point.
+_TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
+_KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
+_LARGEST_ZERO_POINT = 1 << 30
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=4, LANES=LANES, CHUNK=CHUNK)
+_MANY = 4  # parts that are worth threads of their own
+_ONE_AT_A_TIME = threading.Lock()
+_LOCAL = threading.local()
+_NO_SUMS, _NO_COUNTS = [0.0] * SUMS, [0] * COUNTS
+
+
+def description() -> str:
+    """Which sums are in use, for ``sgsdump --version``."""
+    return "numpy sums" if _KERNEL is None else f"compiled sums ({_KERNEL.vectors()})"
+
+
+def takes(side: Values) -> bool:
+    """Whether the kernel is there and knows the type, and how its values become real ones."""
+    dtype = side.array.dtype
+    if _KERNEL is None or dtype not in _KINDS:
+        return False
+    if side.to_real is None:
+        return True
+    return dtype.kind in "iu" and side.scaling is not None and abs(side.scaling.zero_point) <= _LARGEST_ZERO_POINT
+
+
+def pair_sums(
+    sample: Values,
+    benchmark: Values,
+    accumulators: Sequence[Accumulator] = (),
+    threads: int = 1,
+    picked: tuple[Picked, Picked] | None = None,
+) -> Sums:
+    """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
+
+    Raises ValuesError for a mapped file that became shorter, or cannot be read.
+    """
+    [sums] = sums_of_each([ToSum(sample, benchmark, takes(sample) and takes(benchmark), picked)], threads)
+    if isinstance(sums, ValuesError):
+        raise sums
+    feed_all(sample, benchmark, accumulators)
+    return sums
+
+
+# The parts of a pair; None for one that the kernel takes as a single row, since its values lie one after the other.
+_Work = list[list[Table]] | None
+
+
+def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | ValuesError]:
+    """The sums of some pairs, in their order, or the error of a mapped file that became shorter or cannot be read.
+
+    Those of one part that the kernel takes are summed in one call when the first is asked for, the others when it is
+    their turn.
+
+    threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
+             that was read are given back, those of a small pair go with the last user of its values.
+    """
+    works = [_work(pair) for pair in pairs]
+    are_together = [work is None or (pair.by_kernel and len(work) == 1) for pair, work in zip(pairs, works)]
+    summed = iter(_kernel_sums([item for item, chosen in zip(zip(pairs, works), are_together) if chosen]))
+    for pair, work, is_summed in zip(pairs, works, are_together):
+        results = next(summed) if is_summed else _by_part(pair, work or [], threads)
+        yield results if isinstance(results, ValuesError) else _added_up(pair, results)
+
+
+def _work(pair: ToSum) -> _Work:
+    a, b = pair.sample.array, pair.benchmark.array
+    is_row = pair.by_kernel and 0 < a.size <= PART and a.flags.c_contiguous and b.flags.c_contiguous
+    return None if is_row else list(parts(a, b))
+
+
+def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] | ValuesError:
+    """The sums of the parts one by one, or side by side."""
+
+    def summed(part: list[Table]) -> Part:
+        if pair.by_kernel:
+            [results] = _kernel_sums([(pair, [part])])
+            if isinstance(results, ValuesError):
+                raise results
+            [result] = results
+        else:
+            result = by_numpy.part_sums(pair, part)
+        for table in part if len(work) > 1 else []:
+            if table.is_flat:
+                let_go(table.a)
+                let_go(table.b)
+        return result
+
+    try:
+        if threads == 1 or len(work) < _MANY:
+            return list(map(summed, work))
+        with _ONE_AT_A_TIME, ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(summed, work))
+    except ValuesError as error:
+        return error
+
+
+def _added_up(pair: ToSum, results: list[Part]) -> Sums:
+    for picked in pair.picked or ():
+        picked.whole = pair.by_kernel and pair.is_flat
+    sums, counts = _NO_SUMS, _NO_COUNTS
+    for part_sums, part_counts in results:
+        sums, counts = list(map(add, sums, part_sums)), list(map(add, counts, part_counts))
+    aa, bb, ab, dd, d1, b1 = sums
+    return Sums(pair.sample.array.size, aa, bb, ab, dd, d1, b1, Counts(*counts))
+
+
+# The kernel's side: addresses, strides and files of what it is to sum.
+
+
+class _Side(NamedTuple):
+    """A side of a pair: its values, the file they are a mapped view of, and what is picked up on the way."""
+
+    values: Values
+    file: OpenFile | None
+    picked: Picked | None
+
+    def row(self) -> tuple[float, ...]:
+        """All values, which lie one after the other."""
+        array = self.values.array
+        address, size = address_of(array), array.itemsize
+        picked = (0, 0, 0, 0) if self.picked is None else _wanted(self.picked, array, array)
+        return self._described(address, (array.size * size, size), True, picked)
+
+    def table(self, array: np.ndarray, is_flat: bool) -> tuple[float, ...]:
+        picked = _wanted(self.picked, self.values.array, array) if self.picked and is_flat else (0, 0, 0, 0)
+        return self._described(address_of(array), array.strides, is_flat, picked)
+
+    def _described(
+        self, address: int, strides: tuple[int, ...], is_flat: bool, picked: tuple[int, ...]
+    ) -> tuple[float, ...]:
+        values, file = self.values, self.file
+        scale, zero_point = (1.0, 0) if values.scaling is None else (values.scaling.scale, values.scaling.zero_point)
+        source = (file.descriptor, address - file.address) if file and is_flat else (-1, 0)
+        return address, _KINDS[values.array.dtype], *strides, scale, zero_point, *source, *picked
+
+
+def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | ValuesError]:
+    """The sums of the parts of pairs that ``takes`` accepts, all in one call without the GIL; an error for a pair of
+    which a file cannot be read. Flat tables of mapped files are read from these, which must not be more than are kept
+    open."""
+    if not works:
+        return []
+    assert _KERNEL is not None, "asked of pairs only that takes() accepts"
+    with kept_open():
+        described = [_described_parts(pair, work) for pair, work in works]
+        results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
+    return [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+
+
+def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
+    parts = [result for result in results if not isinstance(result, int)]
+    if len(parts) == len(results):
+        return parts
+    error = next(result for result in results if isinstance(result, int))
+    why = OSError(error, os.strerror(error)) if error else "it is shorter than when it was opened"
+    return ValuesError(f"a mapped file cannot be read any more: {why}")
+
+
+def _described_parts(pair: ToSum, work: _Work) -> list[list[tuple]]:
+    picked = pair.picked if pair.picked and pair.is_flat else (None, None)
+    a = _Side(pair.sample, opened(pair.sample.array), picked[0])
+    b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
+    if work is None:
+        size = pair.sample.array.size
+        return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)))]]
+    return [[(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile)) for t in part] for part in work]
+
+
+def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:
+    """What is to be picked up from a part: indices, how many, where their values go, and where the part begins."""
+    indices, values = address_of(picked.places), address_of(picked.values)
+    if part.size == whole.size:
+        return indices, len(picked.places), values, 0
+    start = (address_of(part) - address_of(whole)) // whole.itemsize
+    first, last = np.searchsorted(picked.places, (start, start + part.size)).tolist()
+    return indices + 8 * first, last - first, values + 4 * first, start
+
+
+def _scratch() -> int:
+    """The address of the thread's own room for four chunks, what is read and what is packed of either side; kept, and
+    beginning on a cache line."""
+    if not hasattr(_LOCAL, "scratch"):
+        _LOCAL.block = np.empty(4 * CHUNK + 16, np.float32)
+        _LOCAL.scratch = -(-address_of(_LOCAL.block) // 64) * 64
+    scratch: int = _LOCAL.scratch
+    return scratch
+
+
+# What looks at every value.
+
+
+def hold_equal(sample: Values, benchmark: Values) -> bool:
+    """Whether two tensors of equal shape hold the same values, -Inf among them; NaN equals nothing."""
+    for a, b in chunks(sample.array, benchmark.array):
+        x = a if sample.to_real is None else sample.to_real(a)
+        y = b if benchmark.to_real is None else benchmark.to_real(b)
+        if not np.array_equal(x, y):
+            return False
+    return True
+
+
+def feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator]) -> None:
+    """All values to every accumulator, in chunks that none can write to, and again to those that ask for it."""
+    waiting = list(accumulators)
+    with np.errstate(all="ignore"):
+        while waiting:
+            for chunk in _float_chunks(sample, benchmark):
+                shown = [part.view() for part in chunk]
+                for part in shown:
+                    part.flags.writeable = False
+                for accumulator in waiting:
+                    accumulator.add(*shown)
+            waiting = [accumulator for accumulator in waiting if accumulator.wants_again()]
+
+
+def _float_chunks(sample: Values, benchmark: Values) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Chunks of real values in float64, and their difference, in buffers that the next chunk overwrites."""
+    wide = by_numpy.are_wide(sample, benchmark)
+    if not hasattr(_LOCAL, "buffers"):
+        _LOCAL.buffers = np.empty((3, CHUNK))  # the thread's own, and kept: fresh pages cost a fifth more
+    for a, b in chunks(sample.array, benchmark.array):
+        x, y, d = _LOCAL.buffers[:, : a.size]
+        x[:] = a if sample.to_real is None else sample.to_real(a)
+        y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
+        yield x, y, by_numpy.difference(a, b, wide, x, y, d)
+
+
+def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        a, b = a.reshape(-1), b.reshape(-1)
+        for start in range(0, a.size, CHUNK):
+            yield a[start : start + CHUNK], b[start : start + CHUNK]
+    elif a.size <= CHUNK:
+        yield a.reshape(-1), b.reshape(-1)
+    elif len(a) == 1:
+        yield from chunks(a[0], b[0])
+    else:
+        rows = max(1, CHUNK * len(a) // a.size)
+        for start in range(0, len(a), rows):
+            yield from chunks(a[start : start + rows], b[start : start + rows])
