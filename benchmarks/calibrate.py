@@ -31,9 +31,9 @@ from rows import Row, show
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.executors.workers.threads import in_threads
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.input_agreement import raw_bytes

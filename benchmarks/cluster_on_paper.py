@@ -33,7 +33,7 @@ from sgsdump import save_dump
 from sgsdump.commands.compare.on_cluster import TASK_VALUES, _Files, _measuring, _Place
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.progress import SILENT
 from sgsdump.quantisation.float_model import serialise, simplify

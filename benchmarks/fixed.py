@@ -23,8 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.models.feeds.feeds import feeds
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed, pictures_of
 from sgsdump.quantisation.float_model import deployed, open_float_model, serialise

@@ -19,8 +19,8 @@ from pathlib import Path
 from rows import Row, show
 from tuned_net import DATA, MODEL, RATE, TunedNet
 
-from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.tuning.search.search import search_rates

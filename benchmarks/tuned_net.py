@@ -7,9 +7,8 @@ from pathlib import Path
 
 import ultraface_boxes
 
-from sgsdump.models.feeds.feeds import feeds
+from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.feeds.image_list import evenly
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.levels import calibrate

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,26 @@ def shared() -> GenuineFiles:
     return GenuineFiles()
 
 
-@pytest.fixture
-def dask_cluster(one_cluster):
-    """Two worker processes on this machine, each with one thread; they can import the tests' modules."""
-    one_cluster.wait_for_workers(2, timeout=60)  # the test before may have killed them
-    return one_cluster
-
-
 @pytest.fixture(scope="module")
-def one_cluster():
-    """For one file of tests: idle, a cluster takes a tenth of a core."""
+def dask_cluster():
+    """Two worker processes on this machine, each with one thread; they can import the tests' modules.
+
+    For one file of tests: idle, a cluster takes a tenth of a core. No test kills these workers.
+    """
+    with _local_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def mortal_cluster(monkeypatch):
+    """The same for one test that kills workers, whose return takes as long as the machine's load makes it."""
+    monkeypatch.setattr("sgsdump.executors.workers.cluster.WORKER_SECONDS", 300.0)
+    with _local_cluster() as cluster:
+        yield cluster
+
+
+@contextmanager
+def _local_cluster():
     distributed = pytest.importorskip("distributed", reason="dask.distributed (the extra cluster) is not installed")
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))

@@ -152,7 +152,7 @@ def one_run(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np
     None instead of a dict when onnxruntime does not run the model.
     """
     from sgsdump.errors import ModelError
-    from sgsdump.executors.onnx_runtime.versions import header
+    from sgsdump.executors.onnx_runtime.session import header
 
     try:
         marked = header(proto)  # newer models run under the versions that onnxruntime takes

@@ -30,7 +30,7 @@ def types_before(program: str) -> frozenset[str]:
             operators, modules = (_text(folder / file) for file in (OPERATORS, MODULES))
         except SgsdumpError:
             continue
-        from sgsdump.executors.onnx_runtime.operator_types import operator_types
+        from sgsdump.executors.onnx_runtime.session import operator_types
 
         aten = {f"aten.{name}" for name in _OPERATOR.findall(operators)}
         return frozenset(aten | set(_MODULE.findall(modules))) | operator_types()

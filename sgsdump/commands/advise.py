@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import check_outputs, replace_text
-    from sgsdump.models.feeds.board_formats import board_notes
+    from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.domains import analyse
     from sgsdump.quantisation.fixed_model import pictures_of

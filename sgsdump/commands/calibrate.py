@@ -85,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
-    from sgsdump.models.feeds.board_formats import board_notes
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import FILES, write_log
     from sgsdump.quantisation.diagnosis.shown_inputs import disagreements

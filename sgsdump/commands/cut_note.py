@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.models.model import Model
-    from sgsdump.models.post_processing import PostProcessingCut
+    from sgsdump.models.model import Model, PostProcessingCut
     from sgsdump.sidecars.input_config import InputConfig
 
 MOST_LAYERS = 12

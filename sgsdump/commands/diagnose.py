@@ -40,7 +40,7 @@ from sgsdump.commands.quantising_options import add_limits, add_quant_level, add
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import Compared
@@ -77,8 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.models.feeds.board_formats import board_notes
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import over_all
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs

@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.board_formats import board_notes
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration_log import write_log
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model

@@ -19,17 +19,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from sgsdump.errors import ConfigError, ModelError, SgsdumpError
-from sgsdump.executors.output_check import check_outputs
-from sgsdump.models.feed_check import bfloat16_inputs, fitted
+from sgsdump.models.graph import dtype_of, infer_types, sizes_of
+from sgsdump.models.input_spec import fits, fitted, shape_text
 from sgsdump.models.model import graph_inputs
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
 
     from sgsdump.models.input_spec import InputSpec
+
 
 Configs = Mapping[str, Any]
 
@@ -54,7 +56,6 @@ class Executor(ABC):
     execute_options: ClassVar[Mapping[str, str]] = {}
     inputs: tuple[InputSpec, ...] = ()
     _state = "new"
-    _bfloat16: frozenset[str] = frozenset()
     _model: onnx.ModelProto | None = None
 
     def init(self, configs: Configs | None = None) -> None:
@@ -76,8 +77,7 @@ class Executor(ABC):
         self._expect("load_model", "ready", "loaded")
         configs = self._known("load_model", configs, self.load_options)
         self._state = "ready"
-        self.inputs, self._bfloat16 = graph_inputs(model), bfloat16_inputs(model)
-        self._model = model
+        self.inputs, self._model = graph_inputs(model), model
         with self._in_one_line("cannot load the model"):
             self.on_load(model, configs, folder)
         self._state = "loaded"
@@ -101,10 +101,10 @@ class Executor(ABC):
             if name not in outputs:
                 known = hint(name, outputs)
                 raise ModelError(f"executor {self.name}: the loaded model has no output {name!r}{known}")
-        feed = {name: _read_only(array) for name, array in fitted(feed, self.inputs, self._bfloat16).items()}
+        feed = {name: _read_only(array) for name, array in fitted(feed, self.inputs).items()}
         with self._in_one_line("cannot run the model"):
             arrays = self.on_execute(list(output_names), feed, configs)
-        check_outputs(f"executor {self.name}", self._model, output_names, arrays, feed)
+        _check_outputs(self._model, output_names, arrays, feed, f"executor {self.name}")
         return arrays
 
     def release(self) -> None:
@@ -171,6 +171,48 @@ class Executor(ABC):
             raise
         except Exception as error:
             raise ModelError(f"executor {self.name} {what}: {self.plain(error)}") from error
+
+
+def _check_outputs(
+    model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Any], feed: Mapping[str, np.ndarray], giver: str
+) -> None:
+    """Raises ModelError for too few or too many outputs, and for an array of another element type or shape than the
+    model's. Anything but an array (a sequence, nothing) is left to the caller.
+
+    A shape that the model declares may be wrong, as exporters write some: where the array differs from it, or the model
+    says nothing, inference from the feed's shapes decides. What inference does not know passes.
+    """
+    if len(arrays) != len(names):
+        raise ModelError(f"{giver} gave {len(arrays)} arrays for {len(names)} outputs")
+    declared = {info.name: info.type for info in model.graph.output}
+    inferred: Mapping[str, onnx.TypeProto] | None = None
+    for name, array in zip(names, arrays):
+        if not isinstance(array, np.ndarray | np.generic) or _is_declared(array, declared[name]):
+            continue
+        if inferred is None:
+            inferred = infer_types(model, {fed: value.shape for fed, value in feed.items()})
+        kind = inferred.get(name, declared[name])
+        dtype = _dtype(declared[name]) or _dtype(kind)
+        if dtype is not None and array.dtype != dtype:
+            raise ModelError(f"{giver} gave {array.dtype} for the output {name!r}, which is {dtype} in the model")
+        sizes = sizes_of(kind)
+        if name in inferred and sizes is not None and not fits(array.shape, sizes):
+            raise ModelError(
+                f"{giver} gave the shape {list(array.shape)} for the output {name!r}, "
+                f"which is {shape_text(sizes)} in the model"
+            )
+
+
+def _is_declared(array: np.ndarray | np.generic, kind: onnx.TypeProto) -> bool:
+    """Whether an array is what the model declares in full."""
+    sizes = sizes_of(kind)
+    return sizes is not None and array.dtype == _dtype(kind) and fits(array.shape, sizes)
+
+
+def _dtype(kind: onnx.TypeProto) -> np.dtype | None:
+    """The element type of a declared tensor as numpy has it; None where the model does not say, or for text."""
+    dtype = dtype_of(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else None
+    return None if dtype is None or dtype.hasobject else dtype
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from sgsdump.errors import MissingExtra, ModelError
 from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.models.external_data import external_bytes, in_one_piece
-from sgsdump.models.graph import needs
+from sgsdump.models.graph import MAIN_DOMAINS, needs, opset_of
 from sgsdump.tensors.dtypes import BEYOND_NUMPY, packed, packed_size, unpacked
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ NOISE = (
     r"Exception from |Check '|While validating|FrontEnd API failed|Model wasn't fully|Summary:|Conversion is failed|"
     r"To facilitate|Loading input model|\[ ?GENERAL_ERROR|\S+ with a message:"
 )
-# OpenVINO's words for element types that numpy has not.
+# OpenVINO's words for element types that numpy does not have.
 BEYOND = {
     name: BEYOND_NUMPY[dtype]
     for name, dtype in (
@@ -96,23 +96,22 @@ def _with_matrix_softmax(model: ModelProto) -> ModelProto:
     the one axis alone. Its rows are laid out for it."""
     from onnx import ModelProto, NodeProto
 
-    opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
-    if opset not in (11, 12) or not any(node.op_type == "Softmax" for node in model.graph.node):
+    if opset_of(model) not in (11, 12) or not any(node.op_type == "Softmax" for node in model.graph.node):
         return model
     laid_out = ModelProto()
     laid_out.CopyFrom(model)
     del laid_out.graph.node[:]
     for node in model.graph.node:
-        if node.op_type != "Softmax" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "Softmax" or node.domain not in MAIN_DOMAINS:
             laid_out.graph.node.append(node)
             continue
-        shape, rows, made = (f"{node.output[0]}#{part}" for part in ("shape", "rows", "made"))
+        shape, rows, result = (f"{node.output[0]}#{part}" for part in ("shape", "rows", "made"))
         laid_out.graph.node.extend(
             [
                 NodeProto(op_type="Shape", input=node.input, output=[shape]),
                 NodeProto(op_type="Flatten", input=node.input, output=[rows], attribute=node.attribute),
-                NodeProto(op_type="Softmax", input=[rows], output=[made]),
-                NodeProto(op_type="Reshape", input=[made, shape], output=node.output),
+                NodeProto(op_type="Softmax", input=[rows], output=[result]),
+                NodeProto(op_type="Reshape", input=[result, shape], output=node.output),
             ]
         )
     return laid_out

@@ -1,7 +1,7 @@
 """onnxruntime, the whole model in one session, on the CPU unless another execution provider is asked for.
 
 Optimisation is off unless asked for, so that every tensor is what the model says and a model cut anywhere gives the
-same values. Big weights are lent, not copied; external data are read by onnxruntime itself, at any size.
+same values. Big weights are shared, not copied; external data are read by onnxruntime itself, at any size.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import onnxruntime as ort
 
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.base import Configs, Executor
-from sgsdump.executors.onnx_runtime.lent_weights import lend_all
 from sgsdump.executors.onnx_runtime.ort_value import from_array, to_array, why_not
-from sgsdump.executors.onnx_runtime.providers import CPU, providers
-from sgsdump.executors.onnx_runtime.refusals import plain
-from sgsdump.executors.onnx_runtime.session_options import unoptimised
-from sgsdump.executors.onnx_runtime.versions import header
+from sgsdump.executors.onnx_runtime.session import CPU, header, message_of, providers, unoptimised
+from sgsdump.executors.onnx_runtime.shared_initializers import share_initializers
+from sgsdump.models.graph import weights_of
 from sgsdump.models.passes.segment import segment, sub_model
 from sgsdump.registry import hint
 
@@ -46,7 +44,7 @@ class OrtExecutor(Executor):
         "threads": "threads within one operator; 0, the default, takes one per processor core",
     }
     _session: ort.InferenceSession | None = None
-    _lent: Mapping[str, ort.OrtValue] = MappingProxyType({})
+    _shared: Mapping[str, ort.OrtValue] = MappingProxyType({})
 
     def on_init(self, configs: Configs) -> None:
         level = configs.get("optimisation", "none")
@@ -59,9 +57,9 @@ class OrtExecutor(Executor):
         self._level, self._threads = LEVELS[level], int(threads)
 
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
-        self._session, self._lent = None, MappingProxyType({})
+        self._session, self._shared = None, MappingProxyType({})
         graph = model.graph
-        weights = {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
+        weights = weights_of(graph)
         fed = {info.name: info.type for info in graph.input if info.name not in weights}
         outputs = tuple(info.name for info in graph.output)
         part = segment(list(graph.node), set(weights))
@@ -70,7 +68,7 @@ class OrtExecutor(Executor):
         options = unoptimised(Path(folder) if folder else None)
         options.graph_optimization_level = self._level
         options.intra_op_num_threads = self._threads
-        stubs, self._lent = lend_all(options, {name: weights[name] for name in used})
+        stubs, self._shared = share_initializers(options, {name: weights[name] for name in used})
         data = sub_model(header(model), part, stubs, fed)
         self._session = ort.InferenceSession(data, options, providers=self._providers)
         self._kinds = {name: kind.tensor_type.elem_type for name, kind in fed.items()}
@@ -86,10 +84,10 @@ class OrtExecutor(Executor):
         return [to_array(value) for value in values]
 
     def on_release(self) -> None:
-        self._session, self._lent = None, MappingProxyType({})
+        self._session, self._shared = None, MappingProxyType({})
 
     def check_model(self, model: ModelProto) -> None:
         header(model)
 
     def plain(self, error: Exception) -> str:
-        return plain(error)
+        return message_of(error)

@@ -19,8 +19,8 @@ def executors() -> Registry:
 def open_executor(name: str, configs: Configs | None = None) -> Executor:
     """An initialised executor, to be used in a ``with`` block.
 
-    Raises ConfigError for an unknown one and for a plug-in that cannot be imported or is no Executor, MissingExtra for
-    one whose package is absent.
+    Raises ConfigError for an unknown one and for a plug-in that cannot be imported or is not an Executor, MissingExtra
+    for one whose package is absent.
     """
     try:
         executor = executors()[name]()

@@ -5,7 +5,7 @@ from sgsdump.registry import Registry
 MODELS = Registry(
     "model reader",
     {
-        "caffe": "sgsdump.models.caffe.reader:READER",
+        "caffe": "sgsdump.models.caffe:READER",
         "onnx": "sgsdump.models.onnx_file:READER",
     },
 )

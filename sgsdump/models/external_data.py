@@ -1,4 +1,4 @@
-"""Load the weights of external data files into the model, for back-ends that take a model in one piece only."""
+"""External data: weights of an ONNX model that are in files of their own, beside it."""
 
 from __future__ import annotations
 
@@ -9,43 +9,31 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
 
 
-def is_external(model: ModelProto) -> bool:
-    """Whether a weight or a tensor attribute, those in bodies included, is stored in an external file."""
+def external_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """The weights and tensor attributes stored in external files, those in bodies included."""
     from onnx import TensorProto
 
-    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in graph_tensors(model.graph))
+    return (tensor for tensor in graph_tensors(graph) if tensor.data_location == TensorProto.EXTERNAL)
+
+
+def entries_of(tensor: TensorProto) -> dict[str, str]:
+    """What the model says of a tensor's external data: location, offset, length, as texts."""
+    return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def external_bytes(model: ModelProto) -> int:
     """Bytes of the external data, as far as the model says how many there are."""
-    from onnx import TensorProto
-
-    external = (t for t in graph_tensors(model.graph) if t.data_location == TensorProto.EXTERNAL)
-    return sum(int(entry.value) for tensor in external for entry in tensor.external_data if entry.key == "length")
+    return sum(int(entries_of(tensor).get("length", 0)) for tensor in external_tensors(model.graph))
 
 
-def place_of(tensor: TensorProto) -> tuple[str, int]:
-    """The file of a tensor's external data, relative to the model's folder, and where in it they begin."""
-    entries = _entries(tensor)
-    return entries.get("location", ""), int(entries.get("offset") or 0)
-
-
-def _entries(tensor: TensorProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in tensor.external_data}
-
-
-def external_files(model: ModelProto) -> set[str]:
-    """The files of all external data, relative to the model's folder."""
-    from onnx import TensorProto
-
-    outside = TensorProto.EXTERNAL
-    tensors = (tensor for tensor in graph_tensors(model.graph) if tensor.data_location == outside)
-    return {_entries(tensor).get("location", "") for tensor in tensors}
+def external_files(model: ModelProto) -> list[str]:
+    """The files of all external data, relative to the model's folder, each once."""
+    return list(dict.fromkeys(entries_of(tensor).get("location", "") for tensor in external_tensors(model.graph)))
 
 
 def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
     """The model with its external data read in from ``folder``: a copy, or the model itself when it has none."""
-    if not is_external(model):
+    if not any(external_tensors(model.graph)):
         return model
     import onnx
 

@@ -1,23 +1,35 @@
-"""An index over an ONNX graph: which node makes a tensor, which nodes read it, which tensors are constants.
+"""An ONNX graph: an index over it (which node makes a tensor, which nodes read it, which tensors are constants), the
+nodes and bodies inside it, an order in which its nodes can run, and the types of its tensors.
 
-Names that If, Loop and Scan bodies capture from outside count as read by the node that holds the body.
+Names that If, Loop and Scan bodies capture from outside count as read by the node that holds the body. Types are
+inferred by onnx on a skeleton whose big weights are inputs: on the model itself it would copy them all.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.models.model import weight_names
+from sgsdump.errors import ModelError
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    import onnx
+    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+
+# Weights up to this many elements are shape parameters more often than not; shape inference wants their values.
+SMALL_WEIGHT = 1024
+# Inference takes any vector for a shape and invents a name for each unknown size in it: 70 bytes an element.
+LONG_VECTOR = 1 << 16
+# The domain of ONNX's own operators, in both ways of writing it.
+MAIN_DOMAINS = ("", "ai.onnx")
 
 # Operators whose output holds the values of their input, each of them once, in another order or shape.
 REARRANGING = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"))
@@ -66,14 +78,8 @@ class Graph:
     @cached_property
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """The shape of every tensor whose rank is known; None stands for a length that is not."""
-        from sgsdump.models.shape_inference import infer_types
-
         types = {**infer_types(self.proto), **{output.name: output.type for output in self.proto.graph.output}}
-        return {
-            name: tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
-            for name, kind in types.items()
-            if kind.tensor_type.HasField("shape")
-        }
+        return {name: tuple(sizes) for name, kind in types.items() if (sizes := sizes_of(kind)) is not None}
 
     def value(self, name: str) -> np.ndarray:
         """The values of a constant, as numpy."""
@@ -120,16 +126,44 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
         yield from item.graphs
 
 
+def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph, and the bodies inside it at any depth."""
+    yield graph
+    for node in graph.node:
+        for body in bodies(node):
+            yield from all_graphs(body)
+
+
+def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, each followed by those inside its bodies at any depth."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from all_nodes(body.node)
+
+
+def inner_tensors(node: NodeProto) -> Iterator[str]:
+    """Names of the tensors made inside a node's bodies, at any depth; they cannot be put out."""
+    for body in bodies(node):
+        for inner in all_nodes(body.node):
+            yield from filter(None, inner.output)
+
+
 def captured(node: NodeProto) -> list[str]:
     """Outer names that a node's bodies read, in order of first use."""
     names: dict[str, None] = {}
     for body in bodies(node):
-        own = {info.name for info in body.input} | weight_names(body)
-        own |= {output for inner in body.node for output in inner.output}
+        local = _local_names(body)
         used = [name for inner in body.node for name in (*inner.input, *captured(inner))]
         used += [info.name for info in body.output]
-        names.update(dict.fromkeys(name for name in used if name and name not in own))
+        names.update(dict.fromkeys(name for name in used if name and name not in local))
     return list(names)
+
+
+def _local_names(body: GraphProto) -> set[str]:
+    """Names of what a body defines itself."""
+    made = (output for inner in body.node for output in inner.output)
+    return {*(info.name for info in body.input), *weight_names(body), *made}
 
 
 def needs(node: NodeProto) -> set[str]:
@@ -150,9 +184,8 @@ def _rename_reads(node: NodeProto, names: Mapping[str, str]) -> None:
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
     for body in bodies(node):
-        own = {info.name for info in body.input} | weight_names(body)
-        own |= {output for inner in body.node for output in inner.output}
-        outer = {name: new for name, new in names.items() if name not in own}
+        local = _local_names(body)
+        outer = {name: new for name, new in names.items() if name not in local}
         for inner in body.node:
             _rename_reads(inner, outer)
 
@@ -165,3 +198,180 @@ def drop_unused_constants(proto: ModelProto) -> None:
         for index in range(len(field) - 1, -1, -1):
             if field[index].name in graph.constants and field[index].name not in used:
                 del field[index]
+
+
+def weight_names(graph: GraphProto) -> set[str]:
+    """Names of the dense and sparse initializers."""
+    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+
+
+def weights_of(graph: GraphProto) -> dict[str, TensorProto | SparseTensorProto]:
+    """The dense, then the sparse initializers by name."""
+    return {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
+
+
+def opset_of(proto: ModelProto, absent: int = 1) -> int:
+    """The version of ONNX's own operators that a model asks for; ``absent`` where it names none."""
+    return next((entry.version for entry in proto.opset_import if entry.domain in MAIN_DOMAINS), absent)
+
+
+def called(node: NodeProto) -> str:
+    """How messages speak of a node: ``node 'conv1' (Conv)``; nodes without a name are known by their first output."""
+    operator = f"{node.domain}.{node.op_type}" if node.domain not in MAIN_DOMAINS else node.op_type
+    if node.name:
+        return f"node {node.name!r} ({operator})"
+    return f"the {operator} node that makes {next(filter(None, node.output), 'nothing')!r}"
+
+
+def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
+    """The nodes in an order in which they can run; the file's own order wherever that is possible.
+
+    Raises ModelError when the graph has a cycle, a tensor made twice, or a tensor that nothing makes.
+    """
+    available = weight_names(graph) | {info.name for info in graph.input}
+    makers = _makers(graph, available)
+    waits: list[int] = []
+    users: dict[int, list[int]] = {}
+    for index, node in enumerate(graph.node):
+        sources = set()
+        for name in needs(node) - available:
+            if name not in makers:
+                raise ModelError(f"{called(node)} needs the tensor {name!r}, which nothing in the model makes")
+            sources.add(makers[name])
+        waits.append(len(sources))
+        for source in sources:
+            users.setdefault(source, []).append(index)
+    order = _ready_first(waits, users)
+    if len(order) < len(graph.node):
+        stuck = min(set(range(len(graph.node))) - set(order))
+        raise ModelError(f"the model's graph has a cycle: {called(graph.node[stuck])} waits for its own result")
+    return [graph.node[index] for index in order]
+
+
+def _makers(graph: GraphProto, available: set[str]) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in available:
+                raise ModelError(f"{called(node)} makes the tensor {name!r}, which is an input or weight already")
+            if name in makers:
+                raise ModelError(f"two nodes of the model make the tensor {name!r}; {called(node)} is the second")
+            makers[name] = index
+    return makers
+
+
+def _ready_first(waits: list[int], users: dict[int, list[int]]) -> list[int]:
+    """Kahn's algorithm with a heap: among the nodes that can run, the one that stands first in the file."""
+    ready = [index for index, count in enumerate(waits) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for user in users.get(index, ()):
+            waits[user] -= 1
+            if waits[user] == 0:
+                heapq.heappush(ready, user)
+    return order
+
+
+def infer_types(
+    proto: onnx.ModelProto,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    nodes: Iterable[onnx.NodeProto] | None = None,
+) -> dict[str, onnx.TypeProto]:
+    """TypeProto by tensor name, of every input, weight and node output of the main graph whose type can be known.
+
+    shapes  shape by input name, where it is known better than the model says; the types that the model itself
+            declares for inner tensors are then ignored.
+    nodes   the graph's nodes in an order in which they can run, where the file's own order is none.
+    """
+    import onnx
+
+    model = _skeleton(proto, shapes or {}, proto.graph.node if nodes is None else nodes)
+    if not shapes:
+        model.graph.value_info.extend(proto.graph.value_info)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception:
+        # A model that defeats shape inference may still run; what it declares is then all there is to know.
+        inferred = model.graph
+    types = {t.name: tensor_type(t) for t in inferred.initializer}
+    return types | {info.name: info.type for info in (*inferred.value_info, *inferred.input)}
+
+
+def tensor_type(tensor: onnx.TensorProto) -> onnx.TypeProto:
+    """The TypeProto of a weight."""
+    import onnx
+
+    return onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+
+
+def is_known(kind: onnx.TypeProto | None) -> bool:
+    """Whether a type says enough for a graph input: a kind of value and, for a tensor, its element type."""
+    if kind is None or kind.WhichOneof("value") is None:
+        return False
+    return kind.WhichOneof("value") != "tensor_type" or kind.tensor_type.elem_type != 0
+
+
+def sizes_of(kind: onnx.TypeProto) -> list[int | None] | None:
+    """The shape of a tensor's type, None for a size left open; None when there is no shape."""
+    tensor = kind.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+
+
+def dtype_of(elem_type: int) -> np.dtype | None:
+    """The numpy dtype of an ONNX element type; None for one that numpy and ml_dtypes do not have."""
+    import onnx
+
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(elem_type))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _stand_in(tensor: onnx.TensorProto) -> onnx.TypeProto:
+    """The type of the input that stands for a weight; a long vector's length is left open."""
+    import onnx
+
+    kind = tensor_type(tensor)
+    if len(tensor.dims) == 1 and tensor.dims[0] > LONG_VECTOR:
+        return onnx.helper.make_tensor_type_proto(tensor.data_type, [None])
+    return kind
+
+
+def _skeleton(
+    proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], nodes: Iterable[onnx.NodeProto]
+) -> onnx.ModelProto:
+    import onnx
+    from onnx.helper import make_tensor_value_info
+
+    weights = {t.name: t for t in proto.graph.initializer}
+    outside = onnx.TensorProto.EXTERNAL
+    big = {
+        name: _stand_in(tensor)
+        for name, tensor in weights.items()
+        if math.prod(tensor.dims) > SMALL_WEIGHT or tensor.data_location == outside
+    }
+    for sparse in proto.graph.sparse_initializer:
+        big[sparse.values.name] = onnx.helper.make_tensor_type_proto(sparse.values.data_type, sparse.dims)
+    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    graph = model.graph
+    graph.name = "skeleton"
+    for info in proto.graph.input:
+        if info.name in shapes:
+            elem_type = info.type.tensor_type.elem_type
+            graph.input.append(make_tensor_value_info(info.name, elem_type, shapes[info.name]))
+        elif info.name not in weights and info.name not in big:
+            graph.input.append(info)
+    graph.initializer.extend(t for t in proto.graph.initializer if t.name not in big)
+    for node in nodes:
+        value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
+        if value is not None and math.prod(value.dims) > SMALL_WEIGHT:
+            big[node.output[0]] = _stand_in(value)
+        else:
+            graph.node.append(node)
+    graph.input.extend(onnx.ValueInfoProto(name=name, type=kind) for name, kind in big.items())
+    return model

@@ -1,14 +1,15 @@
-"""What a model's input takes (``InputSpec``), and how an array is made to fit it."""
+"""The inputs of a model (``InputSpec``): making an array fit one, and checking a whole feed before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from ml_dtypes import iinfo
 
 from sgsdump.errors import InputError
+from sgsdump.registry import hint
 from sgsdump.tensors.dtypes import is_float, is_integer
 from sgsdump.tensors.types import NHWC, to_nchw, to_nhwc
 
@@ -19,7 +20,7 @@ class InputSpec:
 
     shape  None for every size that is not fixed; 4-D is NCHW, or NHWC.
     dtype  numpy's; float32 for bfloat16.
-    also   other dtypes that are taken as they are.
+    also   the model's own dtype where that is bfloat16; such arrays are taken as they are.
     """
 
     name: str
@@ -33,6 +34,11 @@ def shape_text(shape: Sequence[int | None]) -> str:
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
+def fits(shape: Sequence[int], sizes: Sequence[int | None]) -> bool:
+    """Whether a shape has these sizes; None stands for any."""
+    return len(shape) == len(sizes) and all(size in (length, None) for length, size in zip(shape, sizes))
+
+
 def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarray:
     """``array`` in the input's shape and dtype, C-contiguous; ``what`` begins the error messages.
 
@@ -42,10 +48,10 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
     batched = array[None] if array.ndim == len(spec.shape) - 1 else array
     transposed = [to_nchw(batched), to_nhwc(batched)]
     ways = [transposed[0], batched, transposed[1]] if layout == NHWC else [batched, *transposed]
-    fitting = next((way for way in ways if _matches(way.shape, spec.shape)), None)
+    fitting = next((way for way in ways if fits(way.shape, spec.shape)), None)
     if fitting is None:
         batch = spec.shape[0] if spec.shape else None
-        is_one = any(way.shape[:1] == (1,) and _matches(way.shape[1:], spec.shape[1:]) for way in ways)
+        is_one = any(way.shape[:1] == (1,) and fits(way.shape[1:], spec.shape[1:]) for way in ways)
         raise InputError(
             f"{what} has the shape {shape_text(array.shape)}, "
             f"the model's input {spec.name!r} takes {shape_text(spec.shape)}"
@@ -73,5 +79,25 @@ def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
     return cast
 
 
-def _matches(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(size in (own, None) for own, size in zip(shape, wanted))
+def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> None:
+    """Raises InputError, naming the expected and the given type and shape, when a feed does not fit the inputs."""
+    specs = {spec.name: spec for spec in inputs}
+    for name in feed:
+        if name not in specs:
+            raise InputError(f"the model has no input {name!r}{hint(name, specs)}")
+    for name, spec in specs.items():
+        expected = f"{spec.dtype} {shape_text(spec.shape)}"
+        if name not in feed:
+            raise InputError(f"the model's input {name!r} is not fed; it expects {expected}")
+        array = feed[name]
+        if array.dtype not in (spec.dtype, *spec.also) or not fits(array.shape, spec.shape):
+            actual = f"{array.dtype} {shape_text(array.shape)}"
+            raise InputError(f"the model's input {name!r} expects {expected}, got {actual}")
+
+
+def fitted(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> dict[str, np.ndarray]:
+    """The feed, checked, in the model's own dtypes: what goes to a bfloat16 input may come as float32 too, and is
+    rounded to nearest even. Raises InputError as ``check_feed``."""
+    check_feed(feed, inputs)
+    rounded = {spec.name: spec.also[0] for spec in inputs if spec.also}
+    return {name: array.astype(rounded[name]) if name in rounded else array for name, array in feed.items()}

@@ -2,23 +2,31 @@
 
 Whatever a model was written in, it is an ONNX ModelProto from here on. To add a framework: write ``models/NAME.py``
 with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
+
+A model made of a Caffe net carries a table in its metadata: which tensor is which stage of which blob. It travels with
+the fixed model: a reader of a report, a range file or a dump needs no prototxt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ModelError
+import numpy as np
+
+from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.models import MODELS
+from sgsdump.models.graph import dtype_of, sizes_of, weight_names
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.models.post_processing import PostProcessingCut
+from sgsdump.tensors.stages import KEY, Stage, table_of
 
 if TYPE_CHECKING:
     import onnx
+
 
 HEAD_BYTES = 4096
 _NO_TENSORS = {
@@ -27,6 +35,22 @@ _NO_TENSORS = {
     "map_type": "a map",
     "sparse_tensor_type": "a sparse tensor",
 }
+
+
+@dataclass(frozen=True)
+class PostProcessingCut:
+    """Where a network was cut before the post-processing that it ends in, which is not computed here.
+
+    first    name and type of its first layer of post-processing.
+    layers   the names of all layers that went, in the network's order: also those that only served them.
+    blobs    what those made, and the inputs that nothing else reads.
+    outputs  what the network ends in now, in its order.
+    """
+
+    first: tuple[str, str]
+    layers: tuple[str, ...]
+    blobs: frozenset[str]
+    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +101,12 @@ def open_model(
     """Read a model of any known framework, recognised by its content.
 
     weights   a Caffe model's .caffemodel.
-    staged_outputs  for who quantises or simulates: a Caffe model as the SDK's converter has it, with these blobs as
+    in_place  for callers that run the model and do not change it: big weights may stay in its file, as external data
+              whose file is the model's own.
+    staged_outputs  for quantising and simulating: a Caffe model as the SDK's converter has it, with these blobs as
               outputs beside those that nothing reads.
-    in_place  for who runs the model and does not change it: big weights may stay in its file, as external data whose
-              file is the model's own.
 
-    Raises ModelError, one line, when the file is missing, empty, damaged or of no known kind.
+    Raises ModelError, one line, when the file is missing, empty, damaged or of an unknown kind.
     """
     path = Path(path)
     head = _head(path)
@@ -98,24 +122,18 @@ def open_model(
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
 
 
-def weight_names(graph: onnx.GraphProto) -> set[str]:
-    """Names of the dense and sparse initializers."""
-    return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-
-
 def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
     """The inputs a user has to feed, in the model's order.
 
     Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
     float32, which users have, or as bfloat16; other types beyond numpy are those of ml_dtypes. Raises ModelError for an
-    input that is no tensor of a shape and type to feed.
+    input that is not a tensor of a shape and type to feed.
     """
     weights = weight_names(proto.graph)
     return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
 
 
 def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
-    import numpy as np
     import onnx
 
     kind = info.type.WhichOneof("value")
@@ -127,17 +145,16 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     tensor = info.type.tensor_type
     if not tensor.HasField("shape"):
         raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")
-    shape = tuple(d.dim_value if d.WhichOneof("value") == "dim_value" else None for d in tensor.shape.dim)
+    shape = tuple(sizes_of(info.type) or ())
     if tensor.elem_type == onnx.TensorProto.STRING:
         raise ModelError(f"input {info.name!r} of the model takes text; sgsdump feeds numbers only")
     if tensor.elem_type == onnx.TensorProto.BFLOAT16:
         import ml_dtypes
 
         return InputSpec(info.name, shape, np.dtype(np.float32), (np.dtype(ml_dtypes.bfloat16),))
-    try:
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-    except (KeyError, ValueError, TypeError):
-        raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}") from None
+    dtype = dtype_of(tensor.elem_type)
+    if dtype is None:
+        raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}")
     if dtype.name in ("int2", "uint2"):
         raise ModelError(f"input {info.name!r} of the model is {dtype.name}, which sgsdump cannot feed")
     return InputSpec(info.name, shape, dtype)
@@ -156,3 +173,17 @@ def _head(path: Path) -> bytes:
     if not head:
         raise ModelError(f"{path} is empty; was its export or download cut off?")
     return head
+
+
+def write_stages(proto: onnx.ModelProto, stages: Iterable[Stage]) -> None:
+    """Put the table into a model that has none, in the order of the net."""
+    proto.metadata_props.add(key=KEY, value=json.dumps([list(stage) for stage in stages], ensure_ascii=False))
+
+
+def read_stages(proto: onnx.ModelProto) -> tuple[Stage, ...]:
+    """The stages in the order of the net, none for other frameworks. Raises ModelError for a damaged table."""
+    text = next((prop.value for prop in proto.metadata_props if prop.key == KEY), None)
+    try:
+        return () if text is None else table_of(text)
+    except FormatError as error:
+        raise ModelError(str(error)) from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sgsdump.errors import ModelError, OutputError
 from sgsdump.files.atomic_write import check_outputs, make_folder, replacing
 from sgsdump.files.names import normalised
-from sgsdump.models.external_data import graph_tensors
+from sgsdump.models.external_data import external_files
 from sgsdump.models.onnx_file import PROTOBUF_LIMIT, read_proto
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, .
     notes whose tensor no node of the graph puts out. Weights in external files stay there, or go along into another
     folder.
 
-    Raises ModelError where the source is no sound ONNX file or has none of the tensors, and OutputError.
+    Raises ModelError where the source is not a sound ONNX file or has none of the tensors, and OutputError.
     """
     proto, external = read_proto(source)
-    files = _external_files(proto) if external else []
+    files = external_files(proto) if external else []
     check_outputs([target], [source, *(source.parent / file for file in files)])
     placed = _placed(proto, notes)
     if not placed:
@@ -66,8 +66,8 @@ def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, .
         _take_along(source.parent / file, target.parent / file)
     with replacing(target) as out:
         out.write(proto.SerializeToString())
-    known = {id(note) for note in placed.values()}
-    return tuple(note for note in notes if id(note) not in known)
+    written = {id(note) for note in placed.values()}
+    return tuple(note for note in notes if id(note) not in written)
 
 
 def _placed(proto: onnx.ModelProto, notes: Sequence[Note]) -> dict[str, Note]:
@@ -89,8 +89,8 @@ def _placed(proto: onnx.ModelProto, notes: Sequence[Note]) -> dict[str, Note]:
 def _write_notes(proto: onnx.ModelProto, placed: Mapping[str, Note]) -> None:
     graph = proto.graph
     for node in graph.node:
-        known = [(placed[name], name) for name in node.output if name in placed]
-        note, name = max(known, key=lambda one: one[0].rank, default=(None, ""))
+        candidates = [(placed[name], name) for name in node.output if name in placed]
+        note, name = max(candidates, key=lambda candidate: candidate[0].rank, default=(None, ""))
         _replace(node, {**({"tensor": name} if len(node.output) > 1 else {}), **note.texts} if note else {})
     for info in (*graph.value_info, *graph.output):
         _replace(info, placed[info.name].texts if info.name in placed else {})
@@ -104,15 +104,6 @@ def _replace(message: Any, texts: Mapping[str, str]) -> None:
             del entries[index]
     for key, value in texts.items():
         entries.add(key=PREFIX + key, value=value)
-
-
-def _external_files(proto: onnx.ModelProto) -> list[str]:
-    """Where the weights are, relative to the model; ``read_proto`` saw to it that none leaves its folder."""
-    from onnx import TensorProto
-
-    external = (tensor for tensor in graph_tensors(proto.graph) if tensor.data_location == TensorProto.EXTERNAL)
-    places = (entry.value for tensor in external for entry in tensor.external_data if entry.key == "location")
-    return list(dict.fromkeys(places))
 
 
 def _take_along(source: Path, target: Path) -> None:

@@ -1,9 +1,9 @@
-"""ONNX files (https://onnx.ai): one protobuf ModelProto, its weights inside or in external data files beside it.
+"""ONNX files (https://onnx.ai), untrusted: one protobuf ModelProto, its weights inside or in external data files.
 
 Any bytes can pass for protobuf, so this reader is asked last and decides by what it finds: an ``ir_version`` and a
-graph with something in it. External data are left on the disk (onnxruntime maps them); their places are checked here,
-because a model is untrusted and must not make us read outside its own folder. Who only runs a model can have the big
-weights inside left there too (``weights_in_place.py``).
+graph with something in it. External data are left on the disk (onnxruntime maps them); their locations are checked
+here, because a model is untrusted and must not make us read outside its own folder. Callers that only run a model can
+have the big weights inside left there too (``external_weights.py``).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import FormatError, ModelError
-from sgsdump.files.bounded_read import read_whole
+from sgsdump.files.bounded_read import read_whole, reading
 from sgsdump.files.mapped import map_file
-from sgsdump.models.external_data import external_files, graph_tensors
-from sgsdump.models.graph import bodies
+from sgsdump.files.protobuf_wire import WireError
+from sgsdump.models.external_data import entries_of, external_files, external_tensors
+from sgsdump.models.external_weights import can_be_named, without_weights
+from sgsdump.models.graph import MAIN_DOMAINS, all_graphs, opset_of
 from sgsdump.models.model import Model, ModelReader
-from sgsdump.models.passes.inline_functions import inline_functions
-from sgsdump.models.weights_in_place import Damaged, can_be_named, without_weights
+from sgsdump.models.passes.rewrites import inline_functions
 
 if TYPE_CHECKING:
     import onnx
@@ -41,13 +42,13 @@ def _read(path: Path) -> Model:
 
 def _read_in_place(path: Path) -> Model:
     """The model, its big weights left in the file; as ``_read`` where that is not worth it or cannot be."""
-    place = path.resolve()
-    proto = _parsed_in_place(place)
+    resolved = path.resolve()
+    proto = _parsed_in_place(resolved)
     if proto is None:
         return _read(path)
     _check(proto, path)
-    _check_external(proto.graph, place)
-    return Model(inline_functions(proto), path, place.parent)
+    _check_external(proto.graph, resolved)
+    return Model(inline_functions(proto), path, resolved.parent)
 
 
 def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
@@ -61,29 +62,26 @@ def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
         if not WORTH_A_WALK <= path.stat().st_size <= PROTOBUF_LIMIT:
             return None
         proto = onnx.ModelProto.FromString(without_weights(map_file(path), path.name))
-    except (OSError, FormatError, DecodeError, Damaged):
+    except (OSError, FormatError, DecodeError, WireError):
         return None
     if not proto.ir_version or not proto.graph.node:
         return None
-    own = all(location == path.name for location in external_files(proto))
-    return proto if own else None
+    return proto if all(location == path.name for location in external_files(proto)) else None
 
 
 def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
-    """The model as it stands in the file, checked, without its external data; and whether it has such. Raises
+    """The model as it stands in the file, checked, without its external data; and whether it has any. Raises
     ModelError."""
     import onnx
     from google.protobuf.message import DecodeError
 
-    try:
+    with reading(path, ModelError):
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
             raise ModelError(
                 f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data"
             )
         data = read_whole(path)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
     if data[4:8] in OTHER_KINDS:
         raise ModelError(f"{path} is {OTHER_KINDS[data[4:8]]}, not an ONNX file; convert it to ONNX first")
     try:
@@ -106,7 +104,8 @@ def _check(proto: onnx.ModelProto, path: Path) -> None:
             if dim.dim_value < 0:
                 dim.ClearField("value")
     _check_texts(proto, path)
-    _check_names(proto.graph, path)
+    for graph in all_graphs(proto.graph):
+        _check_names(graph, path)
     _check_inputs(proto, path)
 
 
@@ -123,22 +122,19 @@ def _check_texts(proto: onnx.ModelProto, path: Path) -> None:
 def _check_names(graph: onnx.GraphProto, path: Path) -> None:
     """Raises ModelError for a name that is not UTF-8, which protobuf gives as bytes and cannot write again."""
     named = [*graph.input, *graph.output, *graph.value_info, *graph.initializer, *graph.node]
-    names = chain((each.name for each in named), *((*node.input, *node.output, node.op_type) for node in graph.node))
+    names = chain((item.name for item in named), *((*node.input, *node.output, node.op_type) for node in graph.node))
     for name in names:
         if isinstance(name, bytes):
             raise ModelError(f"{path}: the name {name!r} is not UTF-8 text; is the file damaged? Export the model anew")
-    for node in graph.node:
-        for body in bodies(node):
-            _check_names(body, path)
 
 
 def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:
     """Raises ModelError for a node of ONNX's own that lacks an input it cannot be without."""
     import onnx
 
-    version = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    version = opset_of(proto, absent=0)
     for node in proto.graph.node:
-        if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+        if node.domain not in MAIN_DOMAINS or not onnx.defs.has(node.op_type):
             continue
         try:
             needed = onnx.defs.get_schema(node.op_type, version, "").min_input
@@ -153,18 +149,15 @@ def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:
 
 def _check_external(graph: onnx.GraphProto, path: Path) -> bool:
     """Whether a weight is in an external file. Raises ModelError when that file is missing, short or elsewhere."""
-    import onnx
-
     external = False
-    for tensor in graph_tensors(graph):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_place(tensor, path)
-            external = True
+    for tensor in external_tensors(graph):
+        _check_location(tensor, path)
+        external = True
     return external
 
 
-def _check_place(tensor: onnx.TensorProto, path: Path) -> None:
-    entries = {entry.key: entry.value for entry in tensor.external_data}
+def _check_location(tensor: onnx.TensorProto, path: Path) -> None:
+    entries = entries_of(tensor)
     location = entries.get("location", "")
     what = f"{path}: weight {tensor.name!r}"
     if not location or PureWindowsPath(location).anchor or _leaves_folder(location):

@@ -21,8 +21,9 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.external_data import external_bytes, in_one_piece
-from sgsdump.models.feed_check import bfloat16_inputs, fitted
-from sgsdump.models.model import Model, graph_inputs, weight_names
+from sgsdump.models.graph import weight_names
+from sgsdump.models.input_spec import fitted
+from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.extract import Extractor
 from sgsdump.pipeline.running.attempt import ExecutorConfigs, opened
 from sgsdump.pipeline.running.run import run
@@ -65,7 +66,7 @@ def save_test_case(
     proto = in_one_piece(proto, str(model.folder) if model.folder else None)
     _own_weights(proto)
     inputs = graph_inputs(proto)
-    fed = fitted({spec.name: values[spec.name] for spec in inputs}, inputs, bfloat16_inputs(proto))
+    fed = fitted({spec.name: values[spec.name] for spec in inputs}, inputs)
     names = [info.name for info in proto.graph.output]
     with opened(executor, configs.init) as ready:
         ready.load_model(proto, configs.load)

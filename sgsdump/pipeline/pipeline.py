@@ -26,7 +26,7 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
-from sgsdump.models.passes.inline_functions import inline_functions
+from sgsdump.models.passes.rewrites import inline_functions
 from sgsdump.pipeline.dump_folder import DumpFolder
 from sgsdump.pipeline.executor_names import called, class_name
 from sgsdump.pipeline.inputs import given as given_inputs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.models.passes.fix_shapes import fix_shapes
+from sgsdump.models.passes.rewrites import fix_shapes
 from sgsdump.pipeline.inputs.given import array_of
 from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
 from sgsdump.pipeline.inputs.random import InputDefaults

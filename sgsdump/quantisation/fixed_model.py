@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.quantisation.fixed_facts import Origin
@@ -109,7 +109,7 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
 
     Raises ModelError when onnxruntime will not load or run it.
     """
-    from sgsdump.executors.onnx_runtime.refusals import REFUSALS, plain
+    from sgsdump.executors.onnx_runtime.session import REFUSALS, message_of
 
     facts = read_facts(replace(model, proto=fixed))
     stored = facts.tensors if facts else {}
@@ -119,8 +119,8 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
         WholeGraph(fixed).values(raw, [output.name for output in fixed.graph.output])
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
-            f"{model.path}: its fixed model does not run ({plain(error)}); this is a fault of sgsdump: please report "
-            f"this line; meanwhile a model cut before that operator can be quantised"
+            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "
+            f"report this line; meanwhile a model cut before that operator can be quantised"
         ) from None
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, ModelError
+from sgsdump.models.graph import sorted_nodes
 from sgsdump.models.model import Model, open_model
-from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
-from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.fold import fold_batchnorm, fold_constants
 from sgsdump.models.passes.lift import lift
-from sgsdump.models.passes.single_precision import single_precision
-from sgsdump.models.passes.topology import sorted_nodes
+from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.quantisation.fixed_metadata import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
 

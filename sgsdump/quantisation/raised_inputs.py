@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import read_stages
 from sgsdump.quantisation.domains import Analysis, analyse
 from sgsdump.registry import hint, listed
 from sgsdump.sidecars.input_config import InputConfig

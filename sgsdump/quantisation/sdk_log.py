@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
-from sgsdump.models.model import Model
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import Model, read_stages
 from sgsdump.quantisation.ranges.side_ranges import SideRanges
 from sgsdump.registry import listed
 from sgsdump.sidecars import tensor_chn, tensor_weight

@@ -11,8 +11,7 @@ from sgsdump.cli import main
 from sgsdump.commands.sdk.value_table import find
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
-from sgsdump.models.model import open_model
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import open_model, read_stages
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges

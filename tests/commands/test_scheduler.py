@@ -82,7 +82,7 @@ def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-def test_tune_goes_on_when_a_worker_is_killed(folder, dask_cluster, monkeypatch, capsys):
+def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatch, capsys):
     from sgsdump.tuning.scoring.plan_scores import PlanScores
 
     command = ["tune", *GIVEN, "--rates", "0.6,0.8"]
@@ -92,11 +92,11 @@ def test_tune_goes_on_when_a_worker_is_killed(folder, dask_cluster, monkeypatch,
     def killing(self, plans):
         measure(self, plans)
         if not victims:
-            victims.extend(pid for pid in _pids(dask_cluster))
+            victims.extend(pid for pid in _pids(mortal_cluster))
             os.kill(victims[0], signal.SIGKILL)
 
     monkeypatch.setattr(PlanScores, "measure", killing)
-    assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
+    assert main([*command, "-o", "many", "--scheduler", mortal_cluster.scheduler_address]) == 0
     assert victims
     assert contents(folder / "alone") == contents(folder / "many")
 

@@ -168,7 +168,7 @@ def test_earlier_dumps_are_set_aside_as_a_whole(folder: Path, capsys: pytest.Cap
 REFUSED = {
     "nothing": "feeds.py: nothing() gives no feeds",
     "array": "feeds.py: feed 0 is a ndarray, not a dictionary of arrays by input name",
-    "other": "feeds.py: feed 0 has 'dat', which is no input of the model; did you mean 'data'?",
+    "other": "feeds.py: feed 0 has 'dat', which is not an input of the model; did you mean 'data'?",
     "none": "feeds.py: feed 0 has nothing for the model's input 'data'",
     "text": "feeds.py: feed 0 has no array of numbers for the input 'data'",
     "fails": "the data loader failed on feed 1: OSError: 'no more pictures'",

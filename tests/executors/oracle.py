@@ -6,7 +6,7 @@ import numpy as np
 
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 
 ULTRAFACE = Path("ultraface", "version-RFB-320_without_postprocessing.onnx")
 HALF_SAMPLE = Path("sdaa", "model_sample.onnx")

@@ -15,7 +15,7 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.ort import OrtExecutor
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 
 
 class TestConformance(ExecutorConformance):

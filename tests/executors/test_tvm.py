@@ -13,7 +13,7 @@ from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
 from sgsdump.executors.table import open_executor
 from sgsdump.executors.tvm import TvmExecutor
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 
 pytest.importorskip("tvm", reason="Apache TVM (the extra tvm) is not installed")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -232,3 +234,11 @@ def test_a_size_of_minus_one_is_one_that_is_not_fixed(tmp_path):
     assert graph_inputs(opened)[0].shape == (None, 3, 8, 8)
     infos = (*opened.graph.output, *opened.graph.value_info)
     assert not any(info.type.tensor_type.shape.dim[0].HasField("dim_value") for info in infos)
+
+
+def test_an_onnx_file_is_read_without_the_modules_for_caffe(tmp_path: Path) -> None:
+    onnx.save(small(), tmp_path / "net.onnx")
+    code = "import sys; from sgsdump.models.model import open_model; open_model(sys.argv[1]); print(*sys.modules)"
+    command = [sys.executable, "-c", code, str(tmp_path / "net.onnx")]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "sgsdump.models.onnx_file" in imported and "sgsdump.models.caffe.onnx_graph" not in imported

@@ -100,7 +100,7 @@ def test_what_torch_exports_is_what_is_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        ({"weights": b""}, "no exported program"),
+        ({"weights": b""}, "not an exported program"),
         ({"models/model.json": b"{"}, "not JSON"),
         ({"models/model.json": b"[]"}, "is damaged"),
         (

@@ -10,13 +10,13 @@ from onnx import TensorProto, helper
 from small_nets import model as net
 from small_nets import node
 
-from sgsdump.models.shape_inference import infer_types
+from sgsdump.models.graph import infer_types
 
 LOOK_UP = """
 import resource
 import onnx
 from onnx import helper
-from sgsdump.models.shape_inference import infer_types
+from sgsdump.models.graph import infer_types
 weight = onnx.TensorProto(name="w", dims=[8_000_000], data_type=1, data_location=1)
 info = helper.make_tensor_value_info
 graph = helper.make_graph([helper.make_node("Gather", ["w", "i"], ["y"])], "g", [info("i", 7, [2])], [], [weight])

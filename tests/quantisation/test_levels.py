@@ -16,7 +16,7 @@ from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import levels
 from sgsdump.quantisation.domains import analyse

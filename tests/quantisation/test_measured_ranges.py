@@ -8,7 +8,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import Workers
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs
 from sgsdump.quantisation.domains import analyse

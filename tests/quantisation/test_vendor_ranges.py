@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import calibration_log
 from sgsdump.quantisation.calibration_log import write_log

@@ -10,8 +10,8 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
+from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.float_model import simplify

@@ -209,9 +209,9 @@ def _read_array(path: Path) -> None:
 
 def _read_model(path: Path) -> None:
     """Open a model, take its inputs, lift it and infer its shapes, as every command does before it runs one."""
+    from sgsdump.models.graph import infer_types
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.lift import lift
-    from sgsdump.models.shape_inference import infer_types
     from sgsdump.quantisation.fixed_metadata import read_facts
     from sgsdump.quantisation.float_model import simplify
 

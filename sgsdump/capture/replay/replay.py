@@ -30,7 +30,8 @@ from sgsdump.dumps.formats.replays.tree import FOLDER
 from sgsdump.dumps.runs.run import Run
 from sgsdump.errors import InputError, ModelError, SgsdumpError, ValuesError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.models.model import Model, weight_names
+from sgsdump.models.graph import weight_names
+from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:

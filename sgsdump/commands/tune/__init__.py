@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.board_formats import board_notes
+    from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.quantisation.raised_inputs import with_raised_inputs

@@ -22,9 +22,8 @@ def calibrated(
 ) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
     """The ranges of the model's tensors, what was seen besides, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
-    from sgsdump.models.feeds.feeds import feeds
+    from sgsdump.models.feeds.feeds import PictureFeeds, feeds
     from sgsdump.models.feeds.image_list import evenly
-    from sgsdump.models.feeds.picture_feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.levels import calibrate
     from sgsdump.quantisation.ranges.side_ranges import side_ranges

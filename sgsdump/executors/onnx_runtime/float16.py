@@ -1,6 +1,6 @@
-"""A float16 copy of a float32 model, by onnxruntime's own converter (onnxruntime.transformers.float16).
+"""A float16 copy of a float32 model, apart as onnxruntime's own converter makes it (onnxruntime.transformers.float16).
 
-The model's inputs stay float32, a Cast behind each (``graph_input_cast_0`` ...); everything else is float16 under its
+The model's inputs stay float32, a Cast after each (``graph_input_cast_0`` ...); everything else is float16 under its
 own name, save what feeds operators that onnxruntime runs in float32 only. Weights beyond float16's range are clipped
 to +-65504, those nearer to zero than 5.96e-8 become +-5.96e-8, as the converter does.
 """
@@ -18,7 +18,8 @@ from onnx import NodeProto, TensorProto
 from sgsdump.errors import ModelError
 from sgsdump.executors.base import reason_of
 from sgsdump.models.external_data import graph_tensors, in_one_piece
-from sgsdump.models.model import graph_inputs, weight_names
+from sgsdump.models.graph import weight_names
+from sgsdump.models.model import graph_inputs
 
 
 def is_float16(proto: onnx.ModelProto) -> bool:
@@ -30,7 +31,7 @@ def is_float16(proto: onnx.ModelProto) -> bool:
 def to_float16(proto: onnx.ModelProto, folder: str | None = None) -> onnx.ModelProto:
     """A float16 copy; ``proto`` itself when it is float16 already. ``folder`` is where its external data files are.
 
-    The nodes keep their order, each Cast that had to be put in stands behind what it reads. Raises ModelError for a
+    The nodes keep their order, each inserted Cast follows what it reads. Raises ModelError for a
     model that holds no float32, and for one that the converter cannot convert.
     """
     if is_float16(proto):
@@ -62,22 +63,22 @@ def _elements(proto: onnx.ModelProto) -> dict[int, int]:
 
 
 def _put_casts_in_place(half: onnx.ModelProto, count: int) -> None:
-    """The converter appends its Casts to the ``count`` nodes; nodes are to stand behind what they read."""
+    """The converter appends its Casts to the ``count`` nodes; nodes are to follow what they read."""
     nodes: Sequence[NodeProto] = list(half.graph.node)
     casts: dict[str, list[NodeProto]] = defaultdict(list)
     for cast in nodes[count:]:
         casts[cast.input[0]].append(cast)
 
-    def behind(names: Sequence[str]) -> Iterator[NodeProto]:
+    def casts_after(names: Sequence[str]) -> Iterator[NodeProto]:
         for name in names:
             for cast in casts.pop(name, []):
                 yield cast
-                yield from behind(cast.output)
+                yield from casts_after(cast.output)
 
-    given = [*(info.name for info in half.graph.input), *sorted(weight_names(half.graph))]
-    ordered = list(behind(given))
+    available = [*(info.name for info in half.graph.input), *sorted(weight_names(half.graph))]
+    ordered = list(casts_after(available))
     for node in nodes[:count]:
-        ordered += [node, *behind(node.output)]
+        ordered += [node, *casts_after(node.output)]
     if casts:
         raise ModelError(
             f"onnxruntime's converter cannot make the model float16: it loses {next(iter(casts))!r}, "

@@ -1,29 +1,26 @@
-"""onnxruntime, segment by segment, with every tensor at its own place in memory, the same for each feed of one shape.
+"""onnxruntime, segment by segment, with every tensor at a fixed offset in one piece of memory, for feeds of one shape.
 
 For many feeds in a row: no memory is asked for and given back, the few megabytes of a segment still lie in the
-processor's cache when the caller reads them, and what is known of the places need not be found out again. Bit for bit
-what ``SegmentRunner`` gives.
+processor's cache when the caller reads them, and nothing is planned again. Bit for bit what ``SegmentRunner`` gives.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
-from sgsdump.executors.onnx_runtime.memory_places import ALIGNMENT, places
-from sgsdump.executors.onnx_runtime.ort_value import PLAIN
-from sgsdump.executors.onnx_runtime.providers import CPU
-from sgsdump.executors.onnx_runtime.segment_sessions import Ready, SegmentSessions
-from sgsdump.models.feed_check import check_feed
-from sgsdump.models.model import Model, graph_inputs, weight_names
+from sgsdump.executors.onnx_runtime.ort_value import ALIGNMENT, PLAIN, aligned_memory
+from sgsdump.executors.onnx_runtime.segment_runner import Ready, SegmentSessions
+from sgsdump.executors.onnx_runtime.session import CPU
+from sgsdump.models.graph import infer_types, sorted_nodes, weight_names
+from sgsdump.models.input_spec import check_feed
+from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, tensor_bytes, unrounded
-from sgsdump.models.passes.topology import sorted_nodes
-from sgsdump.models.shape_inference import infer_types
 
 # Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
 # they save.
@@ -49,29 +46,27 @@ class PlacedGraph:
         sizes = {name: size for name, size in tensor_bytes(types).items() if name not in weights}
         parts = cut(nodes, weights, sizes, len(nodes), SEGMENT_BYTES, unrounded(nodes, types))
         handed_on = {name for part in parts for name in part.reads}
-        made = [tuple(n for n in part.makes if n in handed_on or n in wanted) for part in parts]
-        self.segments = [replace(part, makes=names) for part, names in zip(parts, made) if names]
+        parts = [replace(p, makes=tuple(n for n in p.makes if n in handed_on or n in wanted)) for p in parts]
+        self.segments = [part for part in parts if part.makes]
         self.feed: dict[str, Shape] = {name: (array.dtype, array.shape) for name, array in feed.items()}
-        kept = {*feed, *(name for names in made for name in names)}
+        kept = {*feed, *(name for part in self.segments for name in part.makes)}
         self.shapes = {name: _shape(name, types) for name in kept}
         if any(self.shapes[name] != self.feed[name] for name in feed):
             raise Unplaceable("an input of another type than the model's")
-        bytes_of = {name: sizes[name] for name in kept}
-        self.places, self.size = places(
-            [{name: bytes_of[name] for name in names} for names in (feed, *(part.makes for part in self.segments))],
-            [(), *(part.reads for part in self.segments)],
-        )
+        steps = (feed, *(part.makes for part in self.segments))
+        made = [{name: sizes[name] for name in names} for names in steps]
+        self.offsets, self.size = plan_memory(made, [(), *(part.reads for part in self.segments)])
         words = {n: (f"tensor({_word(types[n])})", list(shape)) for n, (_, shape) in self.shapes.items()}
         sessions = SegmentSessions(model, [CPU], threads=1, keep=True)
         self.ready = [sessions.of(part, {name: words[name] for name in part.reads}) for part in self.segments]
 
     def takes(self, feed: Mapping[str, np.ndarray]) -> bool:
-        """Whether a feed is shaped as the first one."""
+        """Whether a feed has the shapes and types of the first one."""
         return {name: (array.dtype, array.shape) for name, array in feed.items()} == self.feed
 
 
 class Unplaceable(Exception):
-    """The tensors of a model cannot be given places before it runs."""
+    """The tensors of a model cannot be given offsets before it runs."""
 
 
 class PlacedRun:
@@ -82,9 +77,8 @@ class PlacedRun:
     """
 
     def __init__(self, graph: PlacedGraph):
-        memory = np.empty(graph.size + ALIGNMENT, np.uint8)
-        memory = memory[-memory.ctypes.data % ALIGNMENT :]
-        arrays = {name: _array(memory[place:], *graph.shapes[name]) for name, place in graph.places.items()}
+        memory = aligned_memory(graph.size)
+        arrays = {name: _array(memory[offset:], *graph.shapes[name]) for name, offset in graph.offsets.items()}
         self._inputs = {name: arrays[name] for name in graph.feed}
         self.made = [self._inputs, *({name: arrays[name] for name in part.makes} for part in graph.segments)]
         values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
@@ -126,3 +120,44 @@ def _word(kind: onnx.TypeProto) -> str:
 def _array(memory: np.ndarray, dtype: np.dtype, sizes: tuple[int, ...]) -> np.ndarray:
     """At the beginning of the memory."""
     return memory[: dtype.itemsize * math.prod(sizes)].view(dtype).reshape(sizes)
+
+
+def plan_memory(made: Sequence[Mapping[str, int]], read: Sequence[Collection[str]]) -> tuple[dict[str, int], int]:
+    """The first byte of each tensor, and the bytes of all the memory. A tensor keeps its bytes until the last step that
+    reads it is over. What one step makes and one step reads last lies together, in the first gap that is large enough.
+
+    made  bytes by name of what each step makes; the first one's are the inputs.
+    read  names of what each step reads, of what is made before it.
+    """
+    last = {name: step for step, names in enumerate(read) for name in names}
+    offsets: dict[str, int] = {}
+    # Of those in use, by offset: first byte, the byte after, the last step that reads.
+    blocks: list[tuple[int, int, int]] = []
+    top = 0
+    for step, sizes in enumerate(made):
+        blocks = [block for block in blocks if block[2] >= step]
+        together: dict[int, list[str]] = {}
+        for name in sizes:
+            together.setdefault(last.get(name, step), []).append(name)
+        for until, names in together.items():
+            start = stop = _gap(blocks, sum(_aligned(sizes[name]) for name in names))
+            for name in names:
+                offsets[name] = stop
+                stop += _aligned(sizes[name])
+            blocks = sorted([*blocks, (start, stop, until)])
+            top = max(top, stop)
+    return offsets, top
+
+
+def _gap(blocks: Sequence[tuple[int, int, int]], size: int) -> int:
+    """The first byte of the first gap between the blocks that is large enough, or of the one after them all."""
+    offset = 0
+    for start, stop, _ in blocks:
+        if offset + size <= start:
+            break
+        offset = stop
+    return offset
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

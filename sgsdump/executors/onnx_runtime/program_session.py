@@ -1,4 +1,6 @@
-"""A model run once as a program ran it: its own optimisation, threads, providers and configuration entries."""
+"""A model run as a captured program ran it, here as only executors import onnxruntime: its optimisation, threads,
+providers and configuration entries.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,7 @@ import onnxruntime as ort
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import to_array, why_not
-from sgsdump.executors.onnx_runtime.providers import CPU
-from sgsdump.executors.onnx_runtime.refusals import plain
-from sgsdump.executors.onnx_runtime.session_options import quiet
+from sgsdump.executors.onnx_runtime.session import CPU, message_of, quiet
 
 LEVELS = {name: level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")}
 MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.startswith("ORT_")}
@@ -28,19 +28,21 @@ class ProgramSession:
     """
 
     def __init__(self, model: Path, options: Mapping[str, Any]):
-        own = quiet()
-        own.graph_optimization_level = LEVELS.get(str(options.get("level")), ort.GraphOptimizationLevel.ORT_ENABLE_ALL)
-        own.execution_mode = MODES.get(str(options.get("mode")), ort.ExecutionMode.ORT_SEQUENTIAL)
-        threads, entries, wanted = (options.get(name) for name in ("threads", "entries", "providers"))
-        own.intra_op_num_threads = threads if isinstance(threads, int) and 0 <= threads < 1024 else 0
-        there = ort.get_available_providers()
-        chosen = [name for name in wanted if name in there] if isinstance(wanted, list) else []
+        settings = quiet()
+        settings.graph_optimization_level = LEVELS.get(
+            str(options.get("level")), ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        )
+        settings.execution_mode = MODES.get(str(options.get("mode")), ort.ExecutionMode.ORT_SEQUENTIAL)
+        threads, entries, preferred = (options.get(name) for name in ("threads", "entries", "providers"))
+        settings.intra_op_num_threads = threads if isinstance(threads, int) and 0 <= threads < 1024 else 0
+        available = ort.get_available_providers()
+        chosen = [name for name in preferred if name in available] if isinstance(preferred, list) else []
         try:
             for key, value in (entries if isinstance(entries, Mapping) else {}).items():
-                own.add_session_config_entry(str(key), str(value))
-            self._session = ort.InferenceSession(str(model), own, providers=chosen or [CPU])
+                settings.add_session_config_entry(str(key), str(value))
+            self._session = ort.InferenceSession(str(model), settings, providers=chosen or [CPU])
         except Exception as error:
-            raise ModelError(f"onnxruntime cannot load {model}: {plain(error)}") from error
+            raise ModelError(f"onnxruntime cannot load {model}: {message_of(error)}") from error
 
     def run(self, feed: Mapping[str, ort.OrtValue | np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
         """Those of the named outputs that are tensors of numbers. Raises ModelError."""
@@ -48,5 +50,5 @@ class ProgramSession:
         try:
             values = self._session.run_with_ort_values(list(names), held)
         except Exception as error:
-            raise ModelError(f"the model does not run: {plain(error)}") from error
+            raise ModelError(f"the model does not run: {message_of(error)}") from error
         return {name: to_array(value) for name, value in zip(names, values) if not why_not(value)}

@@ -16,22 +16,63 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 
-from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, to_array, why_not
-from sgsdump.executors.onnx_runtime.providers import CPU, providers
-from sgsdump.executors.onnx_runtime.segment_outputs import Live, Made, SegmentOutputs, there
-from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, shape_of, to_array, type_proto, why_not
+from sgsdump.executors.onnx_runtime.session import (
+    CPU,
+    REFUSALS,
+    header,
+    message_of,
+    providers,
+    unoptimised,
+    use_shared_arena,
+)
+from sgsdump.executors.onnx_runtime.shared_initializers import ModelFile, Values, share_initializers
 from sgsdump.executors.runner import Layer, Skip
-from sgsdump.models.feed_check import bfloat16_inputs, fitted
-from sgsdump.models.model import Model, graph_inputs, weight_names
-from sgsdump.models.passes.segment import MAX_NODES, Segment, cut, tensor_bytes, unrounded
-from sgsdump.models.passes.topology import called, inner_tensors
-from sgsdump.models.shape_inference import infer_types
+from sgsdump.files.mapped import identity
+from sgsdump.models.graph import bodies, called, infer_types, inner_tensors, needs, sorted_nodes, weights_of
+from sgsdump.models.input_spec import fitted
+from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.passes.segment import (
+    MAX_NODES,
+    Segment,
+    cut,
+    segment,
+    sub_model,
+    tensor_bytes,
+    unrounded,
+    without_reading,
+)
 from sgsdump.progress import Advance, unwatched
+
+Reads = Mapping[str, tuple[str, list[int] | None]]
+"""The type (in onnxruntime's words) and shape of what a segment reads."""
+
+
+class Ready(NamedTuple):
+    """A session, what it ``reads``, the types of what it ``makes``, and the weights it uses in place."""
+
+    reads: Reads
+    makes: tuple[str, ...]
+    session: ort.InferenceSession
+    shared: Values
+
+
+class Live(NamedTuple):
+    """A value, and onnxruntime's word for its type."""
+
+    value: ort.OrtValue
+    type: str
+
+
+Outcome = Live | Skip
+"""What became of a tensor."""
 
 
 class SegmentRunner:
@@ -47,31 +88,23 @@ class SegmentRunner:
 
     Several threads may run feeds side by side. While the caller looks at the tensors of one segment, the next one runs.
 
-    Raises ModelError when the graph cannot be sorted, has inputs that are no tensors, or needs a newer onnxruntime;
-    ConfigError for a provider that is not there.
+    Raises ModelError when the graph cannot be sorted, has inputs that are not tensors, or needs a newer onnxruntime;
+    ConfigError for a provider that is not available.
     """
 
     def __init__(
-        self,
-        model: Model,
-        keep_sessions: bool = False,
-        keep_going: bool = False,
-        provider: str = CPU,
-        threads: int = 0,
+        self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU, threads: int = 0
     ):
-        graph = model.proto.graph
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
         sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
         self._outputs = SegmentOutputs(model, sessions, keep_going)
-        self._bfloat16 = bfloat16_inputs(model.proto)
         self._threads, self._keep = threads, keep_sessions
         self._nodes = self._outputs.nodes
-        self._weights = weight_names(graph)
-        self._fed_types = {info.name: info.type for info in graph.input}
+        self._fed_types = {info.name: info.type for info in model.proto.graph.input}
         self._segments: list[Segment] | None = None
-        self._making: tuple[Collection[str], list[Segment]] | None = None
+        self._narrowed: tuple[Collection[str], list[Segment]] | None = None
         self._cutting = Lock()
         self._skip_inner_tensors()
 
@@ -79,33 +112,30 @@ class SegmentRunner:
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
         """Every node output in topological order; see ``runner.Runner``."""
-        feed = fitted(feed, self.inputs, self._bfloat16)
+        feed = fitted(feed, self.inputs)
         with self._cutting:
             segments = self._segments = self._segments or self._cut(feed)
             if only is not None:
-                if self._making is None or self._making[0] is not only:
-                    self._making = only, _making(segments, only)
-                segments = self._making[1]
+                if self._narrowed is None or self._narrowed[0] is not only:
+                    self._narrowed = only, _narrowed(segments, only)
+                segments = self._narrowed[1]
         return self._run(segments, feed, only, advance)
 
     def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
         types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
-        # Sessions that stay cost a little at every run, those that go a lot of memory for many nodes at once.
-        most = len(self._nodes) if self._keep else MAX_NODES
-        return cut(self._nodes, self._weights, tensor_bytes(types), most, uncut=unrounded(self._nodes, types))
+        # Kept sessions cost a little at every run; those let go cost a lot of memory if they hold many nodes at once.
+        max_nodes = len(self._nodes) if self._keep else MAX_NODES
+        weights, uncut = self._outputs.weights, unrounded(self._nodes, types)
+        return cut(self._nodes, weights, tensor_bytes(types), max_nodes, uncut=uncut)
 
     def _run(
-        self,
-        segments: list[Segment],
-        feed: Mapping[str, np.ndarray],
-        only: Collection[str] | None,
-        advance: Advance,
+        self, segments: list[Segment], feed: Mapping[str, np.ndarray], only: Collection[str] | None, advance: Advance
     ) -> Iterator[Layer]:
         done = 0
-        for part, made in self._ahead(segments, self._fed(feed)):
+        for part, outcomes in self._ahead(segments, self._fed(feed)):
             for node in part.nodes:
                 for name in filter(None, node.output):
-                    value = made.pop(name, None)
+                    value = outcomes.pop(name, None)
                     if isinstance(value, Skip):
                         self.skipped[name] = value
                     if not isinstance(value, Live):
@@ -118,23 +148,23 @@ class SegmentRunner:
                 done += 1
                 advance(done, len(self._nodes))
 
-    def _ahead(self, segments: list[Segment], fed: Mapping[str, Live]) -> Iterator[tuple[Segment, dict[str, Made]]]:
-        """Each segment and what it made, which is the caller's to empty; the next one runs meanwhile."""
+    def _ahead(self, segments: list[Segment], fed: Mapping[str, Live]) -> Iterator[tuple[Segment, dict[str, Outcome]]]:
+        """Each segment and its outcomes, which the caller empties while the next segment runs."""
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
         live = dict(fed)
         # A feed that has one thread to itself runs on no second one.
         with nullcontext() if self._threads == 1 else ThreadPoolExecutor(1) as pool:
 
-            def start(part: Segment) -> Callable[[], dict[str, Made]]:
+            def start(part: Segment) -> Callable[[], dict[str, Outcome]]:
                 call = partial(self._outputs.of, part, live, fed)
                 return pool.submit(call).result if pool else call
 
             result = start(segments[0]) if segments else dict
             for index, part in enumerate(segments):
-                made = result()
-                live = {n: v for n, v in there({**live, **made}).items() if last_reader.get(n, -1) > index}
+                outcomes = result()
+                live = {n: v for n, v in _live({**live, **outcomes}).items() if last_reader.get(n, -1) > index}
                 result = start(segments[index + 1]) if index + 1 < len(segments) else dict
-                yield part, made
+                yield part, outcomes
 
     def _fed(self, feed: Mapping[str, np.ndarray]) -> dict[str, Live]:
         values = {n: from_array(array, self._fed_types[n].tensor_type.elem_type) for n, array in feed.items()}
@@ -159,7 +189,137 @@ class SegmentRunner:
         return Layer(name, node.name, node.op_type, to_array(value))
 
 
-def _making(segments: Sequence[Segment], only: Collection[str]) -> list[Segment]:
-    """The segments making nothing but what is asked for or read by a later one: the rest need not be kept."""
+class SegmentOutputs:
+    """What the segments of a model make, and where one fails: at which node, for what reason.
+
+    model       whose segments run, its nodes sorted.
+    sessions    that run them.
+    keep_going  after a node that fails: its outputs and what depends on them are skipped as failed.
+
+    Raises ModelError when the graph cannot be sorted.
+    """
+
+    def __init__(self, model: Model, sessions: SegmentSessions, keep_going: bool):
+        self.nodes = sorted_nodes(model.proto.graph)
+        self.weights = set(sessions.weights)
+        self._path, self._sessions, self._keep_going = model.path, sessions, keep_going
+
+    def of(self, part: Segment, live: Mapping[str, Live], fed: Mapping[str, Live]) -> dict[str, Outcome]:
+        """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
+        if not part.makes:
+            return {}
+        lost = [name for name in part.reads if name not in live]
+        if lost and len(part.nodes) > 1:
+            return self._single(part, live, fed)
+        if lost:
+            return _lost(part, f"needs {lost[0]!r}, which failed")
+        absent = {n: type_proto(live[n].type, None) for n in part.reads if not live[n].value.has_value()}
+        whole = without_reading(part, absent)
+        try:
+            return dict(self._ran(whole, live))
+        except REFUSALS as error:
+            if len(part.nodes) > 1:
+                return self._single(part, live, fed)
+            outputs = self._with_ancestors(part, fed)
+            if outputs:
+                return dict(outputs)
+            why = f"{called(part.nodes[0])} cannot run: {message_of(error)}"
+            if self._keep_going:
+                return _lost(part, why)
+            raise ModelError(f"{self._path}: {why}") from error
+
+    def _ran(self, part: Segment, live: Mapping[str, Live]) -> dict[str, Live]:
+        """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
+        ready = self._sessions.of(part, {n: (live[n].type, shape_of(live[n].value)) for n in part.reads})
+        values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
+        return {name: Live(value, kind) for name, kind, value in zip(part.makes, ready.makes, values)}
+
+    def _single(self, part: Segment, live: Mapping[str, Live], fed: Mapping[str, Live]) -> dict[str, Outcome]:
+        """Outputs of a segment's nodes, one node at a time."""
+        outcomes: dict[str, Outcome] = {}
+        for node in part.nodes:
+            outcomes |= self.of(segment([node], self.weights), {**live, **_live(outcomes)}, fed)
+        return outcomes
+
+    def _with_ancestors(self, part: Segment, fed: Mapping[str, Live]) -> dict[str, Live]:
+        """Outputs of a node with bodies (Scan, Loop, If) that runs in its graph only; {} when it does not there either.
+
+        onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
+        """
+        if not any(bodies(part.nodes[0])):
+            return {}
+        needed, cone = set(part.makes), []
+        for node in reversed(self.nodes):
+            if needed & set(node.output):
+                cone.append(node)
+                needed |= needs(node)
+        whole = replace(segment(cone[::-1], self.weights), makes=part.makes)
+        try:
+            return self._ran(whole, fed)
+        except REFUSALS:
+            return {}
+
+
+class SegmentSessions:
+    """The sessions that run a model's segments: each made when it is asked for, and kept or let go.
+
+    providers  onnxruntime's execution providers, by name.
+    threads    of one session; 0 is every core.
+    keep       every session for the next time, with its weights; else it goes with its last user.
+    weights    the model's initializers by name.
+
+    Raises ModelError when the model needs a newer onnxruntime.
+    """
+
+    def __init__(self, model: Model, providers: Sequence[str], threads: int, keep: bool):
+        self._header = header(model.proto)
+        self.weights = weights_of(model.proto.graph)
+        self._folder = model.folder
+        self._file = _file_with_weights(model)
+        self._providers, self._threads, self._keep = list(providers), threads, keep
+        self._kept: dict[tuple[str, ...], Ready] = {}
+        self._lock = Lock()
+
+    def of(self, part: Segment, reads: Reads) -> Ready:
+        """A session that runs the segment on such inputs. Raises ModelError, and one of REFUSALS."""
+        if not self._keep:
+            return self._new(part, reads)
+        with self._lock:
+            kept = self._kept.get(part.makes)
+            if not kept or kept.reads != reads:
+                kept = self._kept[part.makes] = self._new(part, reads)
+            return kept
+
+    def _new(self, part: Segment, reads: Reads) -> Ready:
+        options = unoptimised(self._folder)
+        use_shared_arena(options)
+        options.intra_op_num_threads = self._threads
+        # Idle threads would spin, and take the cores from whoever makes the next session or writes the last tensors.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        weights = {name: self.weights[name] for name in part.weights}
+        stubs, shared = share_initializers(options, weights, self._file)
+        data = sub_model(self._header, part, stubs, {name: type_proto(*kind) for name, kind in reads.items()})
+        session = ort.InferenceSession(data, options, providers=self._providers)
+        types = {info.name: info.type for info in session.get_outputs()}
+        return Ready(reads, tuple(types[name] for name in part.makes), session, shared)
+
+
+def _narrowed(segments: Sequence[Segment], only: Collection[str]) -> list[Segment]:
+    """The segments with only those outputs that are asked for or read by a later one: the rest need not be kept."""
     needed = {*only, *(name for part in segments for name in part.reads)}
     return [replace(part, makes=tuple(name for name in part.makes if name in needed)) for part in segments]
+
+
+def _live(outcomes: Mapping[str, Outcome]) -> dict[str, Live]:
+    """Without those that are lost."""
+    return {name: value for name, value in outcomes.items() if isinstance(value, Live)}
+
+
+def _lost(part: Segment, reason: str) -> dict[str, Outcome]:
+    return {name: Skip(name, part.nodes[0].op_type, reason, failed=True) for name in part.makes}
+
+
+def _file_with_weights(model: Model) -> ModelFile | None:
+    """The model's file, where its own folder is that of the external data: big weights may lie in it."""
+    file = model.path.resolve()
+    return ModelFile(file, identity(file.stat())) if model.folder == file.parent and file.is_file() else None

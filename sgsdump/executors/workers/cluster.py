@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster that is already running; see ``task_pool``.
+"""Tasks on a Dask cluster that is already running (see ``task_pool``), apart as it needs the extra ``cluster``.
 
 What all tasks need is itself a task: its result travels from worker to worker, once to each, and the scheduler has it
 made again when the worker that held it dies. Each thread of a worker makes the work once from it. Everything is sent:
@@ -8,6 +8,8 @@ which reads the tasks).
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
 import time
 import uuid
@@ -16,37 +18,41 @@ from asyncio import TimeoutError as AsyncTimeoutError  # another class than Time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import Any
 
 from sgsdump import __version__
-from sgsdump.errors import SgsdumpError, WorkerError
-from sgsdump.executors.workers.dask_client import WORKER_SECONDS, dask_client
-from sgsdump.executors.workers.shared_work import Parcel, Recipe, do, versions
+from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, WorkerError
 from sgsdump.progress import Progress
 
+# How long a scheduler may take to answer, and a cluster be without workers.
+ANSWER_SECONDS = 5.0
+WORKER_SECONDS = 30.0
 POLL_SECONDS = 2.0
-# So long may a scheduler or worker give no sign before a line says so, and before it counts as lost.
+# How long a scheduler or worker may give no sign before a line says so, and before it counts as lost.
 NOTICE_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 OURS = "sgsdump-"
+# Packages whose version may change a result's bits.
+COMPUTING = ("numpy", "onnx", "onnxruntime")
 
 
 @contextmanager
 def on_cluster(
-    make_work: Callable[..., Callable[[Any], Any]], given: tuple, address: str, progress: Progress
+    make_work: Callable[..., Callable[[Any], Any]], arguments: tuple, address: str, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results.
 
-    Raises MissingExtra without dask.distributed, ConfigError for what is no address, and WorkerError when nothing
+    Raises MissingExtra without dask.distributed, ConfigError for a malformed address, and WorkerError when nothing
     answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
     version of sgsdump, when a task kills worker after worker, and when the scheduler or a worker that has work of ours
     gives no sign of life for SILENT_SECONDS.
     """
-    with dask_client(address) as client:
+    with _client(address) as client:
         cluster = _Cluster(client, address, progress)
-        shared = cluster.submit(Recipe, versions(), make_work, given)
+        shared = cluster.submit(Recipe, versions(), make_work, arguments)
         yield lambda items: cluster.results(shared, items)
 
 
@@ -60,7 +66,7 @@ class _Cluster:
         self._signs: dict[str, tuple[float, float]] = {}
         self._waited_for: set[str] = set()
         self._shared = ""
-        self._known_threads, self._counted = 0, -POLL_SECONDS
+        self._thread_count, self._counted = 0, -POLL_SECONDS
         client.subscribe_topic("all", self._heard)
 
     def submit(self, function: Callable, *arguments: Any) -> Any:
@@ -117,8 +123,7 @@ class _Cluster:
         """One line for what is the cluster's doing, the error itself for what the task raised."""
         if type(error).__name__ == "KilledWorker":
             return WorkerError(
-                f"a task killed one worker after another at {self._address}, perhaps for want of memory; their logs "
-                f"say why"
+                f"a task killed one worker after another at {self._address}, possibly out of memory; their logs say why"
             )
         causes = (error, error.__cause__)
         if any(isinstance(e, ImportError) and (e.name or "").partition(".")[0] == "sgsdump" for e in causes):
@@ -131,9 +136,9 @@ class _Cluster:
     def _threads(self) -> int:
         """Of all workers; asked anew every POLL_SECONDS, since asking takes as long as a small task."""
         if time.monotonic() - self._counted >= POLL_SECONDS or self._lost.is_set():
-            self._known_threads = sum(worker["nthreads"] for worker in self._workers().values())
+            self._thread_count = sum(worker["nthreads"] for worker in self._workers().values())
             self._counted = time.monotonic()
-        return self._known_threads
+        return self._thread_count
 
     def _workers(self) -> dict[str, Any]:
         """What the scheduler knows of its workers, by address."""
@@ -160,9 +165,9 @@ class _Cluster:
         """Look which workers gave no sign of life. Raises WorkerError for one that has work of ours."""
         now = time.monotonic()
         for address, worker in workers.items():
-            seen = float(worker.get("last_seen") or 0)
-            if self._signs.get(address, (None,))[0] != seen:
-                self._signs[address] = seen, now
+            last_seen = float(worker.get("last_seen") or 0)
+            if self._signs.get(address, (None,))[0] != last_seen:
+                self._signs[address] = last_seen, now
         silent = {address: now - self._signs[address][1] for address in workers}
         if max(silent.values(), default=0.0) < min(NOTICE_SECONDS, SILENT_SECONDS):
             return
@@ -188,3 +193,104 @@ class _Cluster:
         message = event[1]
         if isinstance(message, dict) and message.get("action") == "remove-worker" and not message.get("expected"):
             self._lost.set()
+
+
+def versions() -> dict[str, str]:
+    """Of sgsdump and of the packages whose version may change a result's bits."""
+    installed = {"sgsdump": __version__}
+    for name in COMPUTING:
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed
+
+
+class Recipe:
+    """What tasks share, as it travels. Each thread makes its own work of it, which goes when the cluster lets it go."""
+
+    def __init__(self, made_for: dict[str, str], make_work: Callable, arguments: tuple):
+        self._parts = (made_for, make_work, arguments)
+        self._thread = threading.local()
+
+    def __reduce__(self) -> tuple:
+        return Recipe, self._parts
+
+    def work(self) -> Callable[[Any], Any]:
+        if not hasattr(self._thread, "work"):
+            made_for, make_work, arguments = self._parts
+            here = versions()
+            for name, expected in made_for.items():
+                if here.get(name) != expected:
+                    raise WorkerError(
+                        f"a worker on {socket.gethostname()} has {name} {here.get(name)}, here it is {expected}; "
+                        f"results might differ, so install the same version on all machines"
+                    )
+            self._thread.work = make_work(*arguments)
+        return self._thread.work
+
+
+class Parcel:
+    """Keeps Dask from looking for tasks inside an item."""
+
+    def __init__(self, item: Any):
+        self.item = item
+
+
+def do(recipe: Recipe, parcel: Parcel) -> Any:
+    """One task."""
+    return recipe.work()(parcel.item)
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    """A client of the scheduler at ``address``, which has a worker at least; Dask's own log is off in the block.
+
+    Raises as ``on_cluster``.
+    """
+    try:
+        # Imported before logging is made quiet, for it sets up its own.
+        from distributed import Client
+        from distributed.comm import get_address_host_port
+    except ImportError as error:
+        raise MissingExtra("--scheduler needs dask.distributed: pip install 'sgsdump[cluster]'") from error
+    with _quiet_log():
+        try:
+            host, port = get_address_host_port(address, strict=True)
+        except Exception as error:  # ValueError and more, by the scheme
+            raise ConfigError(f"--scheduler {address!r} is not an address such as tcp://host:8786") from error
+        try:
+            with socket.create_connection((host, port), ANSWER_SECONDS) as greeting:
+                # A Dask scheduler speaks first; its client waits for ever for what does not.
+                if address.startswith("tcp://") and not greeting.recv(1):
+                    raise OSError("closed")
+            client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+        except Exception as error:  # Dask raises anything where there is no scheduler
+            raise WorkerError(
+                f"no Dask scheduler answers at {address}; is it running, of a like version, and reachable from here?"
+            ) from error
+        try:
+            try:
+                client.wait_for_workers(1, timeout=WORKER_SECONDS)
+            except (AsyncTimeoutError, TimeoutError) as error:
+                raise WorkerError(
+                    f"the scheduler at {address} has no workers; start some with: dask worker {address}"
+                ) from error
+            yield client
+        finally:
+            with suppress(Exception):
+                client.unsubscribe_topic("all")
+            with suppress(Exception):
+                client.close(timeout=ANSWER_SECONDS)
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Dask's own words on lost connections, with tracebacks, are for its developers; errors say it in one line."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.core")]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in zip(loggers, before):
+            logger.setLevel(level)

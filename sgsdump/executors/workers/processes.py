@@ -1,4 +1,4 @@
-"""Tasks in worker processes of this machine; see ``task_pool``."""
+"""Tasks in worker processes of this machine (see ``task_pool``), apart as half of it runs in those."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from sgsdump.errors import WorkerError
 from sgsdump.progress import Progress
 
-# So many times in a row, without a result between, processes may be killed.
+# Give up after this many worker deaths in a row.
 PATIENCE = 3
 
 # A worker process's own.
@@ -26,10 +26,10 @@ _work: Callable[[Any], Any] | None = None
 
 @contextmanager
 def in_processes(
-    make_work: Callable[..., Callable[[Any], Any]], given: tuple, processes: int, progress: Progress
+    make_work: Callable[..., Callable[[Any], Any]], arguments: tuple, processes: int, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
     """The function from items to results. Raises WorkerError when processes are killed again and again."""
-    pool = _Pool(make_work, given, processes, progress)
+    pool = _Pool(make_work, arguments, processes, progress)
     try:
         yield pool.results
     finally:
@@ -50,8 +50,8 @@ class _Task:
 class _Pool:
     """An executor that is replaced when one of its processes is killed, for then all of it is broken."""
 
-    def __init__(self, make_work: Callable, given: tuple, processes: int, progress: Progress):
-        self._start = (make_work, given)
+    def __init__(self, make_work: Callable, arguments: tuple, processes: int, progress: Progress):
+        self._start = (make_work, arguments)
         self._processes, self._progress = processes, progress
         self._noticed = False
         self.executor = self._executor()
@@ -72,7 +72,7 @@ class _Pool:
                 losses += 1
                 if losses > PATIENCE:
                     raise WorkerError(
-                        f"worker processes were killed {losses} times at the same task, perhaps for want of memory; "
+                        f"worker processes were killed {losses} times at the same task, possibly out of memory; "
                         f"try fewer (--num-process)"
                     ) from error
                 self._replace(waiting)
@@ -107,17 +107,17 @@ def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(make_work: Callable[..., Callable[[Any], Any]], given: tuple) -> None:
+def _start(make_work: Callable[..., Callable[[Any], Any]], arguments: tuple) -> None:
     global _recipe
     # Ctrl-C reaches every process of the terminal; the parent alone decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _recipe = make_work, given
+    _recipe = make_work, arguments
 
 
 def _do(item: Any) -> Any:
     """Makes the work with the first item, so that what fails then reaches the parent as itself."""
     global _work
     if _work is None:
-        make_work, given = _recipe
-        _work = make_work(*given)
+        make_work, arguments = _recipe
+        _work = make_work(*arguments)
     return _work(item)

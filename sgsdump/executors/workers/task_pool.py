@@ -1,15 +1,15 @@
 """One function over many items, here, in processes of this machine or on a Dask cluster: the same results in order.
 
-make_work(*given) is called once in each process and gives the function from an item to its result:
+make_work(*arguments) is called once in each process and gives the function from an item to its result:
 
     with task_pool(make_work, (data,), Workers(processes=4)) as run:
         for result in run(items):
             ...
 
-``make_work`` is importable by name; ``given``, items and results can be pickled. Items are taken as they are needed, a
-few ahead, so memory does not grow with their number. Results come in the items' order, so what is merged from them
-has the same bits wherever they were made. A killed worker loses nothing: what it had not handed over is done again.
-The first item that fails ends it all with its own exception, after the few that are under way.
+``make_work`` is importable by name; ``arguments``, items and results can be pickled. Items are taken as they are
+needed, a few ahead, so memory does not grow with their number. Results come in the items' order, so what is merged
+from them has the same bits wherever they were made. A killed worker loses nothing: what it had not handed over is done
+again. The first item that fails ends it all with its own exception, after the few that are under way.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALONE = Workers()
 @contextmanager
 def task_pool(
     make_work: Callable[..., Callable[[Item], Result]],
-    given: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Iterator[Callable[[Iterable[Item]], Iterator[Result]]]:
@@ -58,24 +58,24 @@ def task_pool(
     if workers.scheduler is not None:
         from sgsdump.executors.workers.cluster import on_cluster
 
-        with on_cluster(make_work, given, workers.scheduler, progress) as run:
+        with on_cluster(make_work, arguments, workers.scheduler, progress) as run:
             yield run
     elif workers.processes > 1:
         from sgsdump.executors.workers.processes import in_processes
 
-        with in_processes(make_work, given, workers.processes, progress) as run:
+        with in_processes(make_work, arguments, workers.processes, progress) as run:
             yield run
     else:
-        yield partial(map, make_work(*given))
+        yield partial(map, make_work(*arguments))
 
 
 def run_tasks(
     make_work: Callable[..., Callable[[Item], Result]],
-    given: tuple[Any, ...],
+    arguments: tuple[Any, ...],
     items: Iterable[Item],
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Iterator[Result]:
     """A ``task_pool`` for one call."""
-    with task_pool(make_work, given, workers, progress) as run:
+    with task_pool(make_work, arguments, workers, progress) as run:
         yield from run(items)

@@ -1,4 +1,6 @@
-"""Tasks in threads of this process, for work that lets go of Python's lock (onnxruntime, numpy, Pillow's decoders)."""
+"""Tasks in threads of this process, apart from those of other processes as nothing is sent: for work that lets go of
+Python's lock (onnxruntime, numpy, Pillow's decoders).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: i
         for number in count():
             while number not in ended:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                ended |= dict(each.result() for each in done)
+                ended |= dict(future.result() for future in done)
             result = ended.pop(number).result()
             if result is _END:
                 return

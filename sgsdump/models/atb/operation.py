@@ -6,19 +6,29 @@
 Names of tensors are the same on every level: a child uses its parent's. Operations inside a layer and their parameters
 may be at any depth. Some writers leave the tensors of the root out: what its operations only read is its input then,
 what they only write its output.
+
+``-ids`` chooses operations by id: ``3_1`` is child 1 of operation 3. The probes append it to the name; where it is not
+there the order in the file counts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.escaping import quoted
+from sgsdump.files.folder import in_order
+from sgsdump.files.json_yaml import json_of
+from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 
+MODELS = "model/*/*.json"
 MOST_OPERATIONS = 1_000_000
+_MOST_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -86,19 +96,56 @@ def at_level(root: Operation, level: int, path: Path) -> Iterator[Operation]:
     """The operations of the graph unfolded ``level`` times: the root alone at 0, what is inside it at 1 …, and with -1
     only operations that have none inside. Raises FormatError, also for more than MOST_OPERATIONS."""
     waiting = [iter((root,))]
-    seen = 0
+    count = 0
     while waiting:
         operation = next(waiting[-1], None)
         if operation is None:
             waiting.pop()
             continue
-        seen += 1
-        if seen > MOST_OPERATIONS:
+        count += 1
+        if count > MOST_OPERATIONS:
             raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, no layer's or model's")
         if operation.nodes and (level < 0 or len(waiting) <= level):
             waiting.append(operation.inside(path))
         else:
             yield operation
+
+
+def graphs_of_tree(folder: Path) -> list[Graph]:
+    """The models in a tree that msit or ``sgsdump exec`` dumped. Raises FormatError where there is none."""
+    files = sorted(folder.glob(MODELS), key=lambda file: in_order(str(file)))
+    if not files:
+        raise FormatError(f"{folder} has no {MODELS}; dump it with --type model, or name a model's file")
+    return [graph_of(file) for file in files]
+
+
+def graph_of(path: Path) -> Graph:
+    """The operations of a file with their ids. Raises FormatError for a file that is not a topology."""
+    root = root_of(json_of(decode(read_bytes(path, _MOST_BYTES), path), path), path)
+    operators: list[GraphOperator] = []
+    waiting = [_numbered(root, "", path)]
+    while waiting:
+        numbered = next(waiting[-1], None)
+        if numbered is None:
+            waiting.pop()
+            continue
+        operation, number = numbered
+        if len(operators) == MOST_OPERATIONS:
+            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, no layer's or model's")
+        operators.append(GraphOperator(operation.name, operation.op_type, operation.inputs, (("id", number),)))
+        waiting.append(_numbered(operation, number, path))
+    return Graph(root.name, tuple(operators))
+
+
+def _numbered(above: Operation, number: str, path: Path) -> Iterator[tuple[Operation, str]]:
+    """The operations directly inside another, with ids."""
+    depth = number.count("_") + 2 if number else 1
+    written = re.compile(rf".*?_(\d+(?:_\d+){{{depth - 1}}})", re.DOTALL)
+    for index, operation in enumerate(above.inside(path)):
+        by_order = f"{number}_{index}" if number else str(index)
+        match = written.fullmatch(operation.name[-200:])
+        by_name = match[1] if match else by_order
+        yield operation, by_name if by_name.rpartition("_")[0] == number else by_order
 
 
 def _once(operations: Iterable[Operation], side: str) -> list[str]:

@@ -50,7 +50,7 @@ def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
     columns = [cell.strip() for cell in lines[0].split("|")] if lines else []
     missing = [column for column in _NEEDED if column not in columns]
     if missing:
-        raise FormatError(f"{path} is no operation CSV: its first line lacks {', '.join(missing)}")
+        raise FormatError(f"{path} is not an operation CSV: its first line lacks {', '.join(missing)}")
     by_operation: dict[str, Tensors] = {}
     odd = changed = 0
     for line in lines[1:]:
@@ -76,8 +76,8 @@ def _row(line: str, columns: list[str]) -> Mapping[str, str] | None:
     cells = line.split("|")
     surplus = len(cells) - len(columns)
     if surplus > 0 and "OpParam" in columns:
-        place = columns.index("OpParam")
-        cells[place : place + surplus + 1] = ["|".join(cells[place : place + surplus + 1])]
+        start = columns.index("OpParam")
+        cells[start : start + surplus + 1] = ["|".join(cells[start : start + surplus + 1])]
     if len(cells) != len(columns):
         return None
     return {column: cell.strip() for column, cell in zip(columns, cells)}

@@ -4,28 +4,37 @@ Operators are of the domain ``atb``. Every tensor the graph reads and nothing in
 Tensors of unknown type and shape are of the opaque type ``atb.Tensor``. ONNX lets a tensor be made once: where
 an operation writes over a tensor that was there already, the new one is ``NAME#2`` (``#3`` …), and later readers
 read that one. What had to be changed or left out stands in the model's doc_string, a line each.
+
+Parameters are attributes, one inside another named ``outer.inner``. Whole numbers and booleans (0 or 1) are INT,
+fractions FLOAT, texts STRING, lists of one of these kinds INTS, FLOATS or STRINGS. What ONNX has no kind for is its
+JSON text: null, {}, lists of several kinds, numbers beyond int64 or float32, what is nested deeper than 20 objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.json_yaml import json_of
-from sgsdump.models.atb import operation as atb_operation
 from sgsdump.models.atb import operation_csv
-from sgsdump.models.atb.onnx_attributes import attributes, free, text_of
-from sgsdump.models.atb.operation import Operation
+from sgsdump.models.atb.operation import Operation, at_level, looks_like, root_of
 from sgsdump.models.atb.operation_csv import Facts, Tensors
+from sgsdump.models.graph import sorted_nodes
 from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     import onnx
 
+DEEPEST = 20
+_INT64 = range(-(2**63), 2**63)
 DOMAIN = "atb"
 OPSET, IR_VERSION = 17, 8
 LEAVES = -1
@@ -35,7 +44,7 @@ _MOST_BYTES, _MOST_ONNX = 512 << 20, 2**31 - 1
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is the JSON of a layer or model; ``head`` is its first few thousand bytes."""
-    return not path.is_dir() and atb_operation.looks_like(head)
+    return not path.is_dir() and looks_like(head)
 
 
 def convert_topology(
@@ -48,8 +57,8 @@ def convert_topology(
     source = Path(source)
     document = json_of(decode(read_bytes(source, _MOST_BYTES), source), source)
     notes: list[str] = []
-    known = operation_csv.read(csv, notes) if isinstance(csv, (Path, str)) else csv
-    model = atb_graph(document, level, known, source)
+    tensors = operation_csv.read(csv, notes) if isinstance(csv, (Path, str)) else csv
+    model = atb_graph(document, level, tensors, source)
     if model.ByteSize() > _MOST_ONNX:
         raise OutputError(f"cannot write {target}: an ONNX file holds at most 2 GiB; give a smaller --level")
     with replacing(Path(target)) as file:
@@ -58,10 +67,7 @@ def convert_topology(
 
 
 def atb_graph(
-    document: Any,
-    level: int = LEAVES,
-    csv: Mapping[str, Tensors] | None = None,
-    path: Path | str = "the ATB graph",
+    document: Any, level: int = LEAVES, csv: Mapping[str, Tensors] | None = None, path: Path | str = "the ATB graph"
 ) -> onnx.ModelProto:
     """The graph of a parsed JSON, valid for ``onnx.checker``.
 
@@ -69,12 +75,12 @@ def atb_graph(
     csv    types and shapes by operation, as ``operation_csv.read`` gives them.
     path   what error messages call the document.
 
-    Raises FormatError for what is no layer or model, ConfigError for a level below -1.
+    Raises FormatError for what is not a layer or model, ConfigError for a level below -1.
     """
     if level < LEAVES:
         raise ConfigError(f"a topology has no level {level}; give 0, 1 … or -1 for all levels")
-    root = atb_operation.root_of(document, Path(path))
-    operations = list(atb_operation.at_level(root, level, Path(path)))
+    root = root_of(document, Path(path))
+    operations = list(at_level(root, level, Path(path)))
     notes: list[str] = []
     facts = _facts([root, *operations], csv, notes)
     graph = _graph(root, operations, notes)
@@ -90,16 +96,16 @@ def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> on
     if bare:
         notes.append(f"left out, because they read and write nothing: {_some(bare)}")
     nodes = [_node(operation, taken) for operation in operations if any((*operation.inputs, *operation.outputs))]
-    graph = onnx.GraphProto(name=text_of(root.name) or "graph", node=nodes)
-    made = {name for node in nodes for name in node.output}
-    given = dict.fromkeys(text_of(name) for name in root.inputs if name)
-    read = dict.fromkeys(name for node in nodes for name in node.input if name and name not in made)
-    for name in given | read:
+    graph = onnx.GraphProto(name=_text_of(root.name) or "graph", node=nodes)
+    produced = {name for node in nodes for name in node.output}
+    inputs = dict.fromkeys(_text_of(name) for name in root.inputs if name)
+    read = dict.fromkeys(name for node in nodes for name in node.input if name and name not in produced)
+    for name in inputs | read:
         graph.input.add(name=name)
     last = _order(graph, notes)
-    made |= {info.name for info in graph.input}
-    for name in dict.fromkeys(text_of(name) for name in root.outputs if name):
-        if name in made:
+    available = produced | {info.name for info in graph.input}
+    for name in dict.fromkeys(_text_of(name) for name in root.outputs if name):
+        if name in available:
             graph.output.add(name=last.get(name, name))
         else:
             notes.append(f"output {name!r} is left out: nothing in the graph makes it")
@@ -110,13 +116,13 @@ def _node(operation: Operation, taken: dict[str, int]) -> onnx.NodeProto:
     import onnx
 
     node = onnx.NodeProto(
-        name=free(text_of(operation.name), taken) if operation.name else "",
-        op_type=text_of(operation.op_type) or "Operation",
+        name=_free(_text_of(operation.name), taken) if operation.name else "",
+        op_type=_text_of(operation.op_type) or "Operation",
         domain=DOMAIN,
-        input=map(text_of, operation.inputs),
-        output=map(text_of, operation.outputs),
+        input=map(_text_of, operation.inputs),
+        output=map(_text_of, operation.outputs),
     )
-    node.attribute.extend(attributes(operation.param))
+    node.attribute.extend(_attributes(operation.param))
     return node
 
 
@@ -126,8 +132,6 @@ def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
 
     Returns the last versions of tensors that have several, by name.
     """
-    from sgsdump.models.passes.topology import sorted_nodes
-
     try:
         nodes = [type(node).FromString(node.SerializeToString()) for node in sorted_nodes(graph)]
     except ModelError:
@@ -138,26 +142,26 @@ def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
 
 
 def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
-    given = [info.name for info in graph.input]
-    current = {name: name for name in given}
-    names = dict.fromkeys([*given, *(name for node in graph.node for name in (*node.input, *node.output))], 1)
+    inputs = [info.name for info in graph.input]
+    current = {name: name for name in inputs}
+    names = dict.fromkeys([*inputs, *(name for node in graph.node for name in (*node.input, *node.output))], 1)
     before: list[str] = []
     renamed: list[str] = []
     for node in graph.node:
-        for place, name in enumerate(node.input):
+        for slot, name in enumerate(node.input):
             if name and name not in current:
                 before.append(name)
                 current[name] = name
-            node.input[place] = current.get(name, "")
-        for place, name in enumerate(node.output):
+            node.input[slot] = current.get(name, "")
+        for slot, name in enumerate(node.output):
             if not name:
                 continue
             if name in current:
                 renamed.append(name)
-                current[name] = free(name, names)
+                current[name] = _free(name, names)
             else:
                 current[name] = name
-            node.output[place] = current[name]
+            node.output[slot] = current[name]
     for name in before:
         graph.input.add(name=name)
     if before:
@@ -170,7 +174,7 @@ def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]
 def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, notes: list[str]) -> dict[str, Facts]:
     """Type and shape of the tensors that the CSV lists; where two rows contradict each other, none."""
     by_name: dict[str, Facts] = {}
-    apart, odd, unknown = set(), [], []
+    contradicting, odd, unknown = set(), [], []
     for operation in operations if csv is not None else ():
         assert csv is not None
         tensors = csv.get(operation.name)
@@ -181,16 +185,16 @@ def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, n
             if len(names) != len(facts):
                 odd.append(operation.name)
                 continue
-            for name, known in zip(map(text_of, names), facts):
-                if by_name.setdefault(name, known) != known:
-                    apart.add(name)
+            for name, fact in zip(map(_text_of, names), facts):
+                if by_name.setdefault(name, fact) != fact:
+                    contradicting.add(name)
     if unknown:
         notes.append(f"not in the CSV: {_some(unknown)}")
     if odd:
         notes.append(f"of another number of tensors in the CSV: {_some(odd)}")
-    if apart:
-        notes.append(f"of several types or shapes in the CSV, so of none: {_some(sorted(apart))}")
-    return {name: facts for name, facts in by_name.items() if name not in apart}
+    if contradicting:
+        notes.append(f"of several types or shapes in the CSV, so of none: {_some(sorted(contradicting))}")
+    return {name: facts for name, facts in by_name.items() if name not in contradicting}
 
 
 def _set_types(graph: onnx.GraphProto, facts: Mapping[str, Facts]) -> None:
@@ -225,10 +229,72 @@ def _model(graph: onnx.GraphProto, notes: list[str]) -> onnx.ModelProto:
 
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="sgsdump")
-    model.doc_string = "\n".join(text_of(note) for note in notes)
+    model.doc_string = "\n".join(_text_of(note) for note in notes)
     return model
 
 
 def _some(names: list[str]) -> str:
-    known = list(dict.fromkeys(names))
-    return listed(known, SHOWN, repr)
+    return listed(list(dict.fromkeys(names)), SHOWN, repr)
+
+
+def _attributes(param: Any) -> Iterator[onnx.AttributeProto]:
+    """An attribute for each parameter; none for ``""`` and None, which operations without parameters have."""
+    if param in ("", None, {}):
+        return
+    taken: dict[str, int] = {}
+    for path, value in _flat(param if isinstance(param, Mapping) else {"param": param}):
+        name = _free(path, taken)
+        yield _attribute(name, value)
+
+
+def _text_of(text: str) -> str:
+    """A text that protobuf can hold: without lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _free(name: str, taken: dict[str, int]) -> str:
+    """``name``, or ``name#2``, ``name#3`` … when it is taken already; it is now. ``taken`` counts."""
+    unused = name
+    while unused in taken:
+        taken[name] += 1
+        unused = f"{name}#{taken[name]}"
+    taken[unused] = 1
+    return unused
+
+
+def _flat(param: Mapping[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    for key, value in param.items():
+        name = f"{path}.{key}" if path else _text_of(key)
+        if isinstance(value, Mapping) and value and depth < DEEPEST:
+            yield from _flat(value, _text_of(name), depth + 1)
+        else:
+            yield _text_of(name), value
+
+
+def _attribute(name: str, value: Any) -> onnx.AttributeProto:
+    from onnx import AttributeProto, helper
+
+    kind = _kind(value)
+    if kind is not None:
+        return helper.make_attribute(name, _text_of(value) if kind == "STRING" else value)
+    if isinstance(value, list):
+        kinds = {_kind(item) for item in value}
+        if not kinds:
+            return helper.make_attribute(name, [], attr_type=AttributeProto.INTS)
+        if kinds <= {"INT", "FLOAT"}:
+            return helper.make_attribute(
+                name, [float(x) for x in value] if "FLOAT" in kinds else [int(x) for x in value]
+            )
+        if kinds == {"STRING"}:
+            return helper.make_attribute(name, [_text_of(item) for item in value])
+    return helper.make_attribute(name, _text_of(json.dumps(value)))
+
+
+def _kind(value: Any) -> str | None:
+    """The ONNX kind of a single value; None where there is none that keeps it."""
+    if isinstance(value, (bool, int)):
+        return "INT" if value in _INT64 else None
+    if isinstance(value, float):
+        with np.errstate(over="ignore"):
+            return "FLOAT" if math.isfinite(np.float32(value)) or not math.isfinite(value) else None
+    return "STRING" if isinstance(value, str) else None

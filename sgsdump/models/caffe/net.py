@@ -14,7 +14,7 @@ from typing import Any
 from sgsdump.errors import ModelError
 from sgsdump.models.caffe.layers import POST_PROCESSING
 from sgsdump.models.caffe.prototxt import Layer, read_prototxt
-from sgsdump.models.post_processing import PostProcessingCut
+from sgsdump.models.model import PostProcessingCut
 
 DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "AnnotatedData", "DenseImageData")
 

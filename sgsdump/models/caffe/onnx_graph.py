@@ -1,7 +1,7 @@
-"""A Caffe net and its weights -> an ONNX ModelProto that computes the same blobs.
+"""A Caffe net and its weights become an ONNX ModelProto of the same blobs; apart as it is imported for such nets only.
 
-Under pycaffe's names (``to_onnx``): a layer that writes in place makes a new tensor. The last one bears the blob's
-name, as pycaffe shows it; the ones before are named after their layer. Under the SDK's (``to_staged_onnx``): stages.py.
+Under pycaffe's names a layer that writes in place makes a new tensor: the last one bears the blob's name, as pycaffe
+shows it, the ones before are named after their layer. For the names of the SDK's converter see stages.py.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ModelError
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Names, Shape, Value
 from sgsdump.models.caffe.layers import LAYERS
-from sgsdump.models.caffe.net import Net, who_makes
-from sgsdump.models.caffe.piece import INT_MAX, Names, Piece, Shape, Value
+from sgsdump.models.caffe.net import Net, read_net, who_makes
 from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
-from sgsdump.models.caffe.weights import Weights
-from sgsdump.models.stage_table import write_stages
+from sgsdump.models.caffe.weights import Weights, read_weights
+from sgsdump.models.model import Model, write_stages
 from sgsdump.registry import hint
 from sgsdump.tensors.stages import Stage
 
@@ -33,47 +34,41 @@ IR_VERSION = 8
 IDENTITIES = ("Dropout", "Split")
 
 
-@dataclass(eq=False)
-class OnnxNet:
-    """``blobs``: the tensors pycaffe would show, inputs included. ``overwritten``: what in-place layers hid."""
+def read(path: Path, weights: Path | None) -> Model:
+    """The net under pycaffe's names; weights of None do for a net without any.
 
-    proto: ModelProto
-    blobs: frozenset[str]
-    overwritten: frozenset[str]
-
-
-@dataclass(eq=False)
-class _Graph:
-    """What grows while the layers are read in order; ``current`` is what each blob stands for by now."""
-
-    proto: ModelProto
-    current: dict[str, Value]
-    names: tuple[Names, Names] = field(default_factory=lambda: (Names(), Names()))
-    shapes: dict[str, Shape] = field(default_factory=dict)
-
-
-def to_onnx(net: Net, weights: Weights | None) -> OnnxNet:
-    """Raises ModelError for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle."""
+    Raises ModelError, also for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle.
+    """
+    net = read_net(path)
     named = _as_pycaffe(net)
-    graph = _filled(net, named, weights, staged=False)
+    graph = _Graph(net, named, read_weights(weights) if weights else None, staged=False)
+    graph.declare(net.cut.outputs if net.cut else ())
     blobs = {*net.inputs, *(value.name for value in graph.current.values())}
     overwritten = {name for step in named for name in step.tops} - blobs
-    _declare(net, graph, _tensors(graph, _cut_at(net)))
-    return OnnxNet(graph.proto, frozenset(blobs), frozenset(overwritten))
+    return Model(graph.proto, path, blobs=frozenset(blobs), overwritten=frozenset(overwritten), cut=net.cut)
 
 
-def to_staged_onnx(net: Net, weights: Weights | None, outputs: Sequence[str] = ()) -> ModelProto:
-    """The model with the SDK's tensors under the SDK's names.
+def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Model:
+    """The net with the SDK's tensors under the SDK's names, and the table of its stages.
 
     outputs  blobs that leave it, beside those that nothing reads; empty for those that its post-processing read.
-    The model carries the table of its stages (``stage_table``). Raises what ``to_onnx`` raises.
+
+    Raises ConfigError for an output that only post-processing makes, and ModelError as ``read``.
     """
-    outputs = outputs or _cut_at(net)
+    net = read_net(path)
+    for name in outputs:
+        if net.cut is not None and name in net.cut.blobs:
+            layer, kind = net.cut.first
+            raise ConfigError(
+                f"input_config: outputs names {name!r}, but {path} is cut before its post-processing, {layer!r} "
+                f"({kind}); write outputs = {','.join(net.cut.outputs)};"
+            )
+    outputs = outputs or (net.cut.outputs if net.cut else ())
     named = steps(net, outputs)
-    graph = _filled(net, named, weights, staged=True)
-    _declare(net, graph, _tensors(graph, outputs))
+    graph = _Graph(net, named, read_weights(weights) if weights else None, staged=True)
+    graph.declare(outputs)
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
-    return graph.proto
+    return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names)
 
 
 def _stages(step: Step) -> Iterator[Stage]:
@@ -87,85 +82,99 @@ def _stages(step: Step) -> Iterator[Stage]:
         yield Stage(name, blob, step.layer.name)
 
 
-def _filled(net: Net, named: Sequence[Step], weights: Weights | None, staged: bool) -> _Graph:
-    """The graph with a node for every layer."""
-    graph = _Graph(_empty_model(net), {name: Value(name, shape) for name, shape in net.inputs.items()})
-    for name, shape in net.inputs.items():
-        _check_size(f"{net.path}: input {name!r}", shape)
-    for step in named:
-        graph.names[0].taken.update(step.tops, (step.product,) if step.product else ())
-    graph.names[0].taken.update(net.inputs)
-    _check_weight_names(net, weights)
-    for step in named:
-        _add(net, step, weights, graph, staged)
-    return graph
-
-
 def _as_pycaffe(net: Net) -> list[Step]:
     """The layers under the names that pycaffe shows; Dropout in place does nothing at all in the TEST phase."""
     layers = [layer for layer in net.layers if layer.type not in IDENTITIES or layer.bottoms != layer.tops]
-    left = Counter(top for layer in layers for top in layer.tops)
-    taken = Names({*net.inputs, *left})
+    remaining = Counter(top for layer in layers for top in layer.tops)
+    taken = Names({*net.inputs, *remaining})
     named = []
     for layer in layers:
         tops = []
         for top in layer.tops:
-            left[top] -= 1
+            remaining[top] -= 1
             name = top
-            if left[top] or top in net.inputs:
+            if remaining[top] or top in net.inputs:
                 name = layer.name if layer.name not in taken and len(layer.tops) == 1 else f"{top}@{layer.name}"
             tops.append(name if name == top else taken.fresh(name))
         named.append(Step(layer, tuple(tops)))
     return named
 
 
-def _add(net: Net, step: Step, weights: Weights | None, graph: _Graph, staged: bool) -> None:
-    layer = step.layer
-    _check_type(layer)
-    if step.joined is not None:
-        _check_blobs(net, step.joined, graph)
-        graph.current[step.joined.tops[0]] = graph.current[step.joined.bottoms[0]]
-    _check_blobs(net, layer, graph)
-    inputs = tuple(graph.current[bottom] for bottom in layer.bottoms)
-    if step.passes:
-        graph.current.update((top, inputs[0]) for top in layer.tops)
-        return
-    joined = None if step.joined is None else Piece(step.joined, inputs, step.tops, weights, graph.names, staged)
-    piece = Piece(layer, inputs, step.tops, weights, graph.names, staged, step.product, joined)
-    try:
-        values = LAYERS[layer.type](piece)
-    except (ValueError, IndexError, ArithmeticError) as error:
-        raise ModelError(f"{layer.where} has parameters that do not fit its inputs: {error}") from error
-    for top, value in zip(layer.tops, values):
-        _check_size(layer.where, value.shape)
-        graph.current[top] = value
-        graph.shapes[value.name] = value.shape
-    graph.proto.graph.node.extend(piece.nodes)
-    for name, array in piece.constants.items():
-        _add_constant(graph.proto, name, array)
+class _Graph:
+    """The graph with a node for every layer, filled as the layers are read in order.
 
+    current  what each blob stands for by now.
+    """
 
-def _check_blobs(net: Net, layer: Layer, graph: _Graph) -> None:
-    """What a layer reads is there, and what it makes is not, unless it is in place."""
-    for bottom in layer.bottoms:
-        if bottom not in graph.current:
-            raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(net.layers, bottom)}")
-    for index, top in enumerate(layer.tops):
-        if top in graph.current and layer.bottoms[index : index + 1] != (top,):
-            raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
+    def __init__(self, net: Net, named: Sequence[Step], weights: Weights | None, staged: bool):
+        self._net, self._weights, self._staged = net, weights, staged
+        self.proto = _empty_model(net)
+        self.current = {name: Value(name, shape) for name, shape in net.inputs.items()}
+        self._shapes: dict[str, Shape] = {}
+        for name, shape in net.inputs.items():
+            _check_size(f"{net.path}: input {name!r}", shape)
+        products = (step.product for step in named if step.product)
+        self._names = Names({*net.inputs, *products, *(top for step in named for top in step.tops)}), Names()
+        _check_weight_names(net, weights)
+        for step in named:
+            self._add(step)
+
+    def declare(self, blobs: Sequence[str]) -> None:
+        """Name the outputs, what nothing reads and the last values of ``blobs``, and say the shape of every tensor."""
+        graph = self.proto.graph
+        read = {name for node in graph.node for name in node.input}
+        made = {name for node in graph.node for name in node.output}
+        outputs = [name for name in self._shapes if name in made - read]
+        further = [self.current[blob].name for blob in blobs if blob in self.current]
+        outputs += [name for name in further if name in made & read and name not in outputs]
+        if not outputs:
+            raise ModelError(f"{self._net.path} computes nothing: every blob is read again")
+        graph.output.extend(_info(name, self._shapes[name]) for name in outputs)
+        inner = made & read - {*outputs}
+        graph.value_info.extend(_info(name, shape) for name, shape in self._shapes.items() if name in inner)
+
+    def _add(self, step: Step) -> None:
+        layer = step.layer
+        if layer.type not in LAYERS:
+            raise ModelError(f"{layer.where} is of a type that is not known{hint(layer.type, LAYERS)}")
+        if step.joined is not None:
+            self._check_blobs(step.joined)
+            self.current[step.joined.tops[0]] = self.current[step.joined.bottoms[0]]
+        self._check_blobs(layer)
+        inputs = tuple(self.current[bottom] for bottom in layer.bottoms)
+        if step.passes:
+            self.current.update((top, inputs[0]) for top in layer.tops)
+            return
+        builder = LayerBuilder(layer, inputs, step.tops, self._weights, self._names, self._staged, step.product)
+        if step.joined is not None:
+            builder.joined = replace(builder, layer=step.joined, product=None, nodes=[], constants={})
+        try:
+            values = LAYERS[layer.type](builder)
+        except (ValueError, IndexError, ArithmeticError) as error:
+            raise ModelError(f"{layer.where} has parameters that do not fit its inputs: {error}") from error
+        for top, value in zip(layer.tops, values):
+            _check_size(layer.where, value.shape)
+            self.current[top] = value
+            self._shapes[value.name] = value.shape
+        self.proto.graph.node.extend(builder.nodes)
+        for name, array in builder.constants.items():
+            _add_constant(self.proto, name, array)
+
+    def _check_blobs(self, layer: Layer) -> None:
+        """What a layer reads is there, and what it makes is not, unless it is in place."""
+        for bottom in layer.bottoms:
+            if bottom not in self.current:
+                raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(self._net.layers, bottom)}")
+        for index, top in enumerate(layer.tops):
+            if top in self.current and layer.bottoms[index : index + 1] != (top,):
+                raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
 
 
 def _check_weight_names(net: Net, weights: Weights | None) -> None:
-    names = Counter(layer.name for layer in net.layers)
+    repeated = set(net.repeated_names)
     for layer in net.layers:
-        if weights and names[layer.name] > 1 and weights.blobs(layer.name):
+        if weights and layer.name in repeated and weights.blobs(layer.name):
             raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
-
-
-def _check_type(layer: Layer) -> None:
-    if layer.type not in LAYERS:
-        near = hint(layer.type, LAYERS)
-        raise ModelError(f"{layer.where} is of a type that is not known{near}")
 
 
 def _check_size(where: str, shape: Shape) -> None:
@@ -192,30 +201,6 @@ def _add_constant(proto: ModelProto, name: str, array: np.ndarray) -> None:
     tensor = proto.graph.initializer.add(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
     tensor.dims.extend(array.shape)
     tensor.raw_data = array.tobytes()
-
-
-def _cut_at(net: Net) -> Sequence[str]:
-    return net.cut.outputs if net.cut else ()
-
-
-def _tensors(graph: _Graph, blobs: Sequence[str]) -> list[str]:
-    """The last values of those blobs that are there."""
-    return [graph.current[blob].name for blob in blobs if blob in graph.current]
-
-
-def _declare(net: Net, graph: _Graph, more: Sequence[str] = ()) -> None:
-    """Name the outputs, blobs that nothing reads and ``more``, and say the shape of every blob."""
-    nodes = graph.proto.graph.node
-    read = {name for node in nodes for name in node.input}
-    made = {name for node in nodes for name in node.output}
-    outputs = [name for name in graph.shapes if name in made - read]
-    outputs += [name for name in more if name in made & read and name not in outputs]
-    if not outputs:
-        raise ModelError(f"{net.path} computes nothing: every blob is read again")
-    graph.proto.graph.output.extend(_info(name, graph.shapes[name]) for name in outputs)
-    graph.proto.graph.value_info.extend(
-        _info(n, shape) for n, shape in graph.shapes.items() if n in made & read - {*outputs}
-    )
 
 
 def _info(name: str, shape: Shape) -> ValueInfoProto:

@@ -1,4 +1,4 @@
-"""A prototxt's text -> its message and its layers, each with the line it begins on."""
+"""A prototxt's text -> its message and its layers, each with the line it begins on; apart as its text is untrusted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.errors import ModelError
-from sgsdump.files.bounded_read import read_start
+from sgsdump.files.bounded_read import read_start, reading
 from sgsdump.models.caffe.schema import enum_label, messages
 
 # Real ones have a thousandth of that; reading text takes about a second for each megabyte.
@@ -43,13 +43,11 @@ def read_prototxt(path: Path) -> tuple[Any, list[Layer]]:
 
 def _text(path: Path) -> str:
     """The prototxt's text. Comments in other encodings than UTF-8 are common, and no reason to refuse a file."""
-    try:
+    with reading(path, ModelError):
         data = read_start(path, LIMIT_BYTES + 1)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > LIMIT_BYTES or _BINARY.search(data):
         raise ModelError(
-            f"{path} is not text, so it is no prototxt; give the .prototxt as the model and the .caffemodel with "
+            f"{path} is not text, so not a prototxt; give the .prototxt as the model and the .caffemodel with "
             f"--weight-file"
         )
     return data.decode("utf-8-sig", "replace")
@@ -63,10 +61,10 @@ def _parsed(path: Path, text: str) -> Any:
     except text_format.ParseError as error:
         line = f" line {error.GetLine()}" if error.GetLine() else ""
         reason = str(error).splitlines()[-1].rpartition("': ")[2]
-        raise ModelError(f"{path}{line} is no prototxt of a Caffe net: {reason}") from None
+        raise ModelError(f"{path}{line} is not a prototxt of a Caffe net: {reason}") from None
     except (RecursionError, ValueError) as error:
         reason = "its braces are nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
-        raise ModelError(f"{path} is no prototxt of a Caffe net: {reason}") from None
+        raise ModelError(f"{path} is not a prototxt of a Caffe net: {reason}") from None
 
 
 def _layers(path: Path, text: str, message: Any) -> list[Layer]:

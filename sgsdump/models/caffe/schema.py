@@ -1,6 +1,6 @@
 """The protobuf messages of Caffe, as far as they are used: field numbers, types and defaults of its public caffe.proto.
 
-A line of the table is ``NUMBER TYPE NAME [= DEFAULT]``; a ``*`` behind the type means repeated. Fields that are not
+A line of the table is ``NUMBER TYPE NAME [= DEFAULT]``; a ``*`` after the type means repeated. Fields that are not
 listed are skipped when a file is read. Forks gave the same numbers to different layers (143 is Input here, Interp
 there), so only text is read with ``NetParameter``, where names count; of a caffemodel only what ``WeightsNet`` lists
 is read, on which all agree.
@@ -15,6 +15,7 @@ import re
 from functools import cache
 from typing import Any
 
+_LINE = re.compile(r"(\d+) (\w+)(\*?) (\w+)(?: = ([^\s;]+))?")
 _ENUMS = {
     "Phase": "TRAIN=0 TEST=1",
     "PoolMethod": "MAX=0 AVE=1 STOCHASTIC=2",
@@ -168,14 +169,11 @@ def messages() -> dict[str, Any]:
     for name, values in _ENUMS.items():
         # Wrapped in a message of its own: enum values live in the scope around the enum, and MAX is in two of them.
         enum = file.message_type.add(name=f"{name}Scope").enum_type.add(name=name)
-        for value in values.split():
-            label, _, number = value.partition("=")
+        for label, _, number in (value.partition("=") for value in values.split()):
             enum.value.add(name=label, number=int(number))
     for name, table in _MESSAGES.items():
         message = file.message_type.add(name=name)
-        for line in re.split(r"[;\n]", table):
-            if line.strip():
-                message.field.append(_field(line.strip()))
+        message.field.extend(_field(*match.groups()) for match in _LINE.finditer(table))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     types = pool.FindFileByName(file.name).message_types_by_name
@@ -187,20 +185,15 @@ def enum_label(message: Any, field: str) -> str:
     return message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number[getattr(message, field)].name
 
 
-def _field(line: str) -> Any:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+def _field(number: str, kind: str, repeated: str, name: str, default: str | None) -> Any:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-    declaration, _, default = line.partition(" = ")
-    number, kind, name = declaration.split()
-    field = FieldDescriptorProto(name=name, number=int(number), label=FieldDescriptorProto.LABEL_OPTIONAL)
-    if kind.endswith("*"):
-        kind, field.label = kind[:-1], FieldDescriptorProto.LABEL_REPEATED
+    label = Field.LABEL_REPEATED if repeated else Field.LABEL_OPTIONAL
+    field = Field(name=name, number=int(number), label=label, default_value=default)
     if kind in _ENUMS:
-        field.type, field.type_name = FieldDescriptorProto.TYPE_ENUM, f".sgsdump.caffe.{kind}Scope.{kind}"
+        field.type, field.type_name = Field.TYPE_ENUM, f".sgsdump.caffe.{kind}Scope.{kind}"
     elif kind in _MESSAGES:
-        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".sgsdump.caffe.{kind}"
+        field.type, field.type_name = Field.TYPE_MESSAGE, f".sgsdump.caffe.{kind}"
     else:
-        field.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
-    if default:
-        field.default_value = default
+        field.type = Field.Type.Value(f"TYPE_{kind.upper()}")
     return field

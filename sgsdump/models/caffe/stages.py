@@ -1,4 +1,4 @@
-"""What the SDK's converter calls the tensors of a Caffe net: the stages of a blob.
+"""The SDK's names of the tensors of a Caffe net, the stages of a blob: a specification of its own.
 
 Layers in place (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps every one as a
 tensor of its own. In the order of the net, the first layer with the top ``b`` makes ``b``, each further one appends
@@ -133,24 +133,24 @@ def _follower(
     layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
 ) -> int | None:
     """The one layer that reads what a layer makes; None where there are several, or where it leaves the net."""
-    own = readers.get(index, [])
+    followers = readers.get(index, [])
     tops = layers[index].tops
-    if len(own) != 1 or len(tops) != 1:
+    if len(followers) != 1 or len(tops) != 1:
         return None
-    rewritten = tops[0] in layers[own[0]].tops
-    return own[0] if rewritten or tops[0] not in outputs else None
+    rewritten = tops[0] in layers[followers[0]].tops
+    return followers[0] if rewritten or tops[0] not in outputs else None
 
 
 def _dropouts_after(
     layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
 ) -> list[int]:
     """The Dropouts in a row that alone read what a layer makes: their reshapes and its own are one."""
-    found: list[int] = []
+    dropouts: list[int] = []
     follower = _follower(layers, readers, index, outputs)
     while follower is not None and layers[follower].type == "Dropout":
-        found.append(follower)
+        dropouts.append(follower)
         follower = _follower(layers, readers, follower, outputs)
-    return found
+    return dropouts
 
 
 def _distinct(made: list[Step], inputs: Collection[str]) -> list[Step]:

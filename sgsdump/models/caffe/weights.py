@@ -1,8 +1,7 @@
 """A caffemodel: the learned numbers of every layer, by the layer's name.
 
 The file is mapped into memory and only its outermost fields are walked; a layer is parsed when its weights are asked
-for, so that opening a net never holds the whole file several times.
-Source: https://protobuf.dev/programming-guides/encoding for the walk, Caffe's public caffe.proto for the fields.
+for, so that opening a net never holds the whole file several times. Source of the fields: Caffe's public caffe.proto.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.files.bounded_read import open_file
+from sgsdump.files.bounded_read import open_file, reading
+from sgsdump.files.protobuf_wire import BYTES, WireError, fields
 from sgsdump.models.caffe.schema import messages
 
 PROTOBUF_LIMIT = 2**31 - 1
 FLOAT16 = 2
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class Form(NamedTuple):
@@ -71,12 +70,12 @@ def read_weights(path: Path) -> Weights:
     data = _mapped(path)
     layers: dict[str, tuple[memoryview, Form]] = {}
     try:
-        for number, part in _fields(data):
+        for number, layer in _parts(data):
             if number in FORMS:
-                name = next((value for field, value in _fields(part) if field == FORMS[number].name), b"")
+                name = next((value for field, value in _parts(layer) if field == FORMS[number].name), b"")
                 # As Caffe does, the first layer of a name counts.
-                layers.setdefault(bytes(name).decode("utf-8", "replace"), (part, FORMS[number]))
-    except ValueError:
+                layers.setdefault(bytes(name).decode("utf-8", "replace"), (layer, FORMS[number]))
+    except WireError:
         layers = {}
     if not layers:
         raise ModelError(f"{path} {_what_it_is(bytes(data[:4096]))}")
@@ -84,7 +83,9 @@ def read_weights(path: Path) -> Weights:
 
 
 def _mapped(path: Path) -> memoryview:
-    try:
+    with reading(path, ModelError):
+        if not path.exists():
+            raise ModelError(f"no such weight file: {path}")
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
             raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of a caffemodel")
@@ -92,53 +93,18 @@ def _mapped(path: Path) -> memoryview:
             raise ModelError(f"{path} is empty; was its download cut off?")
         with open_file(path) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except FileNotFoundError:
-        raise ModelError(f"no such weight file: {path}") from None
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message that hold bytes, as (number, bytes). Raises ValueError for what is no message."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, kind = key >> 3, key & 7
-        length = 0
-        if kind == VARINT:
-            place = _varint(data, place)[1]
-        elif kind == BYTES:
-            length, place = _varint(data, place)
-        elif kind in (FIXED64, FIXED32):
-            length = 8 if kind == FIXED64 else 4
-        else:
-            raise ValueError(f"wire type {kind}")
-        if not number or place + length > len(data):
-            raise ValueError("no field, or one longer than the message")
-        if kind == BYTES:
-            yield number, data[place : place + length]
-        place += length
-
-
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    """A number and the place behind it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(data):
-            raise ValueError("cut off inside a number")
-        byte = data[place]
-        place += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, place
-    raise ValueError("a number of more than ten bytes")
+def _parts(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message that hold bytes, as (number, bytes). Raises WireError."""
+    return ((field.number, data[field.value : field.end]) for field in fields(data) if field.wire_type == BYTES)
 
 
 def _what_it_is(head: bytes) -> str:
     if head.startswith(b"\x89HDF\r\n"):
         return "is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)"
     if not any(byte < 9 or 13 < byte < 32 for byte in head):
-        return "is text, so it is no caffemodel; give the .caffemodel with --weight-file and the .prototxt as the model"
+        return "is text, not a caffemodel; give the .caffemodel with --weight-file and the .prototxt as the model"
     return "is not a caffemodel, or it is cut off or damaged"
 
 

@@ -1,4 +1,4 @@
-"""A data loader script: the user's own Python file that yields one feed after another, as Polygraphy's.
+"""A data loader script, apart as it runs the user's own Python: a file that yields feed after feed, as Polygraphy's.
 
     def load_data():
         for path in sorted(Path("pictures").iterdir()):
@@ -70,13 +70,13 @@ def _function(script: str) -> tuple[Path, Any]:
 
 def _feeds(file: Path, function: Any, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
     with blaming(file, "data loader"):
-        given = function()
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        feeds = function()
+    if isinstance(feeds, Mapping) or not isinstance(feeds, Iterable):
         raise InputError(
-            f"{file}: {function.__name__}() gave a {type(given).__name__}; it is to yield a dictionary of arrays for "
+            f"{file}: {function.__name__}() gave a {type(feeds).__name__}; it is to yield a dictionary of arrays for "
             f"each run"
         )
-    iterator, number = iter(given), 0
+    iterator, number = iter(feeds), 0
     while True:
         with blaming(file, "data loader", f" on feed {number}"):
             feed = next(iterator, _END)
@@ -93,7 +93,7 @@ def _checked(feed: Any, what: str, inputs: Sequence[str]) -> Feed:
         raise InputError(f"{what} is a {type(feed).__name__}, not a dictionary of arrays by input name")
     for name in feed:
         if name not in inputs:
-            raise InputError(f"{what} has {name!r}, which is no input of the model{hint(str(name), list(inputs))}")
+            raise InputError(f"{what} has {name!r}, which is not an input of the model{hint(str(name), list(inputs))}")
     for name in inputs:
         if name not in feed:
             raise InputError(f"{what} has nothing for the model's input {name!r}")

@@ -1,28 +1,39 @@
-"""Pictures, arrays and the user's preprocess file become feeds: one dictionary of arrays for each run of the model."""
+"""Pictures, arrays and the user's preprocess file become feeds: one dictionary of arrays for each run of the model.
+
+A preprocess file is Python with ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``. The SDK's
+convention: ``get_image(img_path, resizeH=224, ..., norm=True, ..., nchw=False)`` is called with ``nchw=True`` to feed
+an ONNX or Caffe model; older files have no ``nchw`` and return NHWC, as ``image_preprocess`` does. ``norm=False`` asks
+for the raw 0..255 values a fixed model takes.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.mapped import load_npy
+from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.image_list import expand, random_seed
-from sgsdump.models.feeds.preprocess import Preprocess, load
 from sgsdump.models.input_spec import InputSpec, fit, shape_text
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import is_integer, is_number
 from sgsdump.tensors.types import NCHW, NHWC
 
-__all__ = ["Feed", "InputSpec", "config_entries", "expand", "feed_maker", "feeds", "given_array"]
+__all__ = ["Feed", "InputSpec", "PictureFeeds", "board_notes", "expand", "feed_maker", "feeds"]
 
 Feed = dict[str, np.ndarray]
+LabelledFeed = tuple[str, Feed]
+FUNCTIONS = ("get_image", "image_preprocess")
 _Maker = Callable[[str], np.ndarray]
 
 
@@ -61,8 +72,8 @@ def feed_maker(
     texts = [spec.name for spec in input_specs if not is_number(spec.dtype)]
     if texts:
         raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
-    makers = _makers(preprocess, input_specs, input_config, normalised)
     entries = config_entries(input_specs, input_config)
+    makers = _makers(preprocess, input_specs, entries, normalised)
 
     def make(files: tuple[str, ...]) -> Feed:
         seed = random_seed(files[0])
@@ -75,10 +86,9 @@ def feed_maker(
 
 
 def _makers(
-    preprocess: str | None, specs: Sequence[InputSpec], config: InputConfig | None, normalised: bool
+    preprocess: str | None, specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], normalised: bool
 ) -> list[_Maker]:
     """For each input the function from a file to the array that goes in."""
-    entries = config_entries(specs, config)
     raw = [
         not normalised and (len(spec.shape) == 4 if entry is None else entry.is_picture)
         for spec, entry in zip(specs, entries)
@@ -91,7 +101,50 @@ def _makers(
             f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for a model of {len(specs)} inputs "
             f"({', '.join(spec.name for spec in specs)}); give -n one for each, separated by commas"
         )
-    return [partial(_users, spec, load(file), not r) for spec, file, r in zip(specs, files, raw)]
+    return [partial(_users, spec, load_preprocess(file), not r) for spec, file, r in zip(specs, files, raw)]
+
+
+@dataclass(frozen=True)
+class PictureFeeds(Sequence[LabelledFeed]):
+    """Pictures as a sequence of feeds that worker processes can take by index: ``feeds[i]`` is (label, feed) of the
+    i-th run, made anew each time; see ``feeds.feeds`` for the parameters.
+
+    Sent to another process it takes the file names along, and imports the user's preprocess file there.
+    Raises what ``feeds.feeds`` raises, at once for what can be known at once.
+    """
+
+    images: str
+    preprocess: str | None
+    specs: tuple[InputSpec, ...]
+    config: InputConfig | None = None
+
+    def __post_init__(self) -> None:
+        _ = self._make, self.runs
+
+    @cached_property
+    def runs(self) -> list[tuple[str, ...]]:
+        """The files of each run."""
+        return expand(self.images, len(self.specs))
+
+    @cached_property
+    def _make(self) -> Callable[[tuple[str, ...]], Feed]:
+        return feed_maker(self.preprocess, self.specs, self.config)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> LabelledFeed: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelledFeed]: ...
+    def __getitem__(self, index: int | slice) -> LabelledFeed | list[LabelledFeed]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        files = self.runs[index]
+        return ",".join(files), self._make(files)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_make"}
 
 
 def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
@@ -170,8 +223,8 @@ def _from_text(spec: InputSpec, file: str) -> np.ndarray:
     shape = _one_batch(spec)
     if len(shape) == 4 and (spec.shape[1] in (1, 3, 4) or spec.shape[3] not in (1, 3, 4)):
         shape = [shape[0], shape[2], shape[3], shape[1]]
-    known = math.prod(size for size in shape if size is not None)
-    fits = values.size == known if None not in shape else shape.count(None) == 1 and values.size % known == 0
+    fixed = math.prod(size for size in shape if size is not None)
+    fits = values.size == fixed if None not in shape else shape.count(None) == 1 and values.size % fixed == 0
     if not fits:
         raise InputError(f"{file} holds {values.size} values, the input {spec.name!r} takes {shape_text(spec.shape)}")
     return fit(values.reshape([-1 if size is None else size for size in shape]), spec, NHWC, file)
@@ -213,3 +266,78 @@ def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
             f"give an .npy file"
         )
     return fixed
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """The user's function, which of ``norm`` and ``nchw`` it takes, and the layout its 4-D result has."""
+
+    file: Path
+    function: Callable[..., Any]
+    takes_norm: bool
+    takes_nchw: bool
+
+    @property
+    def layout(self) -> str:
+        return NCHW if self.takes_nchw else NHWC
+
+    def __call__(self, image: str, normalised: bool = True) -> np.ndarray:
+        """The array the function makes of the image path. Raises InputError, also for anything it raises itself."""
+        if not normalised and not self.takes_norm:
+            raise InputError(
+                f"{self.file}: {self.function.__name__} has no parameter norm, so the raw picture that a fixed model "
+                f"takes cannot be asked for; add norm=True and skip the normalising when it is False"
+            )
+        keywords = {"norm": normalised} if self.takes_norm else {}
+        if self.takes_nchw:
+            keywords["nchw"] = True
+        with blaming(self.file, "preprocess", f" on {image}"):
+            array = np.asarray(self.function(image, **keywords))
+        if array.dtype.kind not in "biuf":
+            raise InputError(
+                f"{self.file}: {self.function.__name__} gave no array of numbers for {image}; does it return one?"
+            )
+        return array
+
+
+def load_preprocess(path: Path | str) -> Preprocess:
+    """Import the file under a name of its own; its folder is importable only meanwhile. ``net`` may mean ``net.py``, as
+    the SDK's tools are given the name of a preset.
+
+    Raises InputError for a missing file, one without either function, or one that fails; MissingExtra when it wants
+    cv2 and that is not installed.
+    """
+    file = Path(path)
+    if not file.is_file() and not file.suffix:
+        file = file.with_name(f"{file.name}.py") if file.name else file
+    if not file.is_file():
+        raise InputError(f"there is no preprocess file {file}; -n takes the path of a Python file")
+    module = import_file(file, "preprocess")
+    for name in FUNCTIONS:
+        function = getattr(module, name, None)
+        if callable(function):
+            parameters = inspect.signature(function).parameters
+            open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+            takes_norm, takes_nchw = (open_ended or keyword in parameters for keyword in ("norm", "nchw"))
+            return Preprocess(file, function, takes_norm, takes_nchw and name == "get_image")
+    raise InputError(f"{file} has no function get_image(path, ..., nchw=) nor image_preprocess(path, norm=)")
+
+
+def board_notes(config: InputConfig) -> list[str]:
+    """One line for every picture input that is GRAY on one side alone, or YUV_NV12: where the board feeds a picture
+    otherwise than the network was trained with. Pictures are simulated in the training format, so no number shows what
+    the board's conversion changes."""
+    notes = []
+    for entry in config.inputs:
+        trained, on_board = entry.training_format, entry.input_format
+        if on_board == "YUV_NV12":
+            notes.append(
+                f"input {entry.name!r} is YUV_NV12 on the board; it is simulated as {trained}, so what the conversion "
+                f"from YUV changes is not seen here"
+            )
+        elif (trained == "GRAY") != (on_board == "GRAY"):
+            notes.append(
+                f"input {entry.name!r} is trained as {trained} but {on_board} in input_formats; it is simulated as "
+                f"{trained}, and the numbers of channels differ: is that meant?"
+            )
+    return notes

@@ -46,8 +46,8 @@ def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:
     """At most ``most`` of them, evenly spaced, the first and last among them."""
-    places = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
-    return [items[place] for place in places]
+    indices = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
+    return [items[index] for index in indices]
 
 
 def random_seed(images: str) -> int | None:
@@ -72,8 +72,8 @@ def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
 
 def _side_by_side(folders: Sequence[Path], inputs: int, images: str) -> list[tuple[str, ...]]:
     files = [_folder(folder) for folder in folders]
-    if len({len(each) for each in files}) > 1:
-        counts = ", ".join(f"{folder} {len(each)}" for each, folder in zip(files, folders))
+    if len({len(names) for names in files}) > 1:
+        counts = ", ".join(f"{folder} {len(names)}" for names, folder in zip(files, folders))
         raise InputError(f"-i {images}: the folders do not hold the same number of files ({counts})")
     return [_fit(run, inputs, images) for run in zip(*files)]
 

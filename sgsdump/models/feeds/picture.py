@@ -1,4 +1,5 @@
-"""The built-in preprocessing: a picture file, decoded, resized and normalised as input_config.ini says.
+"""The built-in preprocessing, apart as it decodes untrusted files: a picture, resized and normalised as
+input_config.ini says.
 
 Decoding with Pillow, turned upright by its EXIF note and without alpha, as OpenCV's imread does. Resizing is half-pixel
 bilinear without antialiasing (OpenCV's INTER_LINEAR, what most networks were trained with; Pillow's own averages when
@@ -9,16 +10,16 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.process import no_native_messages
-from sgsdump.models.feeds.shared_context import SharedContext
 from sgsdump.sidecars.input_config import ModelInput
 
 # where red, green and blue go; GRAY has one mean, of three the first is taken
@@ -33,10 +34,10 @@ CHANNELS = {name: len(order) for name, order in ORDER.items()}
 def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], normalised: bool) -> np.ndarray:
     """float32 [1, H, W, C] in the training format's channel order: (x - mean) / std, or whole numbers 0..255.
 
-    ``size`` is the model's (H, W); None keeps the picture's own. Raises InputError for what is no picture.
+    ``size`` is the model's (H, W); None keeps the picture's own. Raises InputError for a file that is not a picture.
     """
     pixels = decode(path, gray=entry.training_format == "GRAY")
-    height, width = (wanted or own for wanted, own in zip(size, pixels.shape))
+    height, width = (fixed or natural for fixed, natural in zip(size, pixels.shape))
     resized = resize(pixels, height, width)[None]
     ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)
@@ -85,6 +86,28 @@ def _pillows_warnings() -> Iterator[None]:
         yield
 
 
+class SharedContext:
+    """A context that changes the whole process, for threads that are in it side by side: the first one in makes and
+    enters it, the last one out leaves it."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager]):
+        self._make = make
+        self._lock, self._inside = Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._context = self._make()
+                self._context.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._context.__exit__(None, None, None)
+
+
 _PILLOWS_WARNINGS = SharedContext(_pillows_warnings)
 
 
@@ -107,8 +130,8 @@ def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     left, right, weight = _taps(pixels.shape[1], width)
     above, below, row_weight = _taps(pixels.shape[0], height)
     # only the rows that are needed, each once; columns first as OpenCV does
-    rows, places = np.unique(np.concatenate([above, below]), return_inverse=True)
-    above, below = np.split(places, 2)
+    rows, positions = np.unique(np.concatenate([above, below]), return_inverse=True)
+    above, below = np.split(positions, 2)
     resized = np.empty((len(planes), height, width), np.float32)
     for plane, target in zip(planes, resized):
         kept = plane.take(rows, axis=0)
@@ -123,10 +146,10 @@ def _blend(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> np.ndar
     return blended
 
 
-def _taps(length: int, wanted: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _taps(length: int, target: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each output position its two input positions and the float32 weight of the second."""
-    # OpenCV keeps the place in float32: without this rounding the pictures differ by 0.005 grey levels
-    place = ((np.arange(wanted) + 0.5) * (length / wanted) - 0.5).astype(np.float32).clip(0, length - 1)
-    first = np.floor(place)
+    # OpenCV keeps the position in float32: without this rounding the pictures differ by 0.005 grey levels
+    position = ((np.arange(target) + 0.5) * (length / target) - 0.5).astype(np.float32).clip(0, length - 1)
+    first = np.floor(position)
     second = np.minimum(first + 1, length - 1)
-    return first.astype(np.intp), second.astype(np.intp), (place - first).astype(np.float32)
+    return first.astype(np.intp), second.astype(np.intp), (position - first).astype(np.float32)

@@ -8,19 +8,24 @@ or run the sub-model where the data files are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.models.passes.dependencies import Dependencies
-from sgsdump.models.passes.model_shell import ModelShell
-from sgsdump.models.passes.topology import inner_tensors
-from sgsdump.models.shape_inference import infer_types, is_known, tensor_type
+from sgsdump.models.graph import all_nodes, infer_types, inner_tensors, is_known, needs, tensor_type
 from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx
+
+
+# Fields of a ModelProto and a GraphProto that a cut makes itself, or that say nothing about a part of the model.
+_CUT_FIELDS = ("graph", "functions", "training_info")
+_CUT_GRAPH_FIELDS = (
+    *("node", "input", "output", "initializer", "sparse_initializer"),
+    *("value_info", "quantization_annotation"),
+)
 
 
 def extract(
@@ -124,9 +129,9 @@ class Extractor:
 
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
-        for place, name in enumerate(node.output):
+        for slot, name in enumerate(node.output):
             if name in cut:
-                copy.output[place] = f"{name}/not_used"
+                copy.output[slot] = f"{name}/not_used"
         return copy
 
     def _is_weight(self, name: str) -> bool:
@@ -141,8 +146,8 @@ class Extractor:
         for node in self._nodes:
             if name in inner_tensors(node):
                 raise ConfigError(f"the tensor {name!r} is inside a body of a {node.op_type} node; name one outside")
-        known = [*self._needed.producer, *self._inputs, *self._dense, *self._sparse]
-        raise ConfigError(f"the model has no tensor {name!r}{hint(name, known)}")
+        names = [*self._needed.producer, *self._inputs, *self._dense, *self._sparse]
+        raise ConfigError(f"the model has no tensor {name!r}{hint(name, names)}")
 
     @cached_property
     def _inferred(self) -> dict[str, onnx.TypeProto]:
@@ -169,16 +174,133 @@ class Extractor:
 
         if name in types:
             return onnx.ValueInfoProto(name=name, type=types[name])
-        known = self._declared.get(name) or self._inputs.get(name)
-        if known is None and name in self._dense:
+        declared = self._declared.get(name) or self._inputs.get(name)
+        if declared is None and name in self._dense:
             return onnx.ValueInfoProto(name=name, type=tensor_type(self._dense[name]))
-        return known or onnx.ValueInfoProto(name=name)
+        return declared or onnx.ValueInfoProto(name=name)
 
     def _add_weights(self, graph: onnx.GraphProto, used: set[str]) -> None:
         """The weights among the tensors used, and the annotations of those tensors with the weights these name."""
         notes = [note for name, note in self._annotations.items() if name in used]
-        named = {entry.value for note in notes for entry in note.quant_parameter_tensor_names}
-        wanted = used | named
-        graph.initializer.extend(tensor for name, tensor in self._dense.items() if name in wanted)
-        graph.sparse_initializer.extend(tensor for name, tensor in self._sparse.items() if name in wanted)
+        needed = used | {entry.value for note in notes for entry in note.quant_parameter_tensor_names}
+        graph.initializer.extend(tensor for name, tensor in self._dense.items() if name in needed)
+        graph.sparse_initializer.extend(tensor for name, tensor in self._sparse.items() if name in needed)
         graph.quantization_annotation.extend(notes)
+
+
+class Dependencies:
+    """Which nodes some tensors need, asked many times of one graph. Nodes are known by their index in the list.
+
+    producer  the node that makes a tensor.
+    makes     the tensors that a node makes.
+    needs     the tensors that a node needs, those that only its bodies capture among them.
+
+    Raises ModelError when two nodes make the same tensor.
+    """
+
+    def __init__(self, nodes: Sequence[onnx.NodeProto]):
+        self._nodes = nodes
+        self.producer: dict[str, int] = {}
+        self.makes = [tuple(filter(None, node.output)) for node in nodes]
+        for index, makes in enumerate(self.makes):
+            for name in makes:
+                if name in self.producer:
+                    raise ModelError(f"two nodes of the model make the tensor {name!r}; no sub-model can be cut out")
+                self.producer[name] = index
+        self.needs: list[set[str]] = [needs(node) for node in nodes]
+
+    def reads(self, index: int) -> list[str]:
+        """What a node needs, its own inputs first and in order."""
+        inputs = [name for name in dict.fromkeys(self._nodes[index].input) if name]
+        return [*inputs, *sorted(self.needs[index].difference(inputs))]
+
+    def of(self, outputs: Iterable[str], cut: set[str]) -> tuple[list[int], set[str]]:
+        """The nodes that the outputs need where the graph is cut, in an order in which they can run, and every tensor
+        they meet."""
+        producer, indices = self.producer, set[int]()
+        used = set(outputs)
+        pending = [name for name in used if name not in cut]
+        while pending:
+            index = producer.get(pending.pop())
+            if index is None or index in indices:
+                continue
+            indices.add(index)
+            pending += self.needs[index] - used - cut
+            used |= self.needs[index]
+        used.update(name for index in indices for name in self.makes[index])
+        return sorted(indices, key=self.rank.__getitem__), used
+
+    @cached_property
+    def rank(self) -> list[int]:
+        """Each node's position in an order in which they can run: the file's own, where that is one."""
+        order: dict[int, int] = {}
+        for start in range(len(self._nodes)):
+            path = [start]
+            while path:
+                index = path[-1]
+                sources = {self.producer[name] for name in self.needs[index] if name in self.producer}
+                waits = [source for source in sources if source not in order]
+                if index in order or not waits:
+                    order.setdefault(index, len(order))
+                    path.pop()
+                elif len(path) > len(self._nodes):
+                    raise ModelError("the model's graph has a cycle; no sub-model can be cut out")
+                else:
+                    path.append(min(waits))
+        return [order[index] for index in range(len(self._nodes))]
+
+
+class ModelShell:
+    """Everything of a model but its graph's contents: versions, metadata, functions; a part of the graph is put in."""
+
+    def __init__(self, proto: onnx.ModelProto):
+        self._proto = proto
+
+    def around(self, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
+        """A new model for these nodes, still without them, with those of the functions that they call."""
+        import onnx
+
+        model = onnx.ModelProto()
+        model.CopyFrom(self._bare)
+        if self._functions:
+            called = _calls(nodes) & self._functions.keys()
+            pending = list(called)
+            while pending:
+                fresh = _calls(self._functions[pending.pop()].node) & self._functions.keys() - called
+                called |= fresh
+                pending += fresh
+            model.functions.extend(function for key, function in self._functions.items() if key in called)
+        return model
+
+    @cached_property
+    def _functions(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
+        return {(f.domain, f.name, f.overload): f for f in self._proto.functions}
+
+    @cached_property
+    def _bare(self) -> onnx.ModelProto:
+        """The model without its graph's contents and its functions."""
+        import onnx
+
+        bare = onnx.ModelProto()
+        _copy_fields(self._proto, bare, _CUT_FIELDS)
+        _copy_fields(self._proto.graph, bare.graph, _CUT_GRAPH_FIELDS)
+        bare.graph.name = self._proto.graph.name or "sub_model"
+        return bare
+
+
+def _calls(nodes: Iterable[onnx.NodeProto]) -> set[tuple[str, str, str]]:
+    """The operators of nodes, and of the nodes inside their bodies, by the key of a function."""
+    return {(node.domain, node.op_type, node.overload) for node in all_nodes(nodes)}
+
+
+def _copy_fields(
+    source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, but: tuple[str, ...]
+) -> None:
+    """Every field that is set, repeated or single, known to this version of ONNX."""
+    for field, value in source.ListFields():
+        if field.name in but:
+            continue
+        if isinstance(value, str | bytes | int | float):
+            setattr(target, field.name, value)
+        else:
+            getattr(target, field.name).MergeFrom(value)

@@ -14,19 +14,29 @@ runs up to opset 9, of which ONNX knows nothing any more (Affine, Crop, ImageSca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.models.graph import Graph, attribute, bodies
-from sgsdump.models.model import weight_names
-from sgsdump.models.passes.fold_constants import fold_constants
-from sgsdump.models.shape_inference import SMALL_WEIGHT, infer_types, tensor_type
+from sgsdump.models.graph import (
+    MAIN_DOMAINS,
+    SMALL_WEIGHT,
+    Graph,
+    all_nodes,
+    attribute,
+    bodies,
+    infer_types,
+    opset_of,
+    sizes_of,
+    tensor_type,
+    weight_names,
+)
+from sgsdump.models.passes.fold import fold_constants
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 OPSET = 15
 IR_VERSION = 8
@@ -55,11 +65,6 @@ def lift(proto: ModelProto) -> ModelProto:
     return _converted(lifted, opset) if opset < OPSET else lifted
 
 
-def opset_of(proto: ModelProto) -> int:
-    """The version of ONNX's own operators that a model asks for."""
-    return next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
-
-
 def _converted(proto: ModelProto, opset: int) -> ModelProto:
     from onnx import version_converter
 
@@ -78,7 +83,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
             f"the model is of opset {opset}; quantising needs opset {OPSET}, and onnx cannot convert it "
             f"({lines[-1][:150]}); export it at opset {OPSET} or newer"
         ) from None
-    for node in _with_inner(converted.graph):
+    for node in all_nodes(converted.graph.node):
         if node.domain == _SET_ASIDE:
             node.domain = ""
     kept = [entry for entry in converted.opset_import if entry.domain != _SET_ASIDE]
@@ -113,12 +118,12 @@ def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
     """Put them back, in their order, before what the conversion added."""
     names = {weight.name for weight in weights}
     inputs = [entry for entry in proto.graph.input if entry.name not in names]
-    left = {weight.name: weight for weight in proto.graph.initializer}
+    small = {weight.name: weight for weight in proto.graph.initializer}
     del proto.graph.input[:]
     del proto.graph.initializer[:]
     proto.graph.input.extend(inputs)
-    proto.graph.initializer.extend([left.pop(weight.name, weight) for weight in weights])
-    proto.graph.initializer.extend(left.values())
+    proto.graph.initializer.extend([small.pop(weight.name, weight) for weight in weights])
+    proto.graph.initializer.extend(small.values())
 
 
 def _set_aside(proto: ModelProto, opset: int) -> None:
@@ -126,16 +131,16 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
     import onnx
 
     types = infer_types(proto)
-    shapes = {name: _sizes(kind) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
+    shapes = {name: sizes for name, kind in types.items() if (sizes := sizes_of(kind)) is not None}
     _rewrite(proto.graph, proto, opset, shapes)
-    aside = [node for node in _with_inner(proto.graph) if node.domain == _SET_ASIDE]
+    aside = [node for node in all_nodes(proto.graph.node) if node.domain == _SET_ASIDE]
     if not aside:
         return
     proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
     # The converter infers nothing of a domain that it does not know.
-    known = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
+    declared = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
     for name in (name for node in aside for name in node.output):
-        if name in types and name not in known:
+        if name in types and name not in declared:
             proto.graph.value_info.append(onnx.ValueInfoProto(name=name, type=types[name]))
 
 
@@ -152,7 +157,7 @@ def _rewrite(graph: GraphProto, proto: ModelProto, opset: int, shapes: Mapping[s
 def _in_new_form(
     node: NodeProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]
 ) -> list[NodeProto]:
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain not in MAIN_DOMAINS:
         return [node]
     if node.op_type in _SOFTMAXES and opset < 13:
         return _softmax(node, shapes.get(node.input[0]))
@@ -163,19 +168,6 @@ def _in_new_form(
     if node.op_type == "Pad" and opset < 11 and attribute(node, "mode", b"constant") != b"constant":
         _without_attributes(node, "value")
     return [node]
-
-
-def _with_inner(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph and of all bodies in it."""
-    for node in graph.node:
-        yield node
-        for body in bodies(node):
-            yield from _with_inner(body)
-
-
-def _sizes(kind: TypeProto) -> list[int | None]:
-    """None for a size that is not known."""
-    return [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim]
 
 
 def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodeProto]:

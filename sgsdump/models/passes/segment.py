@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.models.graph import needs
+from sgsdump.models.graph import dtype_of, needs
 
 if TYPE_CHECKING:
     import onnx
@@ -117,8 +117,8 @@ def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProt
     """
     import onnx
 
-    made = {name for node in nodes for name in node.output if name}
-    kinds = {name: types[name].tensor_type.elem_type if name in types else 0 for name in made}
+    outputs = {name for node in nodes for name in node.output if name}
+    kinds = {name: types[name].tensor_type.elem_type if name in types else 0 for name in outputs}
     if onnx.TensorProto.FLOAT16 not in kinds.values():
         return frozenset()
     return frozenset(name for name, kind in kinds.items() if kind in (onnx.TensorProto.FLOAT16, 0))
@@ -126,12 +126,7 @@ def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProt
 
 def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
     """Bytes of a tensor of this type; a free dimension counts as 1, an unknown shape or type as nothing."""
-    import onnx
-
-    if not tensor.elem_type or not tensor.HasField("shape"):
+    dtype = dtype_of(tensor.elem_type) if tensor.elem_type and tensor.HasField("shape") else None
+    if dtype is None:
         return 0
-    try:
-        size = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
-    except (KeyError, ValueError, TypeError):
-        return 0
-    return size * math.prod(max(d.dim_value, 1) for d in tensor.shape.dim)
+    return dtype.itemsize * math.prod(max(d.dim_value, 1) for d in tensor.shape.dim)

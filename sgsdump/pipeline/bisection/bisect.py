@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import needs
-from sgsdump.models.passes.topology import sorted_nodes
+from sgsdump.models.graph import needs, sorted_nodes
 from sgsdump.pipeline.bisection.result import Answer, Bisection, FirstDifference, Missing, Tried
 from sgsdump.pipeline.bisection.search import Search
 from sgsdump.pipeline.console_lines import tried_line

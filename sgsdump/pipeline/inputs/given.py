@@ -15,8 +15,7 @@ import numpy as np
 from sgsdump.dumps.formats.sdaa import dump_info, file_names
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.mapped import load_npy
-from sgsdump.models.feed_check import check_feed
-from sgsdump.models.input_spec import InputSpec, shape_text
+from sgsdump.models.input_spec import InputSpec, check_feed, shape_text
 from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults, Number, Range, draw, full_range
 from sgsdump.registry import hint
 

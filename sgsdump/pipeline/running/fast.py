@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from sgsdump.models.graph import infer_types
 from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
-from sgsdump.models.shape_inference import infer_types
 from sgsdump.pipeline.running.lineage import Lineage
 from sgsdump.pipeline.running.steps import Step
 

@@ -6,10 +6,8 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import needs
-from sgsdump.models.model import weight_names
+from sgsdump.models.graph import needs, sorted_nodes, weight_names
 from sgsdump.models.passes.extract import Extractor
-from sgsdump.models.passes.topology import sorted_nodes
 
 if TYPE_CHECKING:
     import onnx

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.models.passes.topology import called, inner_tensors
+from sgsdump.models.graph import called, inner_tensors
 
 if TYPE_CHECKING:
     import onnx

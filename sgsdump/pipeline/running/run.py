@@ -16,7 +16,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
-from sgsdump.models.feed_check import check_feed
+from sgsdump.models.input_spec import check_feed
 from sgsdump.models.model import graph_inputs
 from sgsdump.pipeline.running.attempt import NO_CONFIGS, ExecutorConfigs, opened
 from sgsdump.pipeline.running.fast import fast_steps

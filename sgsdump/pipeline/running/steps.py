@@ -16,8 +16,7 @@ import numpy as np
 
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
-from sgsdump.models.passes.topology import called
-from sgsdump.models.shape_inference import infer_types, is_known
+from sgsdump.models.graph import called, infer_types, is_known
 from sgsdump.pipeline.running.attempt import ExecutorConfigs, Failed, attempt
 from sgsdump.pipeline.running.lineage import Lineage
 from sgsdump.pipeline.running.not_dumped import NotDumped, why_no_array, why_no_type

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from sgsdump.models.feeds.feeds import feed_maker
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds, feed_maker
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.input_agreement import input_differences

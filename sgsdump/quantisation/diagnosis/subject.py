@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.workers.task_pool import ALONE, Workers
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_metadata import read_facts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.integer.emitter import Emitter, Integers
 from sgsdump.quantisation.integer.rounding import half_up, limits, step

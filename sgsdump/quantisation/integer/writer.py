@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import Graph, drop_unused_constants, mark_of
-from sgsdump.models.passes.lift import opset_of
+from sgsdump.models.graph import Graph, drop_unused_constants, mark_of, opset_of
 from sgsdump.quantisation.fixed_facts import Origin
 from sgsdump.quantisation.fixed_metadata import write_facts
 from sgsdump.quantisation.integer.emitter import Emitter

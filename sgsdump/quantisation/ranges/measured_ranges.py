@@ -11,7 +11,7 @@ import numpy as np
 from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.executors.workers.threads import in_threads
-from sgsdump.models.feeds.picture_feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph, captured
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each

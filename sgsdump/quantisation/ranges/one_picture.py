@@ -12,8 +12,8 @@ from threading import Lock
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
-from sgsdump.executors.onnx_runtime.refusals import REFUSALS
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.quantisation.ranges.followers import followed

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.model import Model
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
 from sgsdump.quantisation.domains import Analysis, analyse

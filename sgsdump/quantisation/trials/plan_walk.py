@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.executors.onnx_runtime.staged_graph import StagedGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.switchable_graph import LOW, SCALE, WEIGHT, ZERO_POINT, parameter
 

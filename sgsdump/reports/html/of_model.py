@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sgsdump.models.graph import Graph
-from sgsdump.models.model import Model
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import Model, read_stages
 
 LONGEST = 60
 BLOB = "Caffe blob"

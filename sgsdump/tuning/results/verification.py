@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.executors.onnx_runtime.whole_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.model import Model
-from sgsdump.models.passes.mark_outputs import mark_outputs
+from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_facts import FixedFacts
 from sgsdump.quantisation.fixed_metadata import read_facts

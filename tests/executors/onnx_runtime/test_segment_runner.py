@@ -12,8 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.errors import InputError, ModelError
 from sgsdump.executors.onnx_runtime import segment_runner
-from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.executors.onnx_runtime.segment_sessions import SegmentSessions
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner, SegmentSessions
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.segment import cut
@@ -414,9 +413,9 @@ def outside(tensor: onnx.TensorProto, offset: int, length: int) -> None:
 
 def test_a_session_makes_only_what_is_asked_for_or_read_later(monkeypatch):
     made = []
-    new = SegmentSessions._made
+    new = SegmentSessions._new
     monkeypatch.setattr(
-        SegmentSessions, "_made", lambda self, part, reads: made.append(part.makes) or new(self, part, reads)
+        SegmentSessions, "_new", lambda self, part, reads: made.append(part.makes) or new(self, part, reads)
     )
     monkeypatch.setattr(segment_runner, "cut", lambda n, w, s, _, **more: cut(n, w, s, 2, **more))
     names = [f"n{i}" for i in range(6)]

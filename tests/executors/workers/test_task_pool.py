@@ -17,7 +17,7 @@ from small_nets import residual_net
 from watched import Watched
 
 from sgsdump.errors import ConfigError, InputError, MissingExtra, WorkerError
-from sgsdump.executors.workers import cluster, dask_client
+from sgsdump.executors.workers import cluster
 from sgsdump.executors.workers.task_pool import Workers, run_tasks, task_pool
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import gather, plain_ranges
@@ -32,11 +32,12 @@ def workers(request):
     return Workers(2 if request.param == "processes" else 1)
 
 
-@pytest.fixture
-def others(workers):
-    if workers == Workers():
-        pytest.skip("alone there is no other process to kill")
-    return workers
+@pytest.fixture(params=["processes", "cluster"])
+def mortal_workers(request):
+    """Those that a test may kill."""
+    if request.param == "cluster":
+        return Workers(scheduler=request.getfixturevalue("mortal_cluster").scheduler_address)
+    return Workers(2)
 
 
 def test_results_come_in_the_order_of_the_items(workers):
@@ -82,17 +83,17 @@ def test_a_reader_that_stops_stops_the_work(workers):
 
 
 @needs_kill
-def test_a_killed_worker_loses_no_result_and_is_said_once(others, tmp_path):
+def test_a_killed_worker_loses_no_result_and_is_said_once(mortal_workers, tmp_path):
     progress = Watched()
-    assert list(run_tasks(dies_once, (tmp_path, {2, 5}), range(12), others, progress)) == list(range(12))
+    assert list(run_tasks(dies_once, (tmp_path, {2, 5}), range(12), mortal_workers, progress)) == list(range(12))
     assert len(list(tmp_path.iterdir())) == 2
     assert len(progress.lines) == 1 and "is done again" in progress.lines[0]
 
 
 @needs_kill
-def test_a_task_that_kills_every_worker_is_one_line(others):
-    with pytest.raises(WorkerError, match="for want of memory") as found:
-        list(run_tasks(poison, (), range(3), others))
+def test_a_task_that_kills_every_worker_is_one_line(mortal_workers):
+    with pytest.raises(WorkerError, match="possibly out of memory") as found:
+        list(run_tasks(poison, (), range(3), mortal_workers))
     assert "\n" not in str(found.value)
 
 
@@ -131,11 +132,12 @@ def own_cluster(tmp_path, monkeypatch):
 @needs_kill
 def test_a_worker_that_freezes_is_waited_for_with_a_line_and_not_for_ever(own_cluster, tmp_path):
     progress = Watched()
-    # Which of the two is noticed first is a matter of the machine's load.
+    # Which of the two is noticed first is a matter of the machine's load; only the first is preceded by a line.
     frozen = r"the worker at tcp://.* gives no sign for \d+ s.*frozen|did not come from tcp://.*; is a machine frozen"
-    with pytest.raises(WorkerError, match=frozen):
+    with pytest.raises(WorkerError, match=frozen) as error:
         list(run_tasks(freezes, (tmp_path, 2), range(4), Workers(scheduler=own_cluster[1]), progress))
-    assert [line.split(",")[0][:28] for line in progress.lines] == ["waiting for the worker at tcp"[:28]]
+    assert len(progress.lines) == 1 or (not progress.lines and "did not come" in str(error.value))
+    assert all(line.startswith("waiting for the worker at tcp") for line in progress.lines)
 
 
 @needs_kill
@@ -188,7 +190,7 @@ def test_no_dask_names_the_extra(monkeypatch):
 @pytest.mark.parametrize("address", ["nowhere", "foo://x:1", "", "tcp://127.0.0.1"])
 def test_what_is_no_address_is_said(address):
     pytest.importorskip("distributed")
-    with pytest.raises(ConfigError, match="is no address such as tcp://host:8786"):
+    with pytest.raises(ConfigError, match="is not an address such as tcp://host:8786"):
         list(run_tasks(adder, (1,), [1], Workers(scheduler=address)))
 
 
@@ -203,7 +205,7 @@ def test_nobody_there_is_said():
 
 def test_a_listener_that_is_no_scheduler_is_said(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(dask_client, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(WorkerError, match=f"no Dask scheduler answers at {address}"):
@@ -224,7 +226,7 @@ def test_a_scheduler_that_ends_is_said():
 
 def test_a_scheduler_without_workers_is_said(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(dask_client, "WORKER_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "WORKER_SECONDS", 0.5)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=60

@@ -51,7 +51,10 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 }"), "STOCHASTIC pooling"),
         (one("Pooling", "pooling_param { kernel_size: 2 stride: 0 }"), "needs a kernel and a stride"),
         (one("Pooling", "pooling_param { kernel_size: 2 kernel_h: 2 }"), "Caffe takes one of them"),
-        (one("Pooling", "pooling_param { pool: BEST }"), "line 2 is no prototxt of a Caffe net: .*no value named BEST"),
+        (
+            one("Pooling", "pooling_param { pool: BEST }"),
+            "line 2 is not a prototxt of a Caffe net: .*no value named BEST",
+        ),
         (one("Reshape", "reshape_param { shape { dim: 7 } }"), "cannot make"),
         (one("Reshape", "reshape_param { shape { dim: -1 dim: 0 dim: -1 } }"), "at most one may be -1"),
         (one("Slice", "slice_param { slice_point: 9 }"), "cannot cut"),
@@ -66,10 +69,10 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
             "would be a constant of 288,000,000 bytes",
         ),
         (one("BatchNorm", "batch_norm_param { use_global_stats: false }"), "for training"),
-        (one("ReLU") + "}", "line 3 is no prototxt"),
-        (INPUT + "layer {" * 5000, "is no prototxt of a Caffe net"),
+        (one("ReLU") + "}", "line 3 is not a prototxt"),
+        (INPUT + "layer {" * 5000, "is not a prototxt of a Caffe net"),
         ("", "is empty"),
-        ("hello world", "is no prototxt"),
+        ("hello world", "is not a prototxt"),
         ("name: 'net'", "it holds no layers"),
         ("layer { type: 'Input' top: 'data' }", "needs a shape for each of its tops, 'data'; it gives 0"),
         ("input: 'data' layer { type: 'ReLU' bottom: 'data' top: 'y' }", "1 inputs but 0 input shapes"),
@@ -86,7 +89,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("ReLU", "include { phase: TEST } exclude { phase: TRAIN }"), "one kind only"),
         (one("ReLU") + "layers { type: RELU bottom: 'y' top: 'z' }", "mixes 'layer' and 'layers'"),
         ("layers { layer { name: 'c' type: 'conv' } }", "upgrade_net_proto_text"),
-        ("layers { type: 99 }", "is no prototxt|has no type"),
+        ("layers { type: 99 }", "is not a prototxt|has no type"),
     ],
 )
 def test_a_prototxt_that_makes_no_net(tmp_path: Path, text: str, message: str) -> None:
@@ -152,9 +155,9 @@ def test_two_layers_of_one_name_with_weights(tmp_path: Path) -> None:
 
 def test_files_in_each_others_place(tmp_path: Path) -> None:
     prototxt, caffe = save(tmp_path, GOOD, {"conv": [FILTER, BIAS]})
-    with pytest.raises(ModelError, match=r"is not text, so it is no prototxt; give the .prototxt as the model"):
+    with pytest.raises(ModelError, match=r"is not text, so not a prototxt; give the .prototxt as the model"):
         open_model(caffe, prototxt)
-    with pytest.raises(ModelError, match="is text, so it is no caffemodel"):
+    with pytest.raises(ModelError, match="is text, not a caffemodel"):
         open_model(prototxt, prototxt)
     for wrong, message in (
         (b"", "is empty"),

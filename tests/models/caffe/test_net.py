@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from models.caffe.nets import inputs_text, opened, ours
+from models.caffe.nets import caffemodel, inputs_text, opened, ours
 
 from sgsdump.errors import ModelError
 from sgsdump.models.caffe.net import read_net
 from sgsdump.models.caffe.schema import messages
+from sgsdump.models.caffe.weights import read_weights
 from sgsdump.models.model import Model, graph_inputs, open_model
 
 X = np.random.default_rng(3).normal(0, 1, (1, 4, 5, 6)).astype(np.float32)
@@ -97,6 +98,13 @@ def test_v1_form_reads_as_the_new_one(tmp_path: Path) -> None:
     result = ours(checked(open_model(tmp_path / "old.prototxt", tmp_path / "old.caffemodel")), {"data": X})
     np.testing.assert_allclose(result["c"], CONVOLVED.clip(0), atol=1e-5)
     np.testing.assert_allclose(result["prob"].sum(1), 1, rtol=1e-5)
+
+
+def test_the_first_of_two_layers_of_a_name_in_a_caffemodel_counts(tmp_path: Path) -> None:
+    path = tmp_path / "twice.caffemodel"
+    path.write_bytes(b"".join(caffemodel({"scale": [np.array([value])]}) for value in (2.0, 3.0)))
+    blobs = read_weights(path).blobs("scale")
+    assert blobs is not None and [blob.values.tolist() for blob in blobs] == [[2.0]]
 
 
 @pytest.mark.parametrize("encoding", ["unpacked", "double", "half", "in two packs"])

@@ -10,8 +10,7 @@ from models.caffe.nets import inputs_text, opened, ours, save
 from models.caffe.test_whole_nets import DETECTOR_WEIGHTS, SSD
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.models.post_processing import PostProcessingCut
+from sgsdump.models.model import Model, PostProcessingCut, graph_inputs, open_model
 
 INPUTS = inputs_text({"data": (1, 3, 8, 8), "im_info": (1, 3)})
 PRIOR = "prior_box_param { min_size: 4 variance: 0.1 }"

@@ -14,8 +14,7 @@ from models.caffe.layer_list import Layer, random_weights, text_of
 from models.caffe.nets import save
 from small_nets import run_all
 
-from sgsdump.models.model import open_model
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import open_model, read_stages
 from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation.simulation import simulate

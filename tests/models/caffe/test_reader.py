@@ -127,7 +127,7 @@ def test_dump_shows_blobs_or_every_layer(folder: Path) -> None:
 def test_batch_norm_and_scale_are_folded_into_the_convolution(folder: Path) -> None:
     from models.caffe.nets import opened
 
-    from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
+    from sgsdump.models.passes.fold import fold_batchnorm
 
     text = """
     layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 6 dim: 6 } } }

@@ -2,6 +2,8 @@
 
 ``tests/golden/sigmastar/stage_names.json`` has small networks with layers in place, and the names of the variables and
 constants of the SDK's float dump of each, without the numbers that the converter appends and without its own tensors.
+
+The numbers of the SDK's MUL and ADD: variance + epsilon is a sum of float32, all else double precision.
 """
 
 import json
@@ -16,9 +18,9 @@ from models.caffe.layer_list import Layer, net_of, random_weights, text_of
 from models.caffe.nets import save
 
 from sgsdump.dumps.io import open_dump
+from sgsdump.models.caffe.layers.normalisation import gain_and_offset
 from sgsdump.models.caffe.stages import steps
-from sgsdump.models.model import open_model
-from sgsdump.models.stage_table import read_stages
+from sgsdump.models.model import open_model, read_stages
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
@@ -305,3 +307,11 @@ def test_values_of_the_probes_are_the_vendors(shared, tmp_path, name):
             assert np.abs(ours[record.name].reshape(wanted.shape) - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
             checked += 1
     assert checked >= len({stage.name for stage in read_stages(model.proto)})
+
+
+def test_variance_and_epsilon_are_added_in_single_precision():
+    variance = np.array([1000.0], np.float32)  # a single 1000 + 1e-5 is 1000
+    one, mean = np.ones(1, np.float32), np.full(1, 3.0, np.float32)
+    gain, offset = gain_and_offset(one, one, mean, variance, epsilon=1e-5)
+    assert gain[0] == 1 / np.sqrt(1000.0) != 1 / np.sqrt(1000.0 + 1e-5)
+    assert offset is not None and offset[0] == 1 - 3.0 * gain[0] and offset.dtype == np.float64

@@ -6,8 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.models.graph import Graph
-from sgsdump.models.passes.fold_batchnorm import fold_batchnorm
-from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.fold import fold_batchnorm, fold_constants
 
 
 def norm_constants(channels, seed):

@@ -9,7 +9,7 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ModelError
-from sgsdump.models.passes.fold_constants import fold_constants
+from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import IR_VERSION, OPSET, lift, opset_of
 
 

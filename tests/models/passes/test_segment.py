@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from sgsdump.models.graph import infer_types
 from sgsdump.models.passes.segment import cut, sub_model, tensor_bytes
-from sgsdump.models.shape_inference import infer_types
 
 FLOAT = TensorProto.FLOAT
 

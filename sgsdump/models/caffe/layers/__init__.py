@@ -1,4 +1,4 @@
-"""Which function says in ONNX what a Caffe layer type computes: ``function(piece) -> values of the tops``.
+"""Which function says in ONNX what a Caffe layer type computes: ``function(builder) -> values of the tops``.
 
 To add a layer type: write the function in the module whose idea it shares, and list it here.
 """
@@ -6,7 +6,7 @@ To add a layer type: write the function in the module whose idea it shares, and 
 from sgsdump.registry import Registry
 
 _MODULES = {
-    "activation": {
+    "arithmetic": {
         "ReLU": "relu",
         "PReLU": "prelu",
         "ELU": "elu",
@@ -19,24 +19,27 @@ _MODULES = {
         "Power": "power",
         "Exp": "exp",
         "Log": "log",
+        "Eltwise": "eltwise",
+        "Reduction": "reduction",
+        "ArgMax": "arg_max",
     },
-    "convolution": {
+    "windows": {
         "Convolution": "convolution",
         "ConvolutionDepthwise": "convolution",
         "DepthwiseConvolution": "convolution",
         "Deconvolution": "deconvolution",
         "InnerProduct": "inner_product",
+        "Pooling": "pooling",
     },
-    "pooling": {"Pooling": "pooling"},
     "normalisation": {
         "BatchNorm": "batch_norm",
         "BN": "bn",
         "LRN": "lrn",
         "Normalize": "normalize",
         "Softmax": "softmax",
+        "Scale": "scale",
+        "Bias": "bias",
     },
-    "affine": {"Scale": "scale", "Bias": "bias"},
-    "arithmetic": {"Eltwise": "eltwise", "Reduction": "reduction", "ArgMax": "arg_max"},
     "arrangement": {
         "Concat": "concat",
         "Slice": "slices",
@@ -48,9 +51,11 @@ _MODULES = {
         "Crop": "crop",
         "Tile": "tile",
         "ShuffleChannel": "shuffle_channel",
+        "Interp": "interp",
+        "Upsample": "upsample",
+        "PriorBox": "prior_box",
+        "DummyData": "dummy_data",
     },
-    "resampling": {"Interp": "interp", "Upsample": "upsample"},
-    "constants": {"PriorBox": "prior_box", "DummyData": "dummy_data"},
 }
 
 LAYERS = Registry(

@@ -1,93 +1,217 @@
-"""Eltwise, Reduction and ArgMax."""
+"""Layers that compute with numbers one by one, and Eltwise, Reduction and ArgMax. Formulas: Caffe's layer catalogue."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from sgsdump.models.caffe.piece import INT_MAX, Piece, Shape, Value
+from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Shape, Value
 from sgsdump.models.caffe.schema import enum_label
+
+
+def _one_node(op_type: str, **attributes: Any) -> Callable[[LayerBuilder], list[Value]]:
+    def convert(builder: LayerBuilder) -> list[Value]:
+        builder.expect(1)
+        return builder.top(op_type, builder.inputs[0], **attributes)
+
+    return convert
+
+
+sigmoid = _one_node("Sigmoid")
+tanh = _one_node("Tanh")
+absolute = _one_node("Abs")
+bnll = _one_node("Softplus")
+
+
+def relu(builder: LayerBuilder) -> list[Value]:
+    slope = builder.message.relu_param.negative_slope
+    return _one_node("LeakyRelu", alpha=slope)(builder) if slope else _one_node("Relu")(builder)
+
+
+def elu(builder: LayerBuilder) -> list[Value]:
+    return _one_node("Elu", alpha=builder.message.elu_param.alpha)(builder)
+
+
+def prelu(builder: LayerBuilder) -> list[Value]:
+    """max(0, x) + slope * min(0, x), one slope per channel or one for all."""
+    builder.expect(1)
+    channels = builder.shape[builder.axis(1)]
+    shared = builder.message.prelu_param.channel_shared
+    slope = builder.weight(0, () if shared else (channels,), "slope")
+    slope = slope.reshape((1,) if shared else (channels, *[1] * (len(builder.shape) - 2)))
+    return builder.top("PRelu", builder.inputs[0], builder.constant("alpha", slope))
+
+
+def relu6(builder: LayerBuilder) -> list[Value]:
+    if builder.message.relu6_param.negative_slope:
+        builder.fail("is a ReLU6 with a negative_slope, which is not known; write it as ReLU and Clip")
+    return _clipped(builder, 0.0, 6.0)
+
+
+def clip(builder: LayerBuilder) -> list[Value]:
+    param = builder.message.clip_param
+    if not (param.HasField("min") and param.HasField("max")):
+        builder.fail("needs clip_param with min and max")
+    return _clipped(builder, param.min, param.max)
+
+
+def power(builder: LayerBuilder) -> list[Value]:
+    """(shift + scale * x) ^ power."""
+    builder.expect(1)
+    param = builder.message.power_param
+    if builder.staged:
+        return _staged_power(builder, param.power, param.scale, param.shift)
+    value = _affine(builder, builder.inputs[0].name, param.scale, param.shift, last=param.power == 1)
+    if param.power != 1:
+        value = builder.node("Pow", value, _scalar(param.power), to=builder.tops[0])
+    return [Value(value, builder.shape)]
+
+
+def _staged_power(builder: LayerBuilder, exponent: float, scale: float, shift: float) -> list[Value]:
+    """As the SDK has it: always a MUL and an ADD, and a square as a MUL by itself."""
+    top, name = builder.tops[0], builder.layer.name
+    product = builder.node("Mul", builder.inputs[0], builder.constant("scale", _scalar(scale)), to=builder.product)
+    ends = exponent == 1
+    total = builder.node(
+        "Add",
+        product,
+        builder.constant("offset", _scalar(shift)),
+        to=top if ends else builder.names[0].fresh(f"{name}_ADD_output"),
+    )
+    if exponent == 2:
+        builder.node("Mul", total, total, to=top)
+    elif not ends:
+        builder.node("Pow", total, _scalar(exponent), to=top)
+    return [Value(top, builder.shape)]
+
+
+def exp(builder: LayerBuilder) -> list[Value]:
+    """base ^ (shift + scale * x); base -1 stands for e."""
+    builder.expect(1)
+    param = builder.message.exp_param
+    rate = _log_of_base(builder, param.base)
+    value = _affine(builder, builder.inputs[0].name, rate * param.scale, rate * param.shift)
+    return builder.top("Exp", value)
+
+
+def log(builder: LayerBuilder) -> list[Value]:
+    """log_base(shift + scale * x); base -1 stands for e."""
+    builder.expect(1)
+    param = builder.message.log_param
+    rate = _log_of_base(builder, param.base)
+    value = _affine(builder, builder.inputs[0].name, param.scale, param.shift)
+    if rate == 1:
+        return builder.top("Log", value)
+    return builder.top("Mul", builder.node("Log", value), _scalar(1 / rate))
+
+
+def _clipped(builder: LayerBuilder, low: float, high: float) -> list[Value]:
+    builder.expect(1)
+    return builder.top("Clip", builder.inputs[0], _scalar(low), _scalar(high))
+
+
+def _affine(builder: LayerBuilder, value: str, scale: float, shift: float, last: bool = False) -> str:
+    """scale * x + shift with no node that does nothing; ``last`` puts the result into the top."""
+    steps = [(op, number) for op, number, nothing in (("Mul", scale, 1), ("Add", shift, 0)) if number != nothing]
+    for index, (op, number) in enumerate(steps):
+        final = last and index == len(steps) - 1
+        value = builder.node(op, value, _scalar(number), to=builder.tops[0] if final else None)
+    return builder.node("Identity", value, to=builder.tops[0]) if last and not steps else value
+
+
+def _log_of_base(builder: LayerBuilder, base: float) -> float:
+    if base == -1:
+        return 1.0
+    if base <= 0 or base == 1:
+        builder.fail(f"has the base {base:g}; it must be positive and not 1")
+    return math.log(base)
+
+
+def _scalar(number: float) -> np.ndarray:
+    return np.array(number, np.float32)
+
 
 FLOAT = 1
 REDUCTIONS = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}
 
 
-def eltwise(piece: Piece) -> list[Value]:
+def eltwise(builder: LayerBuilder) -> list[Value]:
     """Sum (with a coefficient for each bottom), product or maximum of bottoms of one shape."""
-    piece.expect(2, INT_MAX)
-    param = piece.message.eltwise_param
+    builder.expect(2, INT_MAX)
+    param = builder.message.eltwise_param
     operation = enum_label(param, "operation")
-    if any(value.shape != piece.shape for value in piece.inputs):
-        piece.fail(f"has bottoms of different shapes: {', '.join(str(list(v.shape)) for v in piece.inputs)}")
-    if param.coeff and (operation != "SUM" or len(param.coeff) != len(piece.inputs)):
-        piece.fail(f"gives {len(param.coeff)} coefficients; only SUM takes them, one for each bottom")
-    names = [value.name for value in piece.inputs]
+    if any(value.shape != builder.shape for value in builder.inputs):
+        builder.fail(f"has bottoms of different shapes: {', '.join(str(list(v.shape)) for v in builder.inputs)}")
+    if param.coeff and (operation != "SUM" or len(param.coeff) != len(builder.inputs)):
+        builder.fail(f"gives {len(param.coeff)} coefficients; only SUM takes them, one for each bottom")
+    names = [value.name for value in builder.inputs]
     if operation == "MAX":
-        return [Value(piece.node("Max", *names, to=piece.tops[0]), piece.shape)]
+        return builder.top("Max", *names)
     weighted = [
-        name if factor == 1 else piece.node("Mul", name, np.array(factor, np.float32))
+        name if factor == 1 else builder.node("Mul", name, np.array(factor, np.float32))
         for name, factor in zip(names, param.coeff or [1.0] * len(names))
     ]
     op = "Mul" if operation == "PROD" else "Add"
     result = weighted[0]
     for index, name in enumerate(weighted[1:], 2):
-        result = piece.node(op, result, name, to=piece.tops[0] if index == len(weighted) else None)
-    return [Value(result, piece.shape)]
+        result = builder.node(op, result, name, to=builder.tops[0] if index == len(weighted) else None)
+    return [Value(result, builder.shape)]
 
 
-def reduction(piece: Piece) -> list[Value]:
+def reduction(builder: LayerBuilder) -> list[Value]:
     """One number for all axes from ``axis`` on, times ``coeff``."""
-    piece.expect(1)
-    param = piece.message.reduction_param
-    axis = piece.axis(param.axis)
-    shape, axes = piece.shape[:axis], list(range(axis, len(piece.shape)))
+    builder.expect(1)
+    param = builder.message.reduction_param
+    axis = builder.axis(param.axis)
+    shape, axes = builder.shape[:axis], list(range(axis, len(builder.shape)))
     op = REDUCTIONS[enum_label(param, "operation")]
-    to = piece.tops[0] if param.coeff == 1 else None
+    to = builder.tops[0] if param.coeff == 1 else None
     if op == "ReduceSum":
-        result = piece.node(op, piece.inputs[0], np.array(axes, np.int64), to=to, keepdims=0)
+        result = builder.node(op, builder.inputs[0], np.array(axes, np.int64), to=to, keepdims=0)
     else:
-        result = piece.node(op, piece.inputs[0], to=to, axes=axes, keepdims=0)
+        result = builder.node(op, builder.inputs[0], to=to, axes=axes, keepdims=0)
     if param.coeff != 1:
-        piece.node("Mul", result, np.array(param.coeff, np.float32), to=piece.tops[0])
-    return [Value(piece.tops[0], shape)]
+        builder.node("Mul", result, np.array(param.coeff, np.float32), to=builder.tops[0])
+    return [Value(builder.tops[0], shape)]
 
 
-def arg_max(piece: Piece) -> list[Value]:
+def arg_max(builder: LayerBuilder) -> list[Value]:
     """The places of the ``top_k`` largest numbers, as floats: along an axis, or (no axis) in each whole sample.
 
     Caffe sorts pairs of (value, place) downwards: of equal values the last place comes first.
     """
-    piece.expect(1)
-    param = piece.message.argmax_param
+    builder.expect(1)
+    param = builder.message.argmax_param
     whole = not param.HasField("axis")
-    axis = 1 if whole else piece.axis(param.axis)
-    shape: Shape = (piece.shape[0], math.prod(piece.shape[1:])) if whole else piece.shape
+    axis = 1 if whole else builder.axis(param.axis)
+    shape: Shape = (builder.shape[0], math.prod(builder.shape[1:])) if whole else builder.shape
     if not 1 <= param.top_k <= shape[axis]:
-        piece.fail(f"asks for the {param.top_k} largest of {shape[axis]} numbers")
-    source: Value | str = piece.inputs[0]
-    if shape != piece.shape:
-        source = piece.node("Flatten", source, axis=1)
-    values, places = _largest(piece, source, axis, shape[axis], param.top_k)
+        builder.fail(f"asks for the {param.top_k} largest of {shape[axis]} numbers")
+    source: Value | str = builder.inputs[0]
+    if shape != builder.shape:
+        source = builder.node("Flatten", source, axis=1)
+    values, places = _largest(builder, source, axis, shape[axis], param.top_k)
     if not whole:
         chosen = values if param.out_max_val else places
-        piece.node("Identity", chosen, to=piece.tops[0])
-        return [Value(piece.tops[0], (*shape[:axis], param.top_k, *shape[axis + 1 :]))]
-    # [N, top_k] -> [N, 1, top_k], or [N, 2, top_k] with the values behind the places.
+        return builder.top("Identity", chosen, shape=(*shape[:axis], param.top_k, *shape[axis + 1 :]))
+    # [N, top_k] -> [N, 1, top_k], or [N, 2, top_k] with the values after their positions.
     row = np.array([1], np.int64)
     if param.out_max_val:
-        rows = [piece.node("Unsqueeze", name, row) for name in (places, values)]
-        piece.node("Concat", *rows, to=piece.tops[0], axis=1)
+        rows = [builder.node("Unsqueeze", name, row) for name in (places, values)]
+        builder.node("Concat", *rows, to=builder.tops[0], axis=1)
     else:
-        piece.node("Unsqueeze", places, row, to=piece.tops[0])
-    return [Value(piece.tops[0], (shape[0], 1 + param.out_max_val, param.top_k))]
+        builder.node("Unsqueeze", places, row, to=builder.tops[0])
+    return [Value(builder.tops[0], (shape[0], 1 + param.out_max_val, param.top_k))]
 
 
-def _largest(piece: Piece, source: Value | str, axis: int, size: int, count: int) -> tuple[str, str]:
+def _largest(builder: LayerBuilder, source: Value | str, axis: int, size: int, count: int) -> tuple[str, str]:
     """Values and places (float) of the largest numbers. TopK prefers the first of equals, so it looks from the end."""
     ends = [np.array([number], np.int64) for number in (-1, -INT_MAX - 1, axis, -1)]
-    backwards = piece.node("Slice", source, *ends)
-    places, wanted = piece.inner("places"), np.array([count], np.int64)
-    values = piece.node("TopK", backwards, wanted, also=[places], axis=axis, largest=1, sorted=1)
-    forwards = piece.node("Sub", np.array(size - 1, np.int64), places)
-    return values, piece.node("Cast", forwards, to_type=FLOAT)
+    backwards = builder.node("Slice", source, *ends)
+    places, amount = builder.inner("places"), np.array([count], np.int64)
+    values = builder.node("TopK", backwards, amount, also=[places], axis=axis, largest=1, sorted=1)
+    forwards = builder.node("Sub", np.array(size - 1, np.int64), places)
+    return values, builder.node("Cast", forwards, to_type=FLOAT)

@@ -1,4 +1,6 @@
-"""Layers that move numbers and change none."""
+"""Layers that move or repeat numbers, make pictures larger or smaller (Interp of DeepLab and PSPNet, Upsample of SegNet
+and YOLO), or do not depend on the picture's numbers at all (PriorBox of SSD, DummyData with a constant filler).
+"""
 
 from __future__ import annotations
 
@@ -6,142 +8,142 @@ import math
 
 import numpy as np
 
-from sgsdump.models.caffe.piece import INT_MAX, Piece, Shape, Value
+from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Shape, Value
+from sgsdump.models.caffe.net import dummy_shapes
 
 
-def concat(piece: Piece) -> list[Value]:
-    piece.expect(1, INT_MAX)
-    param = piece.message.concat_param
-    axis = piece.axis(param.concat_dim if param.HasField("concat_dim") else param.axis)
-    first = piece.shape
-    for value in piece.inputs:
+def concat(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1, INT_MAX)
+    param = builder.message.concat_param
+    axis = builder.axis(param.concat_dim if param.HasField("concat_dim") else param.axis)
+    first = builder.shape
+    for value in builder.inputs:
         if _without(value.shape, axis) != _without(first, axis):
-            piece.fail(f"cannot join {list(first)} and {list(value.shape)} along axis {axis}")
-    length = sum(value.shape[axis] for value in piece.inputs)
-    piece.node("Concat", *piece.inputs, to=piece.tops[0], axis=axis)
-    return [Value(piece.tops[0], _with(first, axis, length))]
+            builder.fail(f"cannot join {list(first)} and {list(value.shape)} along axis {axis}")
+    length = sum(value.shape[axis] for value in builder.inputs)
+    return builder.top("Concat", *builder.inputs, shape=_with(first, axis, length), axis=axis)
 
 
-def slices(piece: Piece) -> list[Value]:
-    piece.expect(1, tops=len(piece.tops))
-    param = piece.message.slice_param
-    axis = piece.axis(param.slice_dim if param.HasField("slice_dim") else param.axis)
-    size, count = piece.shape[axis], len(piece.tops)
+def slices(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1, tops=len(builder.tops))
+    param = builder.message.slice_param
+    axis = builder.axis(param.slice_dim if param.HasField("slice_dim") else param.axis)
+    size, count = builder.shape[axis], len(builder.tops)
     points = list(param.slice_point) or [size * i // count for i in range(1, count)]
     lengths = [end - begin for begin, end in zip([0, *points], [*points, size])]
     if len(lengths) != count or min(lengths) < 1 or (not param.slice_point and size % count):
-        piece.fail(f"cannot cut {size} numbers of axis {axis} at {points} into {count} tops")
-    piece.node("Split", piece.inputs[0], np.array(lengths, np.int64), to=piece.tops[0], also=piece.tops[1:], axis=axis)
-    return [Value(top, _with(piece.shape, axis, length)) for top, length in zip(piece.tops, lengths)]
+        builder.fail(f"cannot cut {size} numbers of axis {axis} at {points} into {count} tops")
+    builder.node(
+        "Split", builder.inputs[0], np.array(lengths, np.int64), to=builder.tops[0], also=builder.tops[1:], axis=axis
+    )
+    return [Value(top, _with(builder.shape, axis, length)) for top, length in zip(builder.tops, lengths)]
 
 
-def split(piece: Piece) -> list[Value]:
+def split(builder: LayerBuilder) -> list[Value]:
     """Every top is the bottom itself; no node says so."""
-    piece.expect(1, tops=len(piece.tops))
-    return [piece.inputs[0]] * len(piece.tops)
+    builder.expect(1, tops=len(builder.tops))
+    return [builder.inputs[0]] * len(builder.tops)
 
 
-def dropout(piece: Piece) -> list[Value]:
+def dropout(builder: LayerBuilder) -> list[Value]:
     """Does nothing in the TEST phase; a node gives the top its own name. The SDK has a reshape to the same shape."""
-    piece.expect(1)
-    if piece.staged:
-        shape = piece.constant("reshape_output_shape", np.array(piece.shape, np.int64))
-        return [Value(piece.node("Reshape", piece.inputs[0], shape, to=piece.tops[0]), piece.shape)]
-    return [Value(piece.node("Identity", piece.inputs[0], to=piece.tops[0]), piece.shape)]
+    builder.expect(1)
+    if builder.staged:
+        shape = builder.constant("reshape_output_shape", np.array(builder.shape, np.int64))
+        return builder.top("Reshape", builder.inputs[0], shape)
+    return builder.top("Identity", builder.inputs[0])
 
 
-def flatten(piece: Piece) -> list[Value]:
-    piece.expect(1)
-    param = piece.message.flatten_param
-    begin, end = piece.axis(param.axis), piece.axis(param.end_axis) + 1
-    shape = (*piece.shape[:begin], math.prod(piece.shape[begin:end]), *piece.shape[end:])
-    if begin == 1 and end == len(piece.shape):
-        return [Value(piece.node("Flatten", piece.inputs[0], to=piece.tops[0], axis=1), shape)]
-    return _reshaped(piece, shape)
+def flatten(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1)
+    param = builder.message.flatten_param
+    begin, end = builder.axis(param.axis), builder.axis(param.end_axis) + 1
+    shape = (*builder.shape[:begin], math.prod(builder.shape[begin:end]), *builder.shape[end:])
+    if begin == 1 and end == len(builder.shape):
+        return builder.top("Flatten", builder.inputs[0], shape=shape, axis=1)
+    return _reshaped(builder, shape)
 
 
-def reshape(piece: Piece) -> list[Value]:
+def reshape(builder: LayerBuilder) -> list[Value]:
     """A size of 0 copies the input's, -1 takes what is left; only ``num_axes`` axes from ``axis`` on are replaced."""
-    piece.expect(1)
-    param = piece.message.reshape_param
-    begin = piece.axis(param.axis, end=True)
-    end = len(piece.shape) if param.num_axes == -1 else begin + param.num_axes
-    if param.num_axes < -1 or end > len(piece.shape):
-        piece.fail(f"replaces {param.num_axes} axes from axis {begin} on; its input is {list(piece.shape)}")
+    builder.expect(1)
+    param = builder.message.reshape_param
+    begin = builder.axis(param.axis, end=True)
+    end = len(builder.shape) if param.num_axes == -1 else begin + param.num_axes
+    if param.num_axes < -1 or end > len(builder.shape):
+        builder.fail(f"replaces {param.num_axes} axes from axis {begin} on; its input is {list(builder.shape)}")
     sizes = list(param.shape.dim)
     if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
-        piece.fail(f"has the sizes {sizes}; at most one may be -1")
-    replaced = piece.shape[begin:end]
+        builder.fail(f"has the sizes {sizes}; at most one may be -1")
+    replaced = builder.shape[begin:end]
     for index, size in enumerate(sizes):
         if size == 0:
             if index >= len(replaced):
-                piece.fail(f"copies axis {begin + index} of an input of shape {list(piece.shape)}")
+                builder.fail(f"copies axis {begin + index} of an input of shape {list(builder.shape)}")
             sizes[index] = replaced[index]
-    known = math.prod(size for size in sizes if size != -1)
-    shape = tuple(math.prod(replaced) // known if size == -1 else size for size in sizes)
+    fixed = math.prod(size for size in sizes if size != -1)
+    shape = tuple(math.prod(replaced) // fixed if size == -1 else size for size in sizes)
     if math.prod(shape) != math.prod(replaced):
-        piece.fail(f"cannot make {list(shape)} of {list(replaced)}: {math.prod(replaced)} numbers")
-    return _reshaped(piece, (*piece.shape[:begin], *shape, *piece.shape[end:]))
+        builder.fail(f"cannot make {list(shape)} of {list(replaced)}: {math.prod(replaced)} numbers")
+    return _reshaped(builder, (*builder.shape[:begin], *shape, *builder.shape[end:]))
 
 
-def permute(piece: Piece) -> list[Value]:
-    """Axes that ``order`` does not name follow behind, as they were."""
-    piece.expect(1)
-    order = list(piece.message.permute_param.order)
-    rank = len(piece.shape)
+def permute(builder: LayerBuilder) -> list[Value]:
+    """Axes that ``order`` does not name follow in their order."""
+    builder.expect(1)
+    order = list(builder.message.permute_param.order)
+    rank = len(builder.shape)
     if len(set(order)) != len(order) or any(axis >= rank for axis in order):
-        piece.fail(f"has the order {order}; its input is {list(piece.shape)}")
+        builder.fail(f"has the order {order}; its input is {list(builder.shape)}")
     order += [axis for axis in range(rank) if axis not in order]
-    piece.node("Transpose", piece.inputs[0], to=piece.tops[0], perm=order)
-    return [Value(piece.tops[0], tuple(piece.shape[axis] for axis in order))]
+    return builder.top("Transpose", builder.inputs[0], shape=tuple(builder.shape[axis] for axis in order), perm=order)
 
 
-def crop(piece: Piece) -> list[Value]:
+def crop(builder: LayerBuilder) -> list[Value]:
     """The first bottom cut to the size of the second one, from ``axis`` on."""
-    piece.expect(2)
-    param = piece.message.crop_param
-    axis, wanted = piece.axis(param.axis), piece.inputs[1].shape
-    if len(wanted) != len(piece.shape):
-        piece.fail(f"cannot crop {list(piece.shape)} to {list(wanted)}: another number of axes")
-    axes = list(range(axis, len(piece.shape)))
+    builder.expect(2)
+    param = builder.message.crop_param
+    axis, target = builder.axis(param.axis), builder.inputs[1].shape
+    if len(target) != len(builder.shape):
+        builder.fail(f"cannot crop {list(builder.shape)} to {list(target)}: another number of axes")
+    axes = list(range(axis, len(builder.shape)))
     offsets = list(param.offset) or [0]
     if len(offsets) not in (1, len(axes)):
-        piece.fail(f"gives {len(offsets)} offsets for {len(axes)} axes")
+        builder.fail(f"gives {len(offsets)} offsets for {len(axes)} axes")
     begins = offsets * len(axes) if len(offsets) == 1 else offsets
-    ends = [begin + wanted[i] for begin, i in zip(begins, axes)]
-    if any(end > piece.shape[i] for end, i in zip(ends, axes)):
-        piece.fail(f"cannot crop {list(piece.shape)} to {list(wanted)} at offset {begins}")
+    ends = [begin + target[i] for begin, i in zip(begins, axes)]
+    if any(end > builder.shape[i] for end, i in zip(ends, axes)):
+        builder.fail(f"cannot crop {list(builder.shape)} to {list(target)} at offset {begins}")
     bounds = [np.array(numbers, np.int64) for numbers in (begins, ends, axes)]
-    piece.node("Slice", piece.inputs[0], *bounds, to=piece.tops[0])
-    return [Value(piece.tops[0], (*piece.shape[:axis], *wanted[axis:]))]
+    return builder.top("Slice", builder.inputs[0], *bounds, shape=(*builder.shape[:axis], *target[axis:]))
 
 
-def tile(piece: Piece) -> list[Value]:
-    piece.expect(1)
-    param = piece.message.tile_param
-    axis = piece.axis(param.axis)
+def tile(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1)
+    param = builder.message.tile_param
+    axis = builder.axis(param.axis)
     if param.tiles < 1:
-        piece.fail("needs tiles of 1 or more")
-    repeats = np.array(_with((1,) * len(piece.shape), axis, param.tiles), np.int64)
-    piece.node("Tile", piece.inputs[0], repeats, to=piece.tops[0])
-    return [Value(piece.tops[0], _with(piece.shape, axis, piece.shape[axis] * param.tiles))]
+        builder.fail("needs tiles of 1 or more")
+    repeats = np.array(_with((1,) * len(builder.shape), axis, param.tiles), np.int64)
+    return builder.top(
+        "Tile", builder.inputs[0], repeats, shape=_with(builder.shape, axis, builder.shape[axis] * param.tiles)
+    )
 
 
-def shuffle_channel(piece: Piece) -> list[Value]:
+def shuffle_channel(builder: LayerBuilder) -> list[Value]:
     """Channels as a table of ``group`` rows, read by columns."""
-    piece.expect(1)
-    group = piece.message.shuffle_channel_param.group
-    if len(piece.shape) < 2 or not group or piece.shape[1] % group:
-        piece.fail(f"cannot shuffle {list(piece.shape)} in {group} groups")
-    batch, channels, *spatial = piece.shape
-    table = piece.node("Reshape", piece.inputs[0], np.array([batch, group, channels // group, *spatial], np.int64))
-    turned = piece.node("Transpose", table, perm=[0, 2, 1, *range(3, 3 + len(spatial))])
-    piece.node("Reshape", turned, np.array(piece.shape, np.int64), to=piece.tops[0])
-    return [Value(piece.tops[0], piece.shape)]
+    builder.expect(1)
+    group = builder.message.shuffle_channel_param.group
+    if len(builder.shape) < 2 or not group or builder.shape[1] % group:
+        builder.fail(f"cannot shuffle {list(builder.shape)} in {group} groups")
+    batch, channels, *spatial = builder.shape
+    table = builder.node("Reshape", builder.inputs[0], np.array([batch, group, channels // group, *spatial], np.int64))
+    turned = builder.node("Transpose", table, perm=[0, 2, 1, *range(3, 3 + len(spatial))])
+    return builder.top("Reshape", turned, np.array(builder.shape, np.int64))
 
 
-def _reshaped(piece: Piece, shape: Shape) -> list[Value]:
-    return [Value(piece.node("Reshape", piece.inputs[0], np.array(shape, np.int64), to=piece.tops[0]), shape)]
+def _reshaped(builder: LayerBuilder, shape: Shape) -> list[Value]:
+    return builder.top("Reshape", builder.inputs[0], np.array(shape, np.int64), shape=shape)
 
 
 def _with(shape: Shape, axis: int, size: int) -> Shape:
@@ -150,3 +152,180 @@ def _with(shape: Shape, axis: int, size: int) -> Shape:
 
 def _without(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], *shape[axis + 1 :])
+
+
+INT64 = 7
+
+
+def interp(builder: LayerBuilder) -> list[Value]:
+    """Bilinear, corner on corner; pad_beg and pad_end cut (they are 0 or negative). Source: interp_layer.cpp."""
+    builder.expect(1, 2)
+    _check_picture(builder)
+    param = builder.message.interp_param
+    if param.pad_beg > 0 or param.pad_end > 0:
+        builder.fail("has a positive pad_beg or pad_end; Interp can only cut")
+    cut = tuple(size + param.pad_beg + param.pad_end for size in builder.shape[2:])
+    if min(cut) < 1:
+        builder.fail(f"cuts all of {list(builder.shape)} away")
+    size = tuple(_interp_size(builder, index, length) for index, length in enumerate(cut))
+    shape = (*builder.shape[:2], *size)
+    source: Value | str = builder.inputs[0]
+    if cut != builder.shape[2:]:
+        begins = [-param.pad_beg] * 2
+        ends = [begin + length for begin, length in zip(begins, cut)]
+        source = builder.node("Slice", source, *(np.array(numbers, np.int64) for numbers in (begins, ends, [2, 3])))
+    if cut == size:
+        return builder.top("Identity", source, shape=shape)
+    return _resized(builder, source, shape, mode="linear", coordinate_transformation_mode="align_corners")
+
+
+def upsample(builder: LayerBuilder) -> list[Value]:
+    """One bottom: every number repeated. Two: each number goes where the mask of a pooling before says, among zeros."""
+    builder.expect(1, 2)
+    _check_picture(builder)
+    param = builder.message.upsample_param
+    scales = (param.scale_h, param.scale_w) if param.HasField("scale_h") else (param.scale, param.scale)
+    size = tuple(
+        length * scale - pad
+        for length, scale, pad in zip(builder.shape[2:], scales, (param.pad_out_h, param.pad_out_w))
+    )
+    if param.HasField("upsample_h") and param.HasField("upsample_w"):
+        size = (param.upsample_h, param.upsample_w)
+    shape = (*builder.shape[:2], *size)
+    if len(builder.inputs) == 2:
+        return _placed(builder, shape)
+    if any(large % small for large, small in zip(size, builder.shape[2:])):
+        builder.fail(f"cannot repeat {list(builder.shape)} to {list(shape)}: not a whole number of times")
+    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return _resized(builder, builder.inputs[0], shape, **nearest)
+
+
+def _placed(builder: LayerBuilder, shape: tuple[int, ...]) -> list[Value]:
+    mask = builder.inputs[1]
+    if mask.shape != builder.shape:
+        builder.fail(f"has a mask of shape {list(mask.shape)} for {list(builder.shape)}")
+    batch, channels, height, width = shape
+    flat = np.array([batch, channels, -1], np.int64)
+    values = builder.node("Reshape", builder.inputs[0], flat)
+    positions = builder.node("Reshape", builder.node("Cast", mask, to_type=INT64), flat)
+    zeros = builder.node("ConstantOfShape", np.array([batch, channels, height * width], np.int64))
+    placed = builder.node("ScatterElements", zeros, positions, values, axis=2)
+    return builder.top("Reshape", placed, np.array(shape, np.int64), shape=shape)
+
+
+def _interp_size(builder: LayerBuilder, index: int, length: int) -> int:
+    param = builder.message.interp_param
+    if len(builder.inputs) == 2:
+        return builder.inputs[1].shape[2 + index]
+    zoom, shrink = param.HasField("zoom_factor"), param.HasField("shrink_factor")
+    if param.HasField("height") and param.HasField("width") and not zoom ^ shrink:
+        return (param.height, param.width)[index]
+    if not (zoom or shrink) or param.zoom_factor < 1 or param.shrink_factor < 1:
+        builder.fail("needs height and width, or a zoom_factor or shrink_factor of 1 or more")
+    length = (length - 1) // param.shrink_factor + 1
+    return length + (length - 1) * (param.zoom_factor - 1)
+
+
+def _resized(builder: LayerBuilder, source: Value | str, shape: Shape, **attributes: str) -> list[Value]:
+    sizes = builder.constant("sizes", np.array(shape, np.int64))
+    return builder.top("Resize", source, "", "", sizes, shape=shape, **attributes)
+
+
+def _check_picture(builder: LayerBuilder) -> None:
+    if any(len(value.shape) != 4 for value in builder.inputs):
+        builder.fail(f"needs N, C, H, W inputs, not {', '.join(str(list(v.shape)) for v in builder.inputs)}")
+
+
+LIMIT_BYTES = 256 << 20
+
+
+def prior_box(builder: LayerBuilder) -> list[Value]:
+    """[1, 2, 4 * boxes]: corners of the boxes, relative to the picture; then their variances."""
+    builder.expect(2)
+    feature, picture = builder.inputs
+    if len(feature.shape) != 4 or len(picture.shape) != 4:
+        builder.fail(f"needs N, C, H, W inputs, not {list(feature.shape)} and {list(picture.shape)}")
+    param = builder.message.prior_box_param
+    sizes = _box_sizes(builder)
+    _check_bytes(builder, (2, *feature.shape[2:], len(sizes), 4))
+    height, width = _picture_size(builder)
+    step_h, step_w = _steps(builder, height, width)
+    rows = (np.arange(feature.shape[2], dtype=np.float32) + np.float32(param.offset)) * step_h
+    columns = (np.arange(feature.shape[3], dtype=np.float32) + np.float32(param.offset)) * step_w
+    y, x = np.meshgrid(rows, columns, indexing="ij")
+    centre = np.stack([x, y], axis=-1)[:, :, None, :]
+    half = np.array(sizes, np.float32) / 2
+    boxes = np.concatenate([centre - half, centre + half], axis=-1) / np.array([width, height] * 2, np.float32)
+    if param.clip:
+        boxes = boxes.clip(0, 1)
+    variance = list(param.variance) or [0.1]
+    if len(variance) not in (1, 4):
+        builder.fail(f"gives {len(variance)} variances; it takes 1 or 4")
+    spread = np.broadcast_to(np.array(variance, np.float32), boxes.shape)
+    return [_constant_top(builder, 0, np.stack([boxes.ravel(), spread.ravel()])[None].astype(np.float32))]
+
+
+def dummy_data(builder: LayerBuilder) -> list[Value]:
+    """Each top filled with its filler's value."""
+    fillers = list(builder.message.dummy_data_param.data_filler)
+    fillers = fillers * len(builder.tops) if len(fillers) == 1 else fillers
+    if len(fillers) != len(builder.tops):
+        builder.fail(f"needs a filler for each of its {len(builder.tops)} tops")
+    values = []
+    for index, (shape, filler) in enumerate(zip(dummy_shapes(builder.layer), fillers)):
+        _check_bytes(builder, shape)
+        values.append(_constant_top(builder, index, np.full(shape, filler.value, np.float32)))
+    return values
+
+
+def _box_sizes(builder: LayerBuilder) -> list[tuple[float, float]]:
+    """(width, height) in pixels of the boxes at each position, in the order of prior_box_layer.cpp."""
+    param = builder.message.prior_box_param
+    if not param.min_size or (param.max_size and len(param.max_size) != len(param.min_size)):
+        builder.fail("needs a min_size, and as many max_size as min_size or none")
+    ratios = [1.0]
+    for ratio in param.aspect_ratio:
+        if ratio <= 0:
+            builder.fail(f"has the aspect ratio {ratio:g}; it must be positive")
+        if all(abs(ratio - other) >= 1e-6 for other in ratios):
+            ratios += [ratio, 1 / ratio] if param.flip else [ratio]
+    sizes = []
+    for index, least in enumerate(param.min_size):
+        sizes.append((least, least))
+        if param.max_size:
+            sizes.append((math.sqrt(least * param.max_size[index]),) * 2)
+        sizes += [(least * math.sqrt(r), least / math.sqrt(r)) for r in ratios if abs(r - 1) >= 1e-6]
+    return sizes
+
+
+def _picture_size(builder: LayerBuilder) -> tuple[int, int]:
+    param = builder.message.prior_box_param
+    if param.img_size:
+        return param.img_size, param.img_size
+    if param.img_h and param.img_w:
+        return param.img_h, param.img_w
+    return builder.inputs[1].shape[2:]  # type: ignore[return-value]
+
+
+def _steps(builder: LayerBuilder, height: int, width: int) -> tuple[np.float32, np.float32]:
+    """Pixels from one position to the next."""
+    param = builder.message.prior_box_param
+    if param.step:
+        return np.float32(param.step), np.float32(param.step)
+    if param.step_h and param.step_w:
+        return np.float32(param.step_h), np.float32(param.step_w)
+    rows, columns = builder.inputs[0].shape[2:]
+    return np.float32(height) / np.float32(rows), np.float32(width) / np.float32(columns)
+
+
+def _check_bytes(builder: LayerBuilder, shape: Shape) -> None:
+    if 4 * math.prod(shape) > LIMIT_BYTES:
+        builder.fail(f"would be a constant of {4 * math.prod(shape):,} bytes; at most {LIMIT_BYTES:,} are made")
+
+
+def _constant_top(builder: LayerBuilder, index: int, array: np.ndarray) -> Value:
+    """A Constant node: so the top is a tensor of the net like any other."""
+    from onnx import numpy_helper
+
+    builder.node("Constant", to=builder.tops[index], value=numpy_helper.from_array(array, builder.tops[index]))
+    return Value(builder.tops[index], array.shape)

@@ -1,112 +1,223 @@
-"""BatchNorm, LRN, Normalize (SSD) and Softmax: layers that relate a number to others around it."""
+"""Layers that relate a number to others around it (BatchNorm, LRN, Normalize of SSD, Softmax), and Scale and Bias: a
+factor and an offset, learned or taken from a second bottom, spread over some of the axes.
+
+A learned factor per channel is written as BatchNormalization (mean 0, variance 1, epsilon 0). The SDK's converter
+writes BatchNorm and Scale, together or alone, as one MUL and one ADD:
+
+y = x * gain + offset,   gain = gamma / sqrt(variance + epsilon),   offset = beta - mean * gain
+
+Source: scale_layer.cpp, bias_layer.cpp.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from sgsdump.models.caffe.layers.product_and_sum import Affine, gain_and_offset, multiplied_and_added
-from sgsdump.models.caffe.piece import Piece, Value
+from sgsdump.models.caffe.layer_builder import LayerBuilder, Shape, Value
 from sgsdump.models.caffe.schema import enum_label
 
 
-def batch_norm(piece: Piece) -> list[Value]:
+class Affine(NamedTuple):
+    """One number a channel each, float64; an ``offset`` of None is none at all."""
+
+    gain: np.ndarray
+    offset: np.ndarray | None
+
+
+def batch_norm(builder: LayerBuilder) -> list[Value]:
     """(x - mean) / sqrt(variance + eps), with the sums of training: blobs are mean, variance, and what divides both."""
-    piece.expect(1)
-    if piece.staged:
-        return multiplied_and_added(piece, piece.layer.name, *normalisation(piece))
+    builder.expect(1)
+    if builder.staged:
+        return _multiplied_and_added(builder, builder.layer.name, *_normalisation(builder))
     names = ("scale", "bias", "mean", "variance")
-    operands = [piece.constant(name, array) for name, array in zip(names, _statistics(piece))]
-    epsilon = piece.message.batch_norm_param.eps
-    piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
-    return [Value(piece.tops[0], piece.shape)]
+    operands = [builder.constant(name, array) for name, array in zip(names, _statistics(builder))]
+    epsilon = builder.message.batch_norm_param.eps
+    return builder.top("BatchNormalization", builder.inputs[0], *operands, epsilon=epsilon)
 
 
-def normalisation(piece: Piece) -> Affine:
+def bn(builder: LayerBuilder) -> list[Value]:
+    """BN of forks: a scale and a shift that hold the statistics (SegNet), or mean and variance after them (PSPNet)."""
+    builder.expect(1)
+    if len(builder.shape) < 2:
+        builder.fail(f"needs an input with channels, not {list(builder.shape)}")
+    channels, folded = builder.shape[1], builder.blob_count() == 2
+    names = ("scale", "bias", "mean", "variance")
+    blobs = [builder.weight(i, (channels,), name) for i, name in enumerate(names[: 2 if folded else 4])]
+    blobs += [np.zeros(channels, np.float32), np.ones(channels, np.float32)] if folded else []
+    epsilon = 0.0 if folded else builder.message.bn_param.eps
+    if builder.staged:
+        return _multiplied_and_added(builder, builder.layer.name, *gain_and_offset(*blobs[:4], epsilon=epsilon))
+    operands = [builder.constant(name, array) for name, array in zip(names, blobs)]
+    return builder.top("BatchNormalization", builder.inputs[0], *operands, epsilon=epsilon)
+
+
+def lrn(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1)
+    param = builder.message.lrn_param
+    if len(builder.shape) != 4 or param.local_size % 2 == 0:
+        builder.fail(
+            f"needs an N, C, H, W input and an odd local_size, not {list(builder.shape)} and {param.local_size}"
+        )
+    if enum_label(param, "norm_region") == "ACROSS_CHANNELS":
+        sizes = {"size": param.local_size, "alpha": param.alpha, "beta": param.beta, "bias": param.k}
+        return builder.top("LRN", builder.inputs[0], **sizes)
+    squares = builder.node("Mul", builder.inputs[0], builder.inputs[0])
+    side = (param.local_size - 1) // 2
+    window: dict[str, Any] = {"kernel_shape": [param.local_size] * 2, "pads": [side] * 4, "strides": [1, 1]}
+    mean = builder.node("AveragePool", squares, count_include_pad=1, **window)
+    # Within a channel Caffe takes 1 for k, whatever the prototxt says.
+    base = builder.node("Add", builder.node("Mul", mean, _scalar(param.alpha)), _scalar(1))
+    return builder.top("Mul", builder.inputs[0], builder.node("Pow", base, _scalar(-param.beta)))
+
+
+def normalize(builder: LayerBuilder) -> list[Value]:
+    """scale * x / sqrt(sum of squares + eps), over the channels or over the whole sample."""
+    builder.expect(1)
+    param = builder.message.norm_param
+    if len(builder.shape) != 4:
+        builder.fail(f"needs an N, C, H, W input, not {list(builder.shape)}")
+    channels = builder.shape[1]
+    scale = builder.weight(0, () if param.channel_shared else (channels,), "scale")
+    axes = [1, 2, 3] if param.across_spatial else [1]
+    squares = builder.node("ReduceSumSquare", builder.inputs[0], axes=axes, keepdims=1)
+    length = builder.node("Sqrt", builder.node("Add", squares, _scalar(param.eps)))
+    unit = builder.node("Div", builder.inputs[0], length)
+    scale = scale.reshape((-1, 1, 1)) if not param.channel_shared else scale
+    return builder.top("Mul", unit, builder.constant("scale", scale))
+
+
+def softmax(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1)
+    axis = builder.axis(builder.message.softmax_param.axis)
+    return builder.top("Softmax", builder.inputs[0], axis=axis)
+
+
+def scale(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1, 2)
+    param = builder.message.scale_param
+    if len(builder.inputs) == 2:
+        return _by_second_bottom(builder, param, "Mul", bias_blob=0 if param.bias_term else None)
+    shape, axis = _covered(builder, param)
+    factor = builder.weight(0, shape, "scale")
+    offset = builder.weight(1, shape, "bias") if param.bias_term else np.zeros(shape, np.float32)
+    if builder.staged and axis == 1 and len(shape) == 1:
+        return _staged(builder, factor, offset if param.bias_term else None)
+    if axis == 1 and len(shape) == 1 and len(builder.shape) > 1:
+        constants = {"scale": factor, "bias": offset, "mean": np.zeros_like(factor), "variance": np.ones_like(factor)}
+        operands = [builder.constant(name, array) for name, array in constants.items()]
+        return builder.top("BatchNormalization", builder.inputs[0], *operands, epsilon=0.0)
+    spread = _spread(builder, shape, axis)
+    product = builder.node(
+        "Mul",
+        builder.inputs[0],
+        builder.constant("scale", factor.reshape(spread)),
+        to=None if param.bias_term else builder.tops[0],
+    )
+    if param.bias_term:
+        builder.node("Add", product, builder.constant("bias", offset.reshape(spread)), to=builder.tops[0])
+    return [Value(builder.tops[0], builder.shape)]
+
+
+def bias(builder: LayerBuilder) -> list[Value]:
+    builder.expect(1, 2)
+    param = builder.message.bias_param
+    if len(builder.inputs) == 2:
+        return _by_second_bottom(builder, param, "Add", bias_blob=None)
+    shape, axis = _covered(builder, param)
+    offset = builder.weight(0, shape, "bias").reshape(_spread(builder, shape, axis))
+    return builder.top("Add", builder.inputs[0], builder.constant("bias", offset))
+
+
+def _normalisation(builder: LayerBuilder) -> Affine:
     """A BatchNorm layer as a factor and an offset for each channel."""
-    return gain_and_offset(*_statistics(piece), epsilon=piece.message.batch_norm_param.eps)
+    return gain_and_offset(*_statistics(builder), epsilon=builder.message.batch_norm_param.eps)
 
 
-def _statistics(piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _statistics(builder: LayerBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scale, bias, mean and variance of each channel."""
-    param = piece.message.batch_norm_param
+    param = builder.message.batch_norm_param
     if param.HasField("use_global_stats") and not param.use_global_stats:
-        piece.fail("has use_global_stats: false, which is for training; delete that line or say true")
-    channels = piece.shape[1] if len(piece.shape) > 1 else 1
-    if len(piece.shape) < 2:
-        piece.fail(f"needs an input with channels, not {list(piece.shape)}")
-    total = float(piece.weight(2, (), "scale factor"))
+        builder.fail("has use_global_stats: false, which is for training; delete that line or say true")
+    channels = builder.shape[1] if len(builder.shape) > 1 else 1
+    if len(builder.shape) < 2:
+        builder.fail(f"needs an input with channels, not {list(builder.shape)}")
+    total = float(builder.weight(2, (), "scale factor"))
     factor = 1 / total if total else 0.0
     mean, variance = (
-        piece.weight(i, (channels,), what) * np.float32(factor) for i, what in enumerate(("mean", "variance"))
+        builder.weight(i, (channels,), what) * np.float32(factor) for i, what in enumerate(("mean", "variance"))
     )
     scale, bias = np.ones(channels, np.float32), np.zeros(channels, np.float32)
     if param.scale_bias:
-        scale, bias = piece.weight(3, (channels,), "scale"), piece.weight(4, (channels,), "bias")
+        scale, bias = builder.weight(3, (channels,), "scale"), builder.weight(4, (channels,), "bias")
     return scale, bias, mean, variance
 
 
-def bn(piece: Piece) -> list[Value]:
-    """BN of forks: a scale and a shift that hold the statistics (SegNet), or with mean and variance behind (PSPNet)."""
-    piece.expect(1)
-    if len(piece.shape) < 2:
-        piece.fail(f"needs an input with channels, not {list(piece.shape)}")
-    channels, folded = piece.shape[1], piece.blob_count() == 2
-    names = ("scale", "bias", "mean", "variance")
-    blobs = [piece.weight(i, (channels,), name) for i, name in enumerate(names[: 2 if folded else 4])]
-    blobs += [np.zeros(channels, np.float32), np.ones(channels, np.float32)] if folded else []
-    epsilon = 0.0 if folded else piece.message.bn_param.eps
-    if piece.staged:
-        return multiplied_and_added(piece, piece.layer.name, *gain_and_offset(*blobs[:4], epsilon=epsilon))
-    operands = [piece.constant(name, array) for name, array in zip(names, blobs)]
-    piece.node("BatchNormalization", piece.inputs[0], *operands, to=piece.tops[0], epsilon=epsilon)
-    return [Value(piece.tops[0], piece.shape)]
+def gain_and_offset(
+    gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
+) -> Affine:
+    """What a batch normalisation does to its input; as in the SDK variance + epsilon is a sum of float32, all else
+    double precision."""
+    spread = variance.astype(np.float32) + np.float32(epsilon)
+    gain = gamma.astype(np.float64) / np.sqrt(spread.astype(np.float64))
+    return Affine(gain, beta.astype(np.float64) - mean.astype(np.float64) * gain)
 
 
-def lrn(piece: Piece) -> list[Value]:
-    piece.expect(1)
-    param = piece.message.lrn_param
-    if len(piece.shape) != 4 or param.local_size % 2 == 0:
-        piece.fail(f"needs an N, C, H, W input and an odd local_size, not {list(piece.shape)} and {param.local_size}")
-    if enum_label(param, "norm_region") == "ACROSS_CHANNELS":
-        sizes = {"size": param.local_size, "alpha": param.alpha, "beta": param.beta, "bias": param.k}
-        return [Value(piece.node("LRN", piece.inputs[0], to=piece.tops[0], **sizes), piece.shape)]
-    squares = piece.node("Mul", piece.inputs[0], piece.inputs[0])
-    side = (param.local_size - 1) // 2
-    mean = piece.node(
-        "AveragePool",
-        squares,
-        kernel_shape=[param.local_size] * 2,
-        pads=[side] * 4,
-        strides=[1, 1],
-        count_include_pad=1,
-    )
-    # Within a channel Caffe takes 1 for k, whatever the prototxt says.
-    base = piece.node("Add", piece.node("Mul", mean, _scalar(param.alpha)), _scalar(1))
-    piece.node("Mul", piece.inputs[0], piece.node("Pow", base, _scalar(-param.beta)), to=piece.tops[0])
-    return [Value(piece.tops[0], piece.shape)]
+def _multiplied_and_added(builder: LayerBuilder, name: str, gain: np.ndarray, offset: np.ndarray | None) -> list[Value]:
+    """``NAME_scale`` and ``NAME_offset`` over the channels, the second axis of the input."""
+    shape = (-1, *[1] * (len(builder.shape) - 2))
+    top = builder.tops[0]
+    factor = builder.named(f"{name}_scale", gain.astype(np.float32).reshape(shape))
+    if offset is None:
+        builder.node("Mul", builder.inputs[0], factor, to=top)
+    else:
+        product = builder.node("Mul", builder.inputs[0], factor, to=builder.product)
+        builder.node("Add", product, builder.named(f"{name}_offset", offset.astype(np.float32).reshape(shape)), to=top)
+    return [Value(top, builder.shape)]
 
 
-def normalize(piece: Piece) -> list[Value]:
-    """scale * x / sqrt(sum of squares + eps), over the channels or over the whole sample."""
-    piece.expect(1)
-    param = piece.message.norm_param
-    if len(piece.shape) != 4:
-        piece.fail(f"needs an N, C, H, W input, not {list(piece.shape)}")
-    channels = piece.shape[1]
-    scale = piece.weight(0, () if param.channel_shared else (channels,), "scale")
-    axes = [1, 2, 3] if param.across_spatial else [1]
-    squares = piece.node("ReduceSumSquare", piece.inputs[0], axes=axes, keepdims=1)
-    length = piece.node("Sqrt", piece.node("Add", squares, _scalar(param.eps)))
-    unit = piece.node("Div", piece.inputs[0], length)
-    scale = scale.reshape((-1, 1, 1)) if not param.channel_shared else scale
-    piece.node("Mul", unit, piece.constant("scale", scale), to=piece.tops[0])
-    return [Value(piece.tops[0], piece.shape)]
+def _staged(builder: LayerBuilder, factor: np.ndarray, offset: np.ndarray | None) -> list[Value]:
+    if builder.joined is None:
+        return _multiplied_and_added(builder, builder.layer.name, factor, offset)
+    before = _normalisation(builder.joined)
+    assert before.offset is not None, "a normalisation has one"
+    scaled = before.offset * factor.astype(np.float64)
+    summed = scaled if offset is None else scaled + offset.astype(np.float64)
+    return _multiplied_and_added(builder, builder.joined.layer.name, before.gain * factor.astype(np.float64), summed)
 
 
-def softmax(piece: Piece) -> list[Value]:
-    piece.expect(1)
-    axis = piece.axis(piece.message.softmax_param.axis)
-    return [Value(piece.node("Softmax", piece.inputs[0], to=piece.tops[0], axis=axis), piece.shape)]
+def _by_second_bottom(builder: LayerBuilder, param: Any, op: str, bias_blob: int | None) -> list[Value]:
+    second = builder.inputs[1].shape
+    # A second bottom without axes is one number, whatever the axis says.
+    axis = builder.axis(param.axis) if second else 0
+    if second != builder.shape[axis : axis + len(second)]:
+        builder.fail(f"cannot lay an input of shape {list(second)} over {list(builder.shape)} from axis {axis} on")
+    spread = _spread(builder, second, axis)
+    operand: Value | str = builder.inputs[1]
+    if spread != second:
+        operand = builder.node("Reshape", operand, np.array(spread, np.int64))
+    result = builder.node(op, builder.inputs[0], operand, to=builder.tops[0] if bias_blob is None else None)
+    if bias_blob is not None:
+        offset = builder.weight(bias_blob, second, "bias").reshape(spread)
+        builder.node("Add", result, builder.constant("bias", offset), to=builder.tops[0])
+    return [Value(builder.tops[0], builder.shape)]
+
+
+def _covered(builder: LayerBuilder, param: Any) -> tuple[Shape, int]:
+    """The shape of the learned numbers and the axis of the input they begin at."""
+    if param.num_axes == 0:
+        return (), 0
+    axis = builder.axis(param.axis)
+    end = len(builder.shape) if param.num_axes == -1 else axis + param.num_axes
+    if param.num_axes < -1 or end > len(builder.shape):
+        builder.fail(f"covers {param.num_axes} axes from axis {axis} on; its input is {list(builder.shape)}")
+    return builder.shape[axis:end], axis
+
+
+def _spread(builder: LayerBuilder, shape: Shape, axis: int) -> Shape:
+    """``shape`` with ones after it, so it lies over the input from ``axis`` on."""
+    return (*shape, *[1] * (len(builder.shape) - axis - len(shape))) if shape else ()
 
 
 def _scalar(number: float) -> np.ndarray:

@@ -1,1 +1,0 @@
-"""What ONNX's reference evaluator computes wrong, put right."""

@@ -1,0 +1,200 @@
+"""Making onnxruntime sessions: providers, options, the shared memory pool, the model versions it loads, its errors.
+
+onnxruntime lags behind onnx: what ``onnx.helper.make_model`` makes today may carry an IR version and an opset that it
+refuses. Most such models use no operator that changed since, and so mean the same under the older numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+from onnx import NodeProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state as binding
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.models.graph import MAIN_DOMAINS, all_nodes
+
+CPU = "CPUExecutionProvider"
+# The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
+LOWEST_IR, LOWEST_OPSET = 9, 17
+# onnxruntime's kinds of error when it cannot load or run a graph; they share no base class of their own.
+REFUSALS = (
+    *(binding.Fail, binding.InvalidArgument, binding.InvalidGraph, binding.InvalidProtobuf, binding.NotImplemented),
+    *(binding.RuntimeException, binding.NoSuchFile, binding.EPFail, RuntimeError),
+)
+_FATAL = 4  # onnxruntime's severities are 0 verbose, 1 info, 2 warning, 3 error, 4 fatal
+_AS_REQUESTED = 1  # grow the memory pool by what is asked for, not to the next power of two
+
+
+def message_of(error: Exception) -> str:
+    """The first line of onnxruntime's message, without its error code."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def operator_types() -> frozenset[str]:
+    """The operator types that the installed onnxruntime knows: ONNX's, and its own of other domains."""
+    runtime_schemas = getattr(binding, "get_all_operator_schema", list)  # builds for small devices go without
+    return frozenset(schema.name for schema in (*onnx.defs.get_all_schemas(), *runtime_schemas()))
+
+
+def providers(name: str) -> list[str]:
+    """The provider of this name (``CUDA`` for short), followed by the CPU, which runs what another cannot.
+
+    Raises ConfigError for a provider that the installed onnxruntime does not have.
+    """
+    available = ort.get_available_providers()
+    for provider in available:
+        if name.lower() in (provider.lower(), provider.lower().removesuffix("executionprovider")):
+            return list(dict.fromkeys((provider, CPU)))
+    raise ConfigError(f"the installed onnxruntime has no execution provider {name!r}; it has {', '.join(available)}")
+
+
+def quiet() -> ort.SessionOptions:
+    """onnxruntime's defaults, without its log."""
+    options = ort.SessionOptions()
+    options.log_severity_level = _FATAL
+    return options
+
+
+def unoptimised(folder: Path | None) -> ort.SessionOptions:
+    """For a model or a part of it that runs node by node as it stands.
+
+    ``folder`` is where the external data files are; None when there is none.
+    """
+    options = quiet()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_cpu_mem_arena = False
+    if folder is not None:
+        entry = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(entry, str(folder.resolve()))
+    return options
+
+
+def fake_quantised(threads: int) -> ort.SessionOptions:
+    """For a graph of QuantizeLinear-DequantizeLinear pairs that is run again and again; ``threads`` 0 is every core."""
+    options = quiet()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.intra_op_num_threads = threads
+    # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    return options
+
+
+def use_shared_arena(options: ort.SessionOptions) -> None:
+    """Have a session take its tensors' memory from the process's one pool, which keeps what the largest part needed.
+
+    Without a pool every tensor is fresh pages that the system clears: half as much time again. With a pool for each
+    session, every part of a model keeps what only it can use.
+    """
+    _register_arena()
+    options.enable_cpu_mem_arena = True
+    options.add_session_config_entry("session.use_env_allocators", "1")
+
+
+@cache
+def _register_arena() -> None:
+    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    with suppress(RuntimeError):  # the program around us has registered one already, which will do
+        ort.create_and_register_allocator(memory, ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED}))
+
+
+def header(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model without a graph: IR version, operator sets and functions of ``proto``, lowered to what onnxruntime takes.
+
+    An operator whose newest version only takes more element types has not changed. Raises ModelError for one that has,
+    and for a model that names no operator set.
+    """
+    if not proto.opset_import:
+        raise ModelError(
+            "the model names no operator set: it is older than ONNX 1.0, and onnxruntime runs none such; export it anew"
+        )
+    lowered = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    if proto.ir_version > LOWEST_IR:
+        lowered.ir_version = min(proto.ir_version, newest_ir())
+    _lower(lowered.opset_import, proto.graph.node)
+    for function in lowered.functions:
+        _lower(function.opset_import, function.node)
+    return lowered
+
+
+def loadable(proto: onnx.ModelProto) -> bytes:
+    """The model serialised under versions that onnxruntime takes. Raises ModelError as ``header``."""
+    lowered = header(proto)
+    parts = (lowered.ir_version, lowered.opset_import, lowered.functions)
+    if parts == (proto.ir_version, proto.opset_import, proto.functions):
+        return proto.SerializeToString()
+    lowered.graph.CopyFrom(proto.graph)
+    return lowered.SerializeToString()
+
+
+@cache
+def newest_ir() -> int:
+    """The newest IR version that the installed onnxruntime loads."""
+    return next((v for v in range(onnx.IR_VERSION, LOWEST_IR, -1) if _loads(v, LOWEST_OPSET)), LOWEST_IR)
+
+
+@cache
+def newest_opset() -> int:
+    """The newest operator set that the installed onnxruntime loads."""
+    newest = onnx.defs.onnx_opset_version()
+    return next((v for v in range(newest, LOWEST_OPSET, -1) if _loads(LOWEST_IR, v)), LOWEST_OPSET)
+
+
+def _lower(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[NodeProto]) -> None:
+    """Lower the main operator set, in place."""
+    for entry in imports:
+        if entry.domain not in MAIN_DOMAINS or entry.version <= max(LOWEST_OPSET, newest_opset()):
+            continue
+        takes = f"onnxruntime {ort.__version__} takes up to opset {newest_opset()}: export the model with that one"
+        if entry.version > onnx.defs.onnx_opset_version():
+            raise ModelError(f"the model is of opset {entry.version}, and {takes}")
+        for node in all_nodes(nodes):
+            changed = _changed(node, entry.version)
+            if changed:
+                raise ModelError(
+                    f"the model is of opset {entry.version}, and its {node.op_type} that of opset {changed}; {takes}"
+                )
+        entry.version = newest_opset()
+
+
+def _changed(node: NodeProto, version: int) -> int:
+    """The opset in which the node's operator changed beyond what onnxruntime takes; 0 when it did not."""
+    if node.domain not in MAIN_DOMAINS:
+        return 0
+    now = _schema(node.op_type, version)
+    if now is None or now.since_version <= newest_opset():
+        return 0
+    before = _schema(node.op_type, newest_opset())
+    return 0 if before is not None and _meaning(now) == _meaning(before) else now.since_version
+
+
+def _schema(op_type: str, version: int) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(op_type, version, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _meaning(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
+    """What stays the same where a new version of an operator only takes more element types."""
+    attributes = {n: (str(a.type), str(a.default_value), a.required) for n, a in schema.attributes.items()}
+    return schema.doc, attributes, [i.name for i in schema.inputs], [o.name for o in schema.outputs]
+
+
+def _loads(ir_version: int, opset: int) -> bool:
+    info = helper.make_tensor_value_info
+    identity = helper.make_node("Identity", ["x"], ["y"])
+    graph = helper.make_graph([identity], "g", [info("x", 1, [1])], [info("y", 1, [1])])
+    model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        ort.InferenceSession(model.SerializeToString(), quiet(), providers=[CPU])
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,186 @@
+"""Fold nodes away: what does not depend on the model's inputs, and BatchNormalization into the convolution before it.
+
+Constants: Constant nodes, Shape of a known shape, and what follows from them. Exporters leave long chains of Shape,
+Gather, Unsqueeze and Concat around every Reshape. They carry no layer of the network, no integer arithmetic of the
+hardware, and only blur a list of layers; the SDK folds them too.
+
+BatchNormalization: y = gamma * (conv(x) - mean) / sqrt(var + epsilon) + beta, so weights are scaled per output channel
+by gamma / sqrt(var + epsilon) and the bias follows. The folded convolution puts out the BatchNormalization's tensor;
+the convolution's own tensor disappears.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import MAIN_DOMAINS, Graph, attribute, bodies, drop_unused_constants, sizes_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+LIMIT_BYTES = 16 << 20
+MAX_ROUNDS = 8
+# Operators that draw random numbers, quantise, or that onnx's evaluator computes otherwise than they are defined.
+LEFT = frozenset(
+    "AveragePool BatchNormalization Bernoulli GRU Hardmax LSTM LogSoftmax LpNormalization MaxPool Multinomial "
+    "QuantizeLinear RNN RoiAlign Softmax".split()
+)
+
+
+def fold_constants(proto: ModelProto) -> ModelProto:
+    """A copy of the model whose foldable nodes are initializers. Graph outputs are never folded away."""
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(proto)
+    for _ in range(MAX_ROUNDS):
+        if not _fold_constants_once(result):
+            break
+    return result
+
+
+def _fold_constants_once(proto: ModelProto) -> bool:
+    from onnx import numpy_helper
+
+    graph = Graph(proto)
+    shapes = _static_shapes(proto) if any(n.op_type == "Shape" for n in proto.graph.node) else {}
+    constant = set(graph.constants)
+    folded: list[NodeProto] = []
+    values: dict[str, np.ndarray] = {}
+    for node in graph.nodes:
+        outputs = _evaluate(graph, node, constant, values, shapes)
+        if outputs is None or set(node.output) & set(graph.outputs):
+            continue
+        values.update(outputs)
+        constant.update(outputs)
+        folded.append(node)
+    for node in folded:
+        proto.graph.node.remove(node)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in values.items())
+    return bool(folded)
+
+
+def _evaluate(
+    graph: Graph, node: NodeProto, constant: set[str], values: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
+) -> dict[str, np.ndarray] | None:
+    if node.op_type == "Shape" and node.input[0] in shapes:
+        shape = shapes[node.input[0]]
+        stop = attribute(node, "end", len(shape))
+        return {node.output[0]: np.array(shape[attribute(node, "start", 0) : stop], np.int64)}
+    if node.op_type.startswith("Random") or node.op_type in LEFT:
+        return None
+    if node.domain not in MAIN_DOMAINS or any(bodies(node)):
+        return None
+    if not all(name in constant for name in node.input if name):
+        return None
+    feeds = {n: values[n] if n in values else graph.value(n) for n in dict.fromkeys(node.input) if n}
+    if sum(v.nbytes for v in feeds.values()) > LIMIT_BYTES:
+        return None
+    return _run(graph.proto, node, feeds)
+
+
+def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """One node through onnx's reference evaluator; None when it cannot (the node then simply stays)."""
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in feeds.items()
+    ]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.output if n]
+    model = helper.make_model(
+        helper.make_graph([node], "fold", inputs, outputs), opset_imports=list(proto.opset_import)
+    )
+    try:
+        results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception:
+        # Whatever the evaluator lacks, the node still runs in the real executor: leaving it is always right.
+        return None
+    arrays = dict(zip([n for n in node.output if n], results))
+    ok = all(isinstance(a, np.ndarray | np.generic) and np.asarray(a).nbytes <= LIMIT_BYTES for a in arrays.values())
+    return arrays if ok else None
+
+
+def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Shapes without unknown dimensions, by onnx's own inference (with data propagation through shape arithmetic)."""
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:  # a damaged model makes it raise anything; what the model declares is then all there is
+        inferred = proto
+    shapes = {}
+    for info in [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]:
+        sizes = sizes_of(info.type)
+        if sizes is not None and all(size is not None and size > 0 for size in sizes):
+            shapes[info.name] = tuple(size for size in sizes if size is not None)
+    return shapes
+
+
+def fold_batchnorm(proto: ModelProto) -> ModelProto:
+    """A copy of the model in which every foldable BatchNormalization is gone; the others stay as they are."""
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(proto)
+    # A BatchNormalization after another (Caffe's Scale after its BatchNorm) can be folded when the first is gone.
+    while _fold_norms_once(result):
+        pass
+    drop_unused_constants(result)
+    return result
+
+
+def _fold_norms_once(result: ModelProto) -> bool:
+    """Fold in place what directly follows a convolution; whether anything was."""
+    from onnx import numpy_helper
+
+    graph = Graph(result)
+    folded = False
+    for norm in graph.nodes:
+        conv = graph.producer.get(norm.input[0]) if norm.op_type == "BatchNormalization" else None
+        if conv is None or not _foldable(graph, conv, norm):
+            continue
+        weight, bias = _folded(graph, conv, norm)
+        names = [_own_name(graph, conv.input[1], norm), _free_name(graph, f"{norm.output[0]}#bias")]
+        for name, array in zip(names, (weight, bias)):
+            tensor = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            (graph.constants[name] if name in graph.constants else result.graph.initializer.add()).CopyFrom(tensor)
+        conv.input[1:] = names
+        conv.output[0] = norm.output[0]
+        result.graph.node.remove(norm)
+        folded = True
+    return folded
+
+
+def _own_name(graph: Graph, weight: str, norm: NodeProto) -> str:
+    """Folded weights keep their name unless another node reads the unfolded ones."""
+    return weight if len(graph.consumers[weight]) == 1 else _free_name(graph, f"{weight}#folded:{norm.output[0]}")
+
+
+def _free_name(graph: Graph, name: str) -> str:
+    """The name, with as many ' after it as make it one that the graph has not."""
+    while name in graph.constants or name in graph.producer or name in graph.inputs:
+        name += "'"
+    return name
+
+
+def _foldable(graph: Graph, conv: NodeProto, norm: NodeProto) -> bool:
+    if conv.op_type not in ("Conv", "ConvTranspose") or graph.sole_consumer(conv.output[0]) is not norm:
+        return False
+    if conv.op_type == "ConvTranspose" and attribute(conv, "group", 1) != 1:
+        return False
+    constant = [*conv.input[1:], *norm.input[1:]]
+    return all(name in graph.constants for name in constant if name) and not any(norm.output[1:])
+
+
+def _folded(graph: Graph, conv: NodeProto, norm: NodeProto) -> tuple[np.ndarray, np.ndarray]:
+    gamma, beta, mean, var = (graph.value(name).astype(np.float64) for name in norm.input[1:5])
+    gain = gamma / np.sqrt(var + attribute(norm, "epsilon", 1e-5))
+    weight = graph.value(conv.input[1])
+    axis = 1 if conv.op_type == "ConvTranspose" else 0
+    per_channel = gain.reshape([-1 if i == axis else 1 for i in range(weight.ndim)])
+    has_bias = len(conv.input) > 2 and conv.input[2]
+    bias = graph.value(conv.input[2]).astype(np.float64) if has_bias else 0.0
+    return (weight * per_channel).astype(weight.dtype), ((bias - mean) * gain + beta).astype(weight.dtype)
