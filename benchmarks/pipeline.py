@@ -21,8 +21,8 @@ import numpy as np
 from resnet_like import resnet_like
 from rows import Row, show
 
-from sgsdump.dumps.formats.sdaa import file_names
-from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.dump_info import facts_of
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model
@@ -45,7 +45,7 @@ def once_per_tensor(model: Model, names: list[str], feed: dict[str, np.ndarray],
         marked.graph.output.append(onnx.ValueInfoProto(name=name))
         session = ort.InferenceSession(marked.SerializeToString(), providers=["CPUExecutionProvider"])
         (array,) = session.run([name], feed)
-        np.save(folder / file_names.outputs_file(None, name), array)
+        np.save(folder / dump_info.outputs_file(None, name), array)
         facts_of(array)
     return time.perf_counter() - start
 

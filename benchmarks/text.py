@@ -84,8 +84,7 @@ def make_tiny(text: Path, binary: Path, records: int) -> None:
 
 def save_both(tensors: Callable[[], Iterator[Tensor]], text: Path, binary: Path) -> None:
     from sgsdump import save_dump
-    from sgsdump.dumps.formats.sigmastar.text.text import write
-    from sgsdump.dumps.formats.sigmastar.text.variant import SIM
+    from sgsdump.dumps.formats.sigmastar.text_dump import SIM, write
     from sgsdump.dumps.io import as_records
 
     write(as_records(tensors()), text, SIM)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
-    from sgsdump.dumps.runs.trees import list_runs
+    from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import LossWarning, SgsdumpError
     from sgsdump.quantisation.quant_export import quant_params
     from sgsdump.tensors.statistics import Statistics
@@ -44,7 +44,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "open_dump": "sgsdump.dumps.io",
-    "list_runs": "sgsdump.dumps.runs.trees",
+    "list_runs": "sgsdump.dumps.trees",
     "save_dump": "sgsdump.dumps.io",
     "Dump": "sgsdump.dumps.dump",
     "Record": "sgsdump.dumps.dump",

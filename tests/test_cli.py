@@ -33,7 +33,7 @@ def dumps(tmp_path, monkeypatch):
         (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "no threshold"),
         (
             ["compare", "a.bin"],
-            "no watcher's dump, it has no output of one operator taken after another ran; to compare",
+            "not a watcher's dump: it has no output of one operator taken after another ran; to compare",
         ),
         (["demo", "-o", "."], "you are in it"),
         (["demo", "-o", "a.bin"], "a file has that name"),

@@ -22,9 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.sdk.tflite_run import TfliteRun
-    from sgsdump.dumps.formats.sigmastar import binary
-    from sgsdump.dumps.formats.sigmastar.text import text
-    from sgsdump.dumps.formats.sigmastar.text.variant import TFLITE
+    from sgsdump.dumps.formats.sigmastar import binary, text_dump
+    from sgsdump.dumps.formats.sigmastar.text_dump import TFLITE
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dump_bin == "True":
             binary.write(model.records(feed), target, binary.TFLITE)
         else:
-            text.write(model.records(feed), target, TFLITE)
+            text_dump.write(model.records(feed), target, TFLITE)
         print(f"{target}: {target.stat().st_size:,} bytes")
     for name, reason in model.skipped.items():
         print(f"not dumped: {name}: {reason}")

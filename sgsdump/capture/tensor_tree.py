@@ -16,7 +16,7 @@ from typing import Any
 
 from sgsdump.capture.hook.sgsdump_header import header_alone
 from sgsdump.capture.process_index import INDEX, PROCESSES
-from sgsdump.dumps.formats.atb.hook_lines import MOST_BYTES, Line, Lines
+from sgsdump.dumps.formats.atb.hooked import MOST_BYTES, Line, Lines
 from sgsdump.errors import OutputError
 
 VALUES = "values"

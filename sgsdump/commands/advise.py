@@ -125,7 +125,7 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Comparison:
     from sgsdump.comparison.compare import compare
-    from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
+    from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 
     comparison = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))
     if not comparison.rows:

@@ -34,12 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion.partial_save import save
-    from sgsdump.dumps.conversion.split_merge import merge
-    from sgsdump.dumps.conversion.target import common_form, target_of
+    from sgsdump.dumps.conversion import merge, save
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.targets import common_form, target_of
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.escaping import for_terminal
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_tree(path: Path) -> bool:
     """Whether a path is that of a tree of runs, or of one run of it."""
-    from sgsdump.dumps.runs.trees import list_runs
+    from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import FormatError
 
     try:

@@ -104,7 +104,7 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
 def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
     """The dumps at paths; ``--step`` and ``--rank`` are for those that are trees. Raises ConfigError where none is."""
     from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.runs.trees import list_runs
+    from sgsdump.dumps.trees import list_runs
 
     if args.step is None and args.rank is None:
         return [open_dump(path) for path in paths]

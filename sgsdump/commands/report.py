@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_outputs, replacing
     from sgsdump.files.escaping import for_terminal
@@ -80,7 +80,7 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.merge import merge_each
-    from sgsdump.dumps.runs.dump_pairs import paired_dumps
+    from sgsdump.dumps.runs import paired_dumps
     from sgsdump.progress import each
 
     stages = stages_of(args.stages)

@@ -136,8 +136,8 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
     from dataclasses import replace
 
     from sgsdump.dumps.formats.sigmastar import binary
-    from sgsdump.dumps.formats.sigmastar.text import text as sigmastar_text
-    from sgsdump.dumps.formats.sigmastar.text.variant import SIM
+    from sgsdump.dumps.formats.sigmastar import text_dump as sigmastar_text
+    from sgsdump.dumps.formats.sigmastar.text_dump import SIM
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.debug_config import dump_path

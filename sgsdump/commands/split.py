@@ -31,11 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion.losses import losses
-    from sgsdump.dumps.conversion.partial_save import readable, reasons, unwritable, write
-    from sgsdump.dumps.conversion.split_merge import split
-    from sgsdump.dumps.conversion.target import OWN_ENDINGS, Target, target_of
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.conversion import readable, reasons, split, unwritable, write
+    from sgsdump.dumps.targets import OWN_ENDINGS, Target, losses, target_of
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
     from sgsdump.files.escaping import for_terminal

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.data_frame import data_frame
+from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError
 from sgsdump.notebook import as_html
 from sgsdump.registry import hint

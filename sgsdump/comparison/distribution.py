@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import SgsdumpError
 from sgsdump.files.names import normalised
 from sgsdump.notebook import as_html

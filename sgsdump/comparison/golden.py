@@ -33,8 +33,8 @@ from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
 from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
-from sgsdump.dumps.data_frame import data_frame
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import values_of

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No pass of the collector begins in the block, and what was made there counts as old behind it: else the next pass
-    would begin with all of it. Where threads overlap the collector may run again early, which is only slow."""
+    """No pass of the collector begins in the block, and what was made there counts as old afterwards: else the next
+    pass would begin with all of it. Where threads overlap the collector may run again early, which is only slow."""
     if not gc.isenabled():
         yield
         return

@@ -1,16 +1,20 @@
-"""A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name."""
+"""Where in a program's network the operators of a dump stand, as far as the dumping tool recorded it.
+
+A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name.
+
+The messages of a dump's reader, in a few lines of text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from sgsdump.dumps.data_frame import data_frame
-from sgsdump.dumps.short_table import ShortTable, text
+from sgsdump.dumps.tables import ShortTable, data_frame, text
 from sgsdump.errors import ConfigError, one_line
 from sgsdump.notebook import as_html
 from sgsdump.registry import hint
@@ -18,7 +22,32 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
-    from sgsdump.dumps.network import Operator
+    pass
+
+Value = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The operator of one ``op_index``.
+
+    module     the path of the module that it runs in, or that it is: ``layer1.0.conv``; "" for the outermost.
+    kind       what it computes, in the words of the library that ran it: ``aten.convolution``, ``Conv2d``, ``Conv``.
+    is_module  it is a module, whose operators may be in the dump too.
+    values     what it reads ("in", slot) and makes ("out", slot), by whatever tells values of this run apart: what one
+               operator makes and another reads is the same. It may name inputs that were not dumped.
+    weights    the name of each value that is a weight of the network.
+    """
+
+    module: str
+    kind: str
+    is_module: bool = False
+    values: Mapping[Value, Hashable] = field(default_factory=dict, hash=False)
+    weights: Mapping[Value, str] = field(default_factory=dict, hash=False)
+
+
+Network = Mapping[int, Operator]
+
 
 ROWS_SHOWN = 20
 _LONGEST = 60
@@ -66,7 +95,7 @@ class Dump(Mapping[str, Tensor]):
 
     format variant   how the file was written: saving the dump again gives its bytes back.
     network          asked when it is needed, tells where the operators stand in the program's network
-                     (``dumps/network.py``), by op_index; {} where that was not recorded.
+                     (``Operator``), by op_index; {} where that was not recorded.
     notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
 
     >>> import numpy as np
@@ -97,7 +126,8 @@ class Dump(Mapping[str, Tensor]):
         self.variant = variant
         self.path = path
         self.network = network
-        self.notes: tuple[str, ...] = tuple(map(one_line, notes))
+        # A note that is one line already stays as it is: it may be of a type that says what it is about.
+        self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
         outputs: dict[str, Tensor] = {}
         for name, record in zip(names, self.records):
@@ -246,3 +276,13 @@ def _printed(text: str) -> str:
 def _short(text: str) -> str:
     text = _printed(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[-(_LONGEST * 2 // 3 - 1) :]}"
+
+
+SHOWN = 3
+
+
+def note_lines(path: str | Path, notes: Sequence[str]) -> list[str]:
+    """The first notes of a dump, a line each that begins with where it is, and how many more there are."""
+    lines = [f"Note on {path}: {note}" for note in notes[:SHOWN]]
+    more = len(notes) - SHOWN
+    return lines + ([f"Notes on {path}: {more} more, which sgsdump show lists"] if more > 0 else [])

@@ -1,4 +1,4 @@
-"""What is in a dump, tensor by tensor: facts, and statistics of the values in one pass over them."""
+"""The contents of a dump, tensor by tensor: facts, and statistics of the values in one pass over them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Item:
     """One record of a dump. ``number`` counts from 0 in file order.
 
     scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
-    origin      ``NCHW [1, 5, 6, 7]``, the logical tensor behind a device's layout; "" when there is none.
+    origin      ``NCHW [1, 5, 6, 7]``, the logical tensor of a device's layout; "" when there is none.
     of          what the statistics are of: ``real`` values, ``stored`` integers (their true scale is not known),
                 ``padded`` real values (a device's layout whose original shape is not known), ``dump`` (the run itself
                 kept statistics only), or "" where there are none.

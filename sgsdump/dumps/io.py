@@ -11,12 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from sgsdump.dumps.collector import collector_paused
-from sgsdump.dumps.conversion.losses import losses
-from sgsdump.dumps.conversion.target import Target, by_ending, fits_own, target_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.runs.run import Choice
-from sgsdump.dumps.runs.trees import located
+from sgsdump.dumps.runs import Choice
+from sgsdump.dumps.targets import Target, by_ending, fits_own, losses, target_of
+from sgsdump.dumps.trees import located
 from sgsdump.errors import ConfigError, LossWarning, ValuesError, one_line
 from sgsdump.tensors.tensor import Tensor
 
@@ -24,7 +23,7 @@ from sgsdump.tensors.tensor import Tensor
 def open_dump(path: str | Path, step: int | None = None, rank: int | None = None) -> Dump:
     """Read a dump of any known format, recognised by its content. Headers are read now, values when asked for.
 
-    path  a file or a folder. A tree of several runs needs a choice: ``step`` and ``rank``, or behind the path,
+    path  a file or a folder. A tree of several runs needs a choice: ``step`` and ``rank``, or after the path,
           ``tree@step=3,rank=0,graph=NAME`` (``list_runs`` has what there is).
 
     Raises FormatError when the file is missing, empty, damaged or of no known format, ConfigError when several runs fit

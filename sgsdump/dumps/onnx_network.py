@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable
 
-from sgsdump.dumps.dump import Record
-from sgsdump.dumps.network import Operator, Value
+from sgsdump.dumps.dump import Operator, Record, Value
 
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 

@@ -1,7 +1,7 @@
 """Which operator changed another's output: from a watcher's dump, which has watched outputs again and again.
 
 The output of C stands as ``C:output:0``, taken right after C ran, and as ``A_To_C:output:0``, taken after A ran. Each
-is held against the one taken before it, bit by bit, so that a change is reported once, where it happened. It was made
+is compared bit by bit with the one taken before it: a change is reported once, where it happened. It was made
 by A, or by an operator that ran between the two and is not listed.
 """
 
@@ -51,7 +51,7 @@ class WatchedChanges(NamedTuple):
 
 
 def watched_changes(dump: Dump) -> WatchedChanges:
-    """Raises ValuesError where the dump is no watcher's."""
+    """Raises ValuesError where the dump is not a watcher's."""
     outputs = [record for record in dump.records if record.io == "out" and not record.constant]
     names = {record.name for record in outputs}
     last: dict[str, tuple[str, Tensor]] = {}
@@ -68,8 +68,8 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
         raise ValuesError(
-            f"{dump.path} is no watcher's dump, it has no output of one operator taken after another ran; "
-            "to compare it, name the dump to hold it against too"
+            f"{dump.path} is not a watcher's dump: it has no output of one operator taken after another ran; "
+            "to compare it, name the reference dump too"
         )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
 

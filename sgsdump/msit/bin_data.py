@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dumps.formats.arrays import npy_file
-from sgsdump.dumps.formats.atb.header import dims_of, number_in
-from sgsdump.dumps.formats.atb.tensor import header_of
+from sgsdump.dumps.formats.atb.tensor import dims_of, header_of, number_in
+from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError, FormatError, MissingExtra, OutputError
 from sgsdump.files.atomic_write import make_folder, replacing

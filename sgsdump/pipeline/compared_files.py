@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.dumps.formats.sdaa import dump_info, file_names
-from sgsdump.dumps.formats.sdaa.file_names import named
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.dump_info import named
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.mapped import load_npy
 from sgsdump.progress import SILENT, Progress
@@ -53,7 +53,7 @@ def npy_files(folder: Path) -> dict[str, Load]:
         what = "is a file; name the folder it is in" if folder.exists() else "is not there"
         raise ConfigError(f"the folder to compare with {what}: {folder}")
     root = _root(folder)
-    files = sorted((root / file_names.OUTPUTS if root == folder else folder).glob("*.npy"))
+    files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:
         raise ConfigError(f"there is no .npy file to compare with in {folder}")
     known = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
@@ -66,13 +66,13 @@ def other_inputs(run: Path, other: Path) -> list[str]:
 
     Empty where they are equal, and where one folder has no inputs to look at.
     """
-    own, others = (_root(folder) / file_names.INPUTS for folder in (run, other))
+    own, others = (_root(folder) / dump_info.INPUTS for folder in (run, other))
     common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in others.glob("*.npy")})
     return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(others / file, ""))]
 
 
 def _root(folder: Path) -> Path:
-    return folder if (folder / file_names.OUTPUTS).is_dir() else folder.parent
+    return folder if (folder / dump_info.OUTPUTS).is_dir() else folder.parent
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:

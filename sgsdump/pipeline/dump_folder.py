@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dumps.formats.arrays import npy_file
-from sgsdump.dumps.formats.sdaa import dump_info, file_names
-from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry
-from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry, facts_of
+from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
@@ -57,7 +56,7 @@ class DumpFolder:
         earlier = not self._begun and is_dump(self.root)
         try:
             with replacing_folder(self.root, self._set_aside, None if earlier else _everything) as self._place:
-                for part in (file_names.INPUTS, file_names.OUTPUTS):
+                for part in (dump_info.INPUTS, dump_info.OUTPUTS):
                     make_folder(self._place / part)
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
@@ -71,7 +70,7 @@ class DumpFolder:
         self._progress.say(f"the earlier dump in {self.root} is now {aside}")
 
     def put_input(self, name: str, given: Given) -> None:
-        file = f"{file_names.INPUTS}/{file_names.inputs_file(name)}"
+        file = f"{dump_info.INPUTS}/{dump_info.inputs_file(name)}"
         _save(self._place / file, given.array)
         facts, layout = facts_of(given.array), _layout(given.array)
         self._inputs[name] = InputEntry(
@@ -99,7 +98,7 @@ class DumpFolder:
 
 def is_dump(root: Path) -> bool:
     """Whether a folder holds a dump, or what is left of one."""
-    return any((root / part).exists() for part in (dump_info.JSON_NAME, file_names.INPUTS, file_names.OUTPUTS))
+    return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
 
 
 def _everything(name: str) -> bool:
@@ -113,7 +112,7 @@ def _layout(array: np.ndarray) -> str | None:
 
 def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
     index = place.index if with_index and place is not None else None
-    return f"{file_names.OUTPUTS}/{file_names.outputs_file(index, name)}"
+    return f"{dump_info.OUTPUTS}/{dump_info.outputs_file(index, name)}"
 
 
 def _save(path: Path, array: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
+from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import fix_shapes

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgsdump.dumps.formats.ascend.ascend_stats import ENDING, Row, table
 from sgsdump.dumps.formats.ascend.file_names import file_name
-from sgsdump.dumps.formats.ascend.operator_file import Payload, has_type, write_operator, write_whole
-from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
-from sgsdump.dumps.formats.ascend.statistics_rows import Row, table
+from sgsdump.dumps.formats.ascend.operator_dump import Payload, has_type, write_operator, write_whole
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.torchair.blacklist import Places
 from sgsdump.torchair.log import logger

@@ -13,7 +13,7 @@ from sgsdump.capture.configs.acl_json import Entry
 from sgsdump.capture.configs.acl_use import control_of
 from sgsdump.capture.control import DumpControl
 from sgsdump.capture.steps import read_steps
-from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT
+from sgsdump.dumps.formats.ascend.ascend_stats import DEFAULT
 from sgsdump.errors import ConfigError
 from sgsdump.torchair.blacklist import idle_items
 from sgsdump.torchair.options import DumpOptions

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.capture.control import DISK_FULL
-from sgsdump.dumps.formats.ascend.run_index import INDEX
+from sgsdump.dumps.formats.ascend.ascend_dir import INDEX
 from sgsdump.torchair.log import logger
 
 _IN_FOLDERS = re.compile(r"[./\\\s]")

@@ -10,7 +10,7 @@ from torch.utils import _pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
 from sgsdump.capture.one_pass import sums_of
-from sgsdump.dumps.formats.ascend.operator_file import Payload
+from sgsdump.dumps.formats.ascend.operator_dump import Payload
 from sgsdump.tensors.statistics import Statistics, summarise
 
 

@@ -15,7 +15,7 @@ from small_nets import conv, model, weights
 from sgsdump import open_dump
 from sgsdump.capture.replay.captured import captured_models
 from sgsdump.capture.replay.replay import replay
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.trees import list_runs
 
 HOOK = Path(__file__).parents[2] / "sgsdump/capture/hook"
 CALLS = {

@@ -17,7 +17,7 @@ from sgsdump.capture.replay.agreement import agreement
 from sgsdump.capture.replay.replay import replay
 from sgsdump.capture.steps import Steps
 from sgsdump.dumps.formats.replays.tree import NOT_COMPLETE
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import FormatError
 
 RUNS = """

@@ -18,7 +18,7 @@ from sgsdump.capture.process_index import lines_of, read_process, steps_of
 from sgsdump.capture.program import HOOK
 from sgsdump.capture.steps import Steps
 from sgsdump.capture.tensor_tree import TensorTree
-from sgsdump.dumps.formats.ascend.types.acl_types import number_of
+from sgsdump.dumps.formats.shared.ascend_types import acl_number_of
 from sgsdump.tensors.dtypes import KNOWN
 
 DATA = struct.pack("<4f", 1, 2, 3, 4)
@@ -92,7 +92,7 @@ def test_data_may_be_a_function_that_is_called_only_when_needed(hook, start):
 
 
 def test_the_numbers_of_types_are_atbs(hook):
-    assert {name: number_of(KNOWN[name]) for name in hook.header.ATB_TYPES if name in KNOWN} | {
+    assert {name: acl_number_of(KNOWN[name]) for name in hook.header.ATB_TYPES if name in KNOWN} | {
         "complex32": 33
     } == hook.header.ATB_TYPES
 

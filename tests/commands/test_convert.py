@@ -10,10 +10,10 @@ import pytest
 
 from sgsdump.cli import exit_status, main
 from sgsdump.commands import convert
-from sgsdump.dumps.conversion.target import ENDINGS, target_names
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.io import open_dump, save_dump
+from sgsdump.dumps.targets import ENDINGS, target_names
 from sgsdump.errors import ConfigError, OutputError, ValuesError
 from sgsdump.tensors.device import to_device
 from sgsdump.tensors.dtypes import KNOWN

@@ -19,8 +19,8 @@ from sgsdump.commands.compare.on_cluster import _Files, _measuring, _Place
 from sgsdump.commands.parser import build_parser
 from sgsdump.commands.terminal import Terminal
 from sgsdump.comparison.pair_result import Measures
-from sgsdump.dumps.conversion.partial_save import save
-from sgsdump.dumps.conversion.target import Target
+from sgsdump.dumps.conversion import save
+from sgsdump.dumps.targets import Target
 from sgsdump.errors import ValuesError, WorkerError
 
 INI = """[INPUT_CONFIG]

@@ -14,7 +14,7 @@ from sgsdump.comparison.pair_result import Measures, batches, in_batches
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.sums import summation
 from sgsdump.comparison.value_probes import Probes
-from sgsdump.dumps.formats.arrays import npy_file
+from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.files.mapped import KEPT, file_of
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.types import Quant

@@ -16,7 +16,7 @@ from sgsdump.comparison.distribution import (
     used_levels,
 )
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
+from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sgsdump import Quant, Record, Tensor, TensorInfo, open_dump, save_dump
-from sgsdump.dumps.conversion.losses import losses
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, BinVariant
+from sgsdump.dumps.targets import losses
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.dtypes import KNOWN
 

@@ -10,7 +10,7 @@ import pytest
 
 from sgsdump.comparison.golden import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
+from sgsdump.dumps.formats.sdaa.dump_info import facts_of
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.pipeline.compared_files import compare_run, npy_files, other_inputs
 from sgsdump.tensors import dtypes

@@ -14,7 +14,7 @@ from watched import Watched
 
 from sgsdump import open_dump
 from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
+from sgsdump.dumps.formats.sdaa.dump_info import facts_of
 from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sgsdump import Dump, open_dump
-from sgsdump.dumps.runs.run import Run
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.runs import Run
+from sgsdump.dumps.trees import list_runs
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra torch) is not installed")
 

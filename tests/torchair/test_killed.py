@@ -14,9 +14,9 @@ import numpy as np
 from torchair.test_program import COMPILE, LINES, PROGRAM, ROOT
 
 from sgsdump import Dump, open_dump
+from sgsdump.dumps.formats.ascend.ascend_dir import CUT_OFF
 from sgsdump.dumps.formats.ascend.file_names import parse
-from sgsdump.dumps.formats.ascend.run_index import CUT_OFF
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.trees import list_runs
 
 KILLS = 20
 LATER = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sgsdump.capture.steps import Steps
-from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT
+from sgsdump.dumps.formats.ascend.ascend_stats import DEFAULT
 from sgsdump.errors import ConfigError
 from sgsdump.torchair.backend import get_npu_backend
 from sgsdump.torchair.options import CompilerConfig

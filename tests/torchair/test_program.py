@@ -12,7 +12,7 @@ from torchair.programs import runs_of
 
 from sgsdump import open_dump
 from sgsdump.cli import main
-from sgsdump.dumps.formats.ascend.run_index import CUT_OFF
+from sgsdump.dumps.formats.ascend.ascend_dir import CUT_OFF
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

@@ -15,7 +15,7 @@ Of the file of values that are described there is::
     "stored"         the file below ``processes/`` that has it; without, the file is a header made of what is described
     "link"           the earlier file that a symbolic link is to lead to;  "same": that stands for this one
 
-``sgsdump/dumps/formats/atb/hook_lines.py`` reads it as a line for each input and output.
+``sgsdump/dumps/formats/atb/hooked.py`` reads it as a line for each input and output.
 """
 
 import itertools

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sgsdump.dumps.formats.replays.index import Node
+from sgsdump.dumps.formats.replays.tree import Node
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto

@@ -25,9 +25,8 @@ from sgsdump.capture.replay.graph_nodes import nodes_of
 from sgsdump.capture.replay.room import Room
 from sgsdump.capture.replay.run_dump import SIGMASTAR, write_run
 from sgsdump.capture.replay.selection import Selection, selection
-from sgsdump.dumps.formats.replays.index import NAME, Entry, Index, Node, text_of
-from sgsdump.dumps.formats.replays.tree import FOLDER
-from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.formats.replays.tree import FOLDER, NAME, Entry, Index, Node, text_of
+from sgsdump.dumps.runs import Run
 from sgsdump.errors import InputError, ModelError, SgsdumpError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.graph import weight_names

@@ -18,7 +18,7 @@ FILES = ("csv", "json", "html", "junit", "markdown")
 
 def check_files(args: argparse.Namespace) -> None:
     """Raises OutputError when one would overwrite another, or what is read."""
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
 
     model, annotated = args.annotate or (None, None)

@@ -18,7 +18,7 @@ def compare_golden(args: argparse.Namespace) -> int:
     from sgsdump.commands.compare.printed import print_golden
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison import golden
-    from sgsdump.dumps.notes import note_lines
+    from sgsdump.dumps.dump import note_lines
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.reports.golden import csv, json

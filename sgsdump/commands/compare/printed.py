@@ -27,7 +27,7 @@ def print_comparison(
     lines: Sequence[str],
 ) -> None:
     """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
-    from sgsdump.dumps.notes import note_lines
+    from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.comparison.verdict import verdict_lines
 

@@ -13,9 +13,7 @@ from sgsdump.files.escaping import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.dumps.runs.dump_pairs import PairedDumps
-    from sgsdump.dumps.runs.run import Run
-    from sgsdump.dumps.runs.run_pairs import RunPairs
+    from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
 
 Compare = Callable[[argparse.Namespace, "list[Comparison]"], int]
 
@@ -34,8 +32,8 @@ class _Compared(NamedTuple):
 def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
     """The runs to compare; None where neither side is left with several, and where a comparison of one says what is
     wrong. Raises ConfigError where none pair."""
-    from sgsdump.dumps.runs.run_pairs import pair_runs
-    from sgsdump.dumps.runs.trees import list_runs
+    from sgsdump.dumps.runs import pair_runs
+    from sgsdump.dumps.trees import list_runs
 
     try:
         sides = [list_runs(path, args.step, args.rank) for path in (args.sample, args.benchmark)]
@@ -58,8 +56,8 @@ def pairs_of_trees(args: argparse.Namespace) -> RunPairs | None:
 
 def paired_trees(args: argparse.Namespace) -> PairedDumps | None:
     """The same pairs as ``--runs`` takes them, by what is known of the benchmark's run; None as above."""
-    from sgsdump.dumps.runs.dump_pairs import PairedDumps
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.runs import PairedDumps
+    from sgsdump.dumps.trees import tree_of
 
     found = pairs_of_trees(args)
     if found is None:
@@ -86,7 +84,7 @@ def of_one_run(args: argparse.Namespace) -> argparse.Namespace:
 def compare_runs(args: argparse.Namespace, pairs: RunPairs, compare: Compare) -> int:
     """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
     pair is reported in its place and does not keep the others from being compared."""
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.trees import tree_of
 
     trees = tree_of(args.sample), tree_of(args.benchmark)
     labels = [_label(run) for _, run in pairs.pairs]

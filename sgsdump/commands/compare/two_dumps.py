@@ -101,7 +101,7 @@ def _compared_runs(args: argparse.Namespace, compared: Callable[..., Comparison]
     from sgsdump.commands.compare.run_by_run import of_one_run, paired_trees
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.merge import merge_each
-    from sgsdump.dumps.runs.dump_pairs import paired_dumps
+    from sgsdump.dumps.runs import paired_dumps
     from sgsdump.progress import each
 
     for name in ("write_name_map", "compatible"):

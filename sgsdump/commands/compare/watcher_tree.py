@@ -11,8 +11,8 @@ from sgsdump.files.escaping import for_terminal
 def compare_watched(args: argparse.Namespace) -> int:
     """A report for each run of the tree; 1 where an output was changed. Raises ConfigError, ValuesError."""
     from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.runs.run import Run
-    from sgsdump.dumps.runs.trees import list_runs, tree_of
+    from sgsdump.dumps.runs import Run
+    from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.dumps.watched_changes import watched_changes
     from sgsdump.reports.dump.watched_lines import render
 

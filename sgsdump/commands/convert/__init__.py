@@ -77,11 +77,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.convert.on_cluster import loading_on_cluster
     from sgsdump.commands.convert.records import converted
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.conversion.partial_save import load, save
-    from sgsdump.dumps.conversion.target import common_form, target_of
-    from sgsdump.dumps.conversion.tensors import stays
+    from sgsdump.dumps.conversion import load, save, stays
     from sgsdump.dumps.dump import Dump
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.targets import common_form, target_of
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.escaping import for_terminal

@@ -16,7 +16,7 @@ from sgsdump.errors import SgsdumpError
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.dumps.conversion.partial_save import Loading
+    from sgsdump.dumps.conversion import Loading
     from sgsdump.dumps.dump import Record
 
 OPTIONS = "dump step rank parse_net select original_shape layout dtype".split()
@@ -41,7 +41,7 @@ def loading_on_cluster(args: argparse.Namespace, records: list[Record]) -> Loadi
 
 def _loading(options: argparse.Namespace) -> Callable[[_Place], np.ndarray | SgsdumpError]:
     """From a record's place to its values, or to why it has none; called once in each thread of a worker."""
-    from sgsdump.dumps.conversion.partial_save import load
+    from sgsdump.dumps.conversion import load
 
     _, records = on_this_worker(lambda: converted(options))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def converted(args: argparse.Namespace) -> tuple[Dump, list[Record]]:
     """The dump, and the records to write; no value is read. Raises ConfigError, FormatError and ValuesError."""
-    from sgsdump.dumps.conversion.tensors import as_float32, in_layout, with_shapes
+    from sgsdump.dumps.conversion import as_float32, in_layout, with_shapes
     from sgsdump.dumps.dump import selected
     from sgsdump.tensors.device import is_device
 
@@ -32,8 +32,7 @@ def converted(args: argparse.Namespace) -> tuple[Dump, list[Record]]:
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:
     """The dump with what a parse_net text adds to it."""
-    from sgsdump.dumps.formats.sigmastar.net_scales import with_net_scales
-    from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
+    from sgsdump.dumps.formats.sigmastar.side_files import unpadded, with_net_scales
     from sgsdump.sidecars import parse_net
 
     if path is None:

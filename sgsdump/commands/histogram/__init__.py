@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.histogram.ranges import opened_with_ranges
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.distribution import Distribution, Undrawn, distributions, layers
-    from sgsdump.dumps.notes import note_lines
-    from sgsdump.dumps.runs.trees import tree_of
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each

@@ -45,8 +45,7 @@ def compare_with_others(job: Job) -> bool:
 
 def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
     """The two runs as dumps, or both as folders of arrays where the other is no more than that."""
-    from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME
-    from sgsdump.dumps.formats.sdaa.file_names import OUTPUTS
+    from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME, OUTPUTS
 
     whole = next((each for each in (other, other.parent) if (each / JSON_NAME).is_file()), None)
     return (folder / OUTPUTS, other) if whole is None else (folder, whole)

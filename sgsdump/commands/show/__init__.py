@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_dump(args: argparse.Namespace) -> int:
     from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.runs.trees import list_runs, tree_of
+    from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
 

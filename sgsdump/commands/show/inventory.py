@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
-    from sgsdump.dumps.runs.run import Run
+    from sgsdump.dumps.runs import Run
 
 
 def show_runs(runs: Sequence[Run], notes: Sequence[str], args: argparse.Namespace) -> int:
     """What there is to choose from in a tree of several runs."""
-    from sgsdump.dumps.runs.trees import how_to_choose_of
+    from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump import runs_table
 

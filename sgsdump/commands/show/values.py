@@ -135,7 +135,7 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
 
 def _write_array(path: Path, array: np.ndarray) -> None:
     """As .npy; to a .bin the elements alone, in C order and little-endian."""
-    from sgsdump.dumps.formats.arrays.npy_file import write
+    from sgsdump.dumps.formats.shared.npy_file import write
     from sgsdump.files.atomic_write import replacing
 
     with replacing(path) as file:

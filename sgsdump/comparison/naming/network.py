@@ -14,8 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.network import Operator
+from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.errors import SgsdumpError
 
 _SAME = {

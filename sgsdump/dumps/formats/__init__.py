@@ -6,15 +6,15 @@ FORMATS = Registry(
     "format",
     {
         "sigmastar_bin": "sgsdump.dumps.formats.sigmastar.binary:FORMAT",
-        "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text.text:FORMAT",
-        "npy": "sgsdump.dumps.formats.arrays.npy:FORMAT",
+        "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text_dump:FORMAT",
+        "npy": "sgsdump.dumps.formats.arrays.npy:FILE",
         "npz": "sgsdump.dumps.formats.arrays.npz:FORMAT",
         "safetensors": "sgsdump.dumps.formats.arrays.safetensors:FORMAT",
         "torch": "sgsdump.dumps.formats.torch.torch_file:FORMAT",
         "atb_bin": "sgsdump.dumps.formats.atb.bin_file:FORMAT",
-        "ascend_nano": "sgsdump.dumps.formats.ascend.ascend_nano:FORMAT",
+        "ascend_nano": "sgsdump.dumps.formats.ascend.operator_dump:NANO",
         "ascend_stats": "sgsdump.dumps.formats.ascend.ascend_stats:FORMAT",
-        "ascend_dump": "sgsdump.dumps.formats.ascend.ascend_dump:FORMAT",
+        "ascend_dump": "sgsdump.dumps.formats.ascend.operator_dump:FORMAT",
         # Folders, the one that says least of itself last.
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
@@ -22,6 +22,6 @@ FORMATS = Registry(
         "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
         "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",
         "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
-        "npy_dir": "sgsdump.dumps.formats.arrays.npy_dir:FORMAT",
+        "npy_dir": "sgsdump.dumps.formats.arrays.npy:FOLDER",
     },
 )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.formats.ascend.types.acl_types import named
+from sgsdump.dumps.formats.shared.ascend_types import acl_type_named
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.tensors.dtypes import KNOWN
@@ -91,7 +91,7 @@ def _facts(types: str, shapes: str) -> tuple[Facts, ...]:
 
 
 def _dtype(name: str) -> np.dtype | None:
-    kind = named(name)
+    kind = acl_type_named(name)
     coding = kind.coding if kind else None
     return np.dtype(coding.dtype) if coding else KNOWN.get(name)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dumps.formats.sdaa import dump_info, file_names
+from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.mapped import load_npy
 from sgsdump.models.input_spec import InputSpec, check_feed, shape_text
@@ -98,7 +98,7 @@ def from_json(path: str | Path, names: Collection[str]) -> InputSource:
         if name not in entries:
             raise InputError(f"{path} says nothing of the input {name!r}{hint(name, entries)}")
         if entries[name].use_external:
-            folder = (path if path.is_dir() else path.parent) / file_names.INPUTS
+            folder = (path if path.is_dir() else path.parent) / dump_info.INPUTS
             raise InputError(
                 f"{path}: the input {name!r} was given as an array, so no range makes it again; "
                 f"take the arrays themselves from {folder}"
@@ -148,7 +148,7 @@ def array_of(path: str | Path) -> np.ndarray:
 
 def _files_of(name: str, files: Sequence[Path], folder: Path) -> list[Path]:
     """Those of the files that are spelled as the input's."""
-    spelled = {file_names.inputs_file(name), f"{name}.npy"}
+    spelled = {dump_info.inputs_file(name), f"{name}.npy"}
     return [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
 
 
@@ -157,7 +157,7 @@ def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
     if not matching:
         known = [file.name.removesuffix(".npy") for file in files]
         raise InputError(
-            f"{folder} has no file {file_names.inputs_file(name)} for the input {name!r}{hint(name, known)}"
+            f"{folder} has no file {dump_info.inputs_file(name)} for the input {name!r}{hint(name, known)}"
         )
     nearest = [file for file in matching if file.parent == folder] or matching
     if len(nearest) > 1:

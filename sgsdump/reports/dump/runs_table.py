@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.runs import Run
 from sgsdump.files.escaping import shown
 
 _HEAD = ("step", "rank", "graph", "folder")

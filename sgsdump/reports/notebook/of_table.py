@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgsdump.dumps.short_table import ShortTable
+from sgsdump.dumps.tables import ShortTable
 from sgsdump.reports.notebook.base import card, paragraph, table, text
 
 

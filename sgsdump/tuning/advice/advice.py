@@ -13,7 +13,7 @@ from typing import Any
 from sgsdump.comparison.distribution import LEVELS, WIDE
 from sgsdump.comparison.metrics import Sums, cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.data_frame import data_frame
+from sgsdump.dumps.tables import data_frame
 from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER, Convolution, Signs
 from sgsdump.tuning.advice.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 

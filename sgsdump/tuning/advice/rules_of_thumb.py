@@ -16,7 +16,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import WIDE, Distribution, distributions, layers, pair_ranges
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
-from sgsdump.dumps.formats.sigmastar.true_scales import with_scales
+from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
 from sgsdump.models.graph import Graph

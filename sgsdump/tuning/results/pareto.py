@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.dumps.data_frame import data_frame
+from sgsdump.dumps.tables import data_frame
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.raised_inputs import RaisedInputs
 from sgsdump.quantisation.trials.plan_trial import PlanTrial

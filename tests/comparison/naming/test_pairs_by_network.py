@@ -7,7 +7,7 @@ from sgsdump import Dump, Record, Tensor, compare
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.naming.network import kind_of
 from sgsdump.comparison.naming.pairs_by_network import MODULE, PLACE
-from sgsdump.dumps.network import Operator
+from sgsdump.dumps.dump import Operator
 from sgsdump.dumps.onnx_network import module_of
 
 

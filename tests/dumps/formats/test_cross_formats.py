@@ -13,7 +13,7 @@ from sgsdump import Dump, Record, Tensor, compare, open_dump, save_dump
 from sgsdump.comparison.golden import compare_golden
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar.binary import SIM, SIM_SHAPED
-from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK
+from sgsdump.dumps.formats.sigmastar.text_dump import FRAMEWORK
 from sgsdump.tensors.types import to_nchw
 
 OUTPUTS = ["block/conv:0", "block/relu:0", "block/conv2:0", "block/add:0"]

@@ -18,10 +18,11 @@ from one_run import run_pipeline
 from sgsdump import Quant, Record, Tensor, open_dump
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary
-from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
+from sgsdump.dumps.formats.sigmastar import text_dump as text_variant
 from sgsdump.errors import SgsdumpError
+from sgsdump.tensors.device import Origin
 from sgsdump.tensors.dtypes import KNOWN, carried
-from sgsdump.tensors.types import Origin, same_quant
+from sgsdump.tensors.types import same_quant
 
 
 class Form(NamedTuple):
@@ -135,8 +136,8 @@ def told(lines: Sequence[str]) -> tuple[set[str], set[str]]:
 def losses_of(records: Sequence[Record], form: Form) -> list[list[str]]:
     """What is told of each record."""
     found: dict[int, list[str]] = {id(record): [] for record in records}
-    for record, what in FORMATS[form.format].loses(records, form.variant):
-        found[id(record)].append(what)
+    for lost in FORMATS[form.format].loses(records, form.variant):
+        found[id(lost.record)].append(str(lost))
     return [found[id(record)] for record in records]
 
 

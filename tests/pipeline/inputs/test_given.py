@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry
-from sgsdump.dumps.formats.sdaa.tensor_facts import facts_of
+from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, facts_of
 from sgsdump.errors import ConfigError, FormatError, InputError
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.pipeline.inputs.given import InputSource, array_of, from_folder, from_json, give, ranges

@@ -12,8 +12,8 @@ import numpy as np
 
 from fuzzing.seeds.seed import Seed
 from fuzzing.seeds.torch_files import torch_files
-from sgsdump.dumps.formats.ascend import dump_proto
-from sgsdump.dumps.formats.atb import statistic
+from sgsdump.dumps.formats.ascend import headers
+from sgsdump.dumps.formats.atb import survey
 
 _OPERATOR = "Add.net_add.3.7.1700000000123456"
 _STATUS = "Opdebug.Node_OpDebug.3.7.1700000000123456"
@@ -92,7 +92,7 @@ def _npy(array: np.ndarray) -> bytes:
 
 def _operator(overflow: bool = False) -> bytes:
     """An operator dump with an input in a device's layout, two outputs, a buffer and a space; or an overflow status."""
-    messages = dump_proto.messages()
+    messages = headers.messages()
     dump = messages["DumpData"](version=b"2.0", dump_time=1_700_000_000_123_456, op_name=b"net/add")
     if overflow:
         payload = struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88) + struct.pack("<11Q", *range(11))
@@ -140,7 +140,7 @@ def _tree() -> dict[str, bytes]:
         "0_4711,0,Linear/Matmul,Matmul,1_0,input,1,bf16,nd,,N/A,N/A,N/A,N/A,N/A",
         "0_4711,0,Linear,Linear,1,output,0,complex64,nd,2,(1,2),(0,0),(1,1),3,N/A",
     )
-    table = "".join(f"{line}\n" for line in (statistic.HEADER, *rows)).encode()
+    table = "".join(f"{line}\n" for line in (survey.HEADER, *rows)).encode()
     run = "atb_dump_data/data/0_4711/0"
     return {
         f"{run}/0_Embed/after/outtensor0.bin": values,

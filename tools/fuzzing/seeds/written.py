@@ -50,7 +50,7 @@ def _records() -> list[list[Record]]:
 def written(folder: Path) -> Iterator[Seed]:
     """Of every format and variant that is written; ``folder`` takes the files."""
     from sgsdump.dumps.formats.sigmastar import binary
-    from sgsdump.dumps.formats.sigmastar.text import variant as text_variant
+    from sgsdump.dumps.formats.sigmastar import text_dump as text_variant
 
     variants: dict[str, tuple[Any, ...]] = {
         "sigmastar_bin": (binary.SIM, binary.FRAMEWORK, binary.TFLITE),
@@ -73,7 +73,7 @@ def _try_written(name: str, records: list[Record], path: Path, variant: Any) -> 
     """What a writer makes of the records that it takes."""
     write = FORMATS[name].write
     assert write is not None
-    refused = {id(record) for record, what in FORMATS[name].loses(records, variant) if "refused" in what}
+    refused = {id(lost.record) for lost in FORMATS[name].loses(records, variant) if lost.refused}
     try:
         write([record for record in records if id(record) not in refused], path, variant)
     except SgsdumpError:

@@ -1,6 +1,6 @@
 """numpy's .npz: a zip archive of .npy files.
 
-Ours has ``sgsdump.json`` (``manifest.py``, whose ``values`` are names of members) as its last member and holds
+Ours has ``sgsdump.json`` (``shared/manifest.py``, whose ``values`` are names of members) as its last member and holds
 everything a dump can say. The text is the bytes of an array of uint8, so that for numpy.load every member is an array;
 the first versions had it as it is. In any other archive every .npy member is an output tensor named by
 the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
@@ -21,8 +21,8 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import manifest, npy_file, zip_member
-from sgsdump.dumps.formats.arrays.zip_member import Member
+from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
+from sgsdump.dumps.formats.shared.zip_member import Member
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped import map_file, view

@@ -1,13 +1,13 @@
 """safetensors: ``uint64 N, N bytes of JSON, values``, as its library writes and checks it (the extra ``safetensors``).
 
 The JSON has each tensor's dtype, shape and place, and a map of texts, ``__metadata__``. Ours keeps a manifest there
-(``manifest.py`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a dump
-can say. bfloat16 and the 8-bit floats the format knows stand under their own types, complex numbers as pairs along a
-further axis, other types beyond numpy in their carrier type. Any other file's tensors are outputs named by their keys,
-in the order of their values.
+(``shared/manifest.py`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a
+dump can say. bfloat16 and the 8-bit floats the format knows stand under their own types, complex numbers as pairs along
+a further axis, other types beyond numpy in their carrier type. Any other file's tensors are outputs named by their
+keys, in the order of their values.
 
 The library opens the file and checks it whole; it cannot give 8-bit floats to numpy, so the values are mapped where it
-says they lie: one behind the other, without holes. It writes only what is in memory all at once, so we write the layout
+says they lie: one after the other, without holes. It writes only what is in memory all at once, so we write the layout
 above ourselves, one tensor at a time.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import manifest, npy_file
+from sgsdump.dumps.formats.shared import manifest, npy_file
 from sgsdump.errors import FormatError, MissingExtra, OutputError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped import map_file, view, write_array
@@ -58,7 +58,7 @@ _WRITTEN = {name: code for code, name in _READ_NAMES.items() if code not in ("F4
 _ODD_BITS = {"F6_E2M3": 6, "F6_E3M2": 6}
 
 
-class Place(NamedTuple):
+class StoredTensor(NamedTuple):
     """One tensor in the file: its type, None when we have none for it, its shape, its first byte."""
 
     dtype: np.dtype | None
@@ -78,30 +78,30 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """A dump of views of the mapped file. Raises FormatError for damage, MissingExtra without the library."""
     data, notes = map_file(path), list[str]()
-    places, text = _places(data, path)
+    stored_tensors, text = _stored_tensors(data, path)
     if text is not None:
         entries = manifest.parse(text.encode("utf-8", "replace"), f"{path}: {manifest.NAME}")
-        records = [_record(data, places, path, *entry) for entry in entries]
+        records = [_record(data, stored_tensors, path, *entry) for entry in entries]
         return Dump(records, FORMAT.name, None, path, notes)
     records = []
-    for name, place in places.items():
-        if place.dtype is None:
+    for name, stored in stored_tensors.items():
+        if stored.dtype is None:
             notes.append(f"left out: tensor {name!r} is of a type that only newer programs know")
             continue
-        tensor = Tensor(TensorInfo(name, place.shape, place.dtype), partial(_load, data, place))
+        tensor = Tensor(TensorInfo(name, stored.shape, stored.dtype), partial(_load, data, stored))
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
         raise FormatError(f"{path} holds no tensor that we can read{': ' + notes[0] if notes else ''}")
     return Dump(records, FORMAT.name, None, path, notes)
 
 
-def _places(data: mmap, path: Path) -> tuple[dict[str, Place], str | None]:
+def _stored_tensors(data: mmap, path: Path) -> tuple[dict[str, StoredTensor], str | None]:
     """Where each tensor lies, and the manifest's text if there is one."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise MissingExtra(f"{path} is of safetensors; install its library: pip install sgsdump[safetensors]") from None
-    places: dict[str, Place] = {}
+    stored_tensors: dict[str, StoredTensor] = {}
     offset = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     try:
         with safe_open(path, framework="np") as file:
@@ -114,43 +114,43 @@ def _places(data: mmap, path: Path) -> tuple[dict[str, Place], str | None]:
                     raise FormatError(
                         f"{path}: tensor {name!r} is of type {code}, which we do not know; update sgsdump"
                     )
-                places[name] = Place(dtype, shape, offset)
+                stored_tensors[name] = StoredTensor(dtype, shape, offset)
                 offset += math.prod(shape) * size // 8
             text = (file.metadata() or {}).get(manifest.NAME)
     except (SafetensorError, OSError, OverflowError, ValueError) as error:
         raise FormatError(f"{path} is a damaged safetensors file ({' '.join(str(error).split())[:120]})") from None
     if offset != len(data):
         raise FormatError(f"{path} holds {len(data)} bytes, its tensors end at byte {offset}")
-    return places, text
+    return stored_tensors, text
 
 
-def _load(data: mmap, place: Place) -> np.ndarray:
-    assert place.dtype is not None
-    if bits(place.dtype) == 4:
-        packed = view(data, np.dtype(np.uint8), (place.elements + 1) // 2, place.offset)
-        return unpacked(packed.data, place.dtype, place.elements).reshape(place.shape)
-    return view(data, place.dtype, place.elements, place.offset).reshape(place.shape)
+def _load(data: mmap, stored: StoredTensor) -> np.ndarray:
+    assert stored.dtype is not None
+    if bits(stored.dtype) == 4:
+        packed = view(data, np.dtype(np.uint8), (stored.elements + 1) // 2, stored.offset)
+        return unpacked(packed.data, stored.dtype, stored.elements).reshape(stored.shape)
+    return view(data, stored.dtype, stored.elements, stored.offset).reshape(stored.shape)
 
 
-def _record(data: mmap, places: dict[str, Place], path: Path, record: Record, values: str) -> Record:
+def _record(data: mmap, stored_tensors: dict[str, StoredTensor], path: Path, record: Record, values: str) -> Record:
     where = f"{path}: tensor {values[:80]!r}"
-    info, place = record.tensor.info, places.get(values)
-    if place is None:
+    info, stored = record.tensor.info, stored_tensors.get(values)
+    if stored is None:
         raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
     expected = _kept(info.dtype)
-    if place.dtype != expected or (info.dtype.kind == "c" and place.shape[-1:] != (2,)):
-        type_name = "an unknown type" if place.dtype is None else name_of(place.dtype)
+    if stored.dtype != expected or (info.dtype.kind == "c" and stored.shape[-1:] != (2,)):
+        type_name = "an unknown type" if stored.dtype is None else name_of(stored.dtype)
         raise FormatError(f"{where} holds {type_name}, not the {name_of(info.dtype)} it should")
-    manifest.check_count(record, place.elements * expected.itemsize // info.dtype.itemsize, where)
-    return replace(record, tensor=Tensor(info, partial(_load_ours, data, place, info.dtype)))
+    manifest.check_count(record, stored.elements * expected.itemsize // info.dtype.itemsize, where)
+    return replace(record, tensor=Tensor(info, partial(_load_ours, data, stored, info.dtype)))
 
 
-def _load_ours(data: mmap, place: Place, dtype: np.dtype) -> np.ndarray:
-    array = _load(data, place)
+def _load_ours(data: mmap, stored: StoredTensor, dtype: np.dtype) -> np.ndarray:
+    array = _load(data, stored)
     if array.dtype == dtype:
         return array
     if dtype.kind == "c":
-        return array.view(dtype).reshape(place.shape[:-1])
+        return array.view(dtype).reshape(stored.shape[:-1])
     return restored(array, dtype)
 
 

@@ -1,8 +1,8 @@
 """A folder of one run's operator dumps on an Ascend device; read only.
 
 ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: the files of
-``ascend_dump``, ``ascend_nano`` and ``ascend_stats`` in one folder. A folder above it will do, where no .npy file is
-beside it; with several such folders below it is a tree, whose runs ``run_folders.py`` tells apart.
+``operator_dump.py`` and ``ascend_stats.py`` in one folder. A folder above it will do, where no .npy file is beside it;
+with several such folders below it is a tree, whose runs are told apart by the folders' names (``file_names.run_of``).
 
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
 * All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``,
@@ -13,7 +13,9 @@ beside it; with several such folders below it is a tree, whose runs ``run_folder
 * Operators of different types and one name are distinguished by ``{op_type}.`` before the name.
 * A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
 * Where values and statistics of an operator are there, the values are taken.
-* A run that sgsdump dumped has an index (``run_index.py``), which says whether all of it is there.
+* A run that sgsdump itself dumped has an ``index.jsonl``: ``{"event": "begin", …}``, a line each for tensors and
+  ``{"event": "note", "text": …}``, ``{"complete": true}`` last. It says whether all of the run is there, and which
+  tensors had not been written to.
 
 Records come in order of time, then task.
 """
@@ -21,27 +23,39 @@ Records come in order of time, then task.
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, read_mapping
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.format import Format, json_object
+from sgsdump.dumps.formats.ascend.ascend_stats import ENDING
+from sgsdump.dumps.formats.ascend.ascend_stats import records_of as records_of_statistics
+from sgsdump.dumps.formats.ascend.file_names import MAPPING, FileName, parse, read_mapping, run_of
 from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operator, records_of
 from sgsdump.dumps.formats.ascend.overflow import Culprit
-from sgsdump.dumps.formats.ascend.run_folders import run_of
-from sgsdump.dumps.formats.ascend.run_index import network_of, notes_of, unwritten_of
-from sgsdump.dumps.formats.ascend.statistics_csv import ENDING
-from sgsdump.dumps.formats.ascend.statistics_csv import records_of as records_of_statistics
-from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import open_file
 from sgsdump.files.folder import files_below, in_order
+from sgsdump.tensors.dtypes import KNOWN
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
+INDEX = "index.jsonl"
+CUT_OFF = "the run was cut off, or is still going on: this step is not complete"
+MOST_LINE = 1 << 20
+DATA = "Data"
+NOT_WRITTEN = "it is memory to which nothing had been written yet"
+_MOST_SIZE, _MOST_AXES = 1 << 48, 64
+_TENSOR = re.compile(r":(?:in|out)put:\d+$")
 SHOWN = 3
 
 
@@ -49,16 +63,52 @@ class Source(NamedTuple):
     """A file of the folder and what its name (its former one, if it was renamed) says."""
 
     path: Path
-    called: FileName
+    file_name: FileName
     is_statistics: bool
 
 
-class Operator(NamedTuple):
+class _OperatorFile(NamedTuple):
     """An operator's file, its name, and its header unless it is a file of statistics."""
 
     source: Source
     name: str
     dump: OperatorDump | None
+
+
+def notes_of(folder: Path) -> list[str]:
+    """What the index of a folder has to say, a line each; nothing without one."""
+    notes: list[str] = []
+    complete = True
+    for line in _lines(folder):
+        if line.get("event") == "begin":
+            complete = False
+        elif line.get("event") == "note":
+            notes.append(str(line.get("text", "")))
+        complete = complete or line.get("complete") is True
+    return notes if complete else [*notes, CUT_OFF]
+
+
+def unwritten_of(folder: Path) -> dict[str, list[Record]]:
+    """The inputs and outputs that were memory to which nothing had been written yet, by their operator's name; their
+    op_index is 0."""
+    by_operator: defaultdict[str, list[Record]] = defaultdict(list)
+    for line in _lines(folder):
+        record = _unwritten(line) if line.get("unwritten") is True else None
+        if record is not None:
+            by_operator[str(line.get("name"))].append(record)
+    return by_operator
+
+
+def network_of(folder: Path, records: Iterable[Record]) -> dict[int, Operator]:
+    """Where the operators of a run stand, by its index; none without one. Weights and inputs are not operators."""
+    lines = {str(line["name"]): line for line in _lines(folder) if "name" in line}
+    operators: dict[int, Operator] = {}
+    for record in records:
+        line = lines.get(_TENSOR.sub("", record.name), {})
+        kind, module = line.get("op_type"), line.get("module")
+        if isinstance(kind, str) and isinstance(module, str) and kind != DATA:
+            operators[record.op_index] = Operator(module, kind)
+    return operators
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -92,6 +142,28 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
     return [run_of(path, folder) for folder in folders]
 
 
+def _unwritten(line: Mapping[str, Any]) -> Record | None:
+    """None where the line is not what sgsdump writes."""
+    side, slot, shape = line.get("side"), line.get("slot"), line.get("shape")
+    if side not in ("in", "out") or not isinstance(slot, int) or not isinstance(shape, list):
+        return None
+    if not all(isinstance(size, int) and 0 <= size < _MOST_SIZE for size in shape) or len(shape) > _MOST_AXES:
+        return None
+    dtype = KNOWN.get(str(line.get("dtype")), np.dtype(np.uint8))
+    op_type = str(line.get("op_type", ""))
+    info = TensorInfo(
+        f"{line.get('name')}:{side}put:{slot}", tuple(shape), dtype, op_type=op_type if side == "out" else ""
+    )
+    return Record(side, slot, 0, op_type, Tensor.without_values(info, NOT_WRITTEN), unwritten=True)
+
+
+def _lines(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a folder's index; none without one."""
+    with suppress(OSError), open_file(folder / INDEX) as file:
+        while data := file.readline(MOST_LINE):
+            yield json_object(data) or {}
+
+
 def _folders(path: Path, notes: list[str]) -> set[str]:
     """The folders below that hold files named as operator dumps."""
     folders = (name.rpartition("/") for name in files_below(path, "", notes))
@@ -111,59 +183,62 @@ def _sources(folder: Path, notes: list[str]) -> list[Source]:
         notes.append(f"{len(missing)} files of {MAPPING} are missing: {', '.join(missing[:SHOWN])}")
     sources: list[Source] = []
     for name in names:
-        known = original.get(name, original.get(name.removesuffix(ENDING), name)).removesuffix(ENDING)
-        called = parse(known)
-        if called is not None:
-            sources.append(Source(folder / name, called, name.endswith(ENDING)))
+        former = original.get(name, original.get(name.removesuffix(ENDING), name))
+        file_name = parse(former.removesuffix(ENDING))
+        if file_name is not None:
+            sources.append(Source(folder / name, file_name, name.endswith(ENDING)))
     return sources
 
 
 def _in_order(sources: Iterable[Source]) -> list[Source]:
     """The files in order of time and task, without statistics of tensors whose values are there."""
     sources = list(sources)
-    of_values = {source.called for source in sources if not source.is_statistics}
-    kept = (source for source in sources if not (source.is_statistics and source.called in of_values))
-    return sorted(kept, key=lambda s: (s.called.time, s.called.task, s.path.name))
+    of_values = {source.file_name for source in sources if not source.is_statistics}
+    kept = (source for source in sources if not (source.is_statistics and source.file_name in of_values))
+    return sorted(kept, key=lambda s: (s.file_name.time, s.file_name.task, s.path.name))
 
 
-def _operators(sources: Iterable[Source], notes: list[str]) -> Iterator[Operator]:
+def _operators(sources: Iterable[Source], notes: list[str]) -> Iterator[_OperatorFile]:
     for source in sources:
-        called = source.called
+        file_name = source.file_name
         if source.is_statistics:
-            yield Operator(source, called.name_of(called.op_name), None)
+            yield _OperatorFile(source, file_name.name_of(file_name.op_name), None)
             continue
         try:
-            dump = read_operator(source.path, called)
+            dump = read_operator(source.path, file_name)
         except FormatError as error:
             notes.append(f"left out: {error}")
             continue
-        yield Operator(source, called.name_of(called.watched(dump.name)), dump)
+        yield _OperatorFile(source, file_name.name_of(file_name.watched(dump.name)), dump)
 
 
-def _names(operators: Sequence[Operator], notes: list[str]) -> list[str]:
+def _names(operators: Sequence[_OperatorFile], notes: list[str]) -> list[str]:
     """A name for each operator in order of time, none twice."""
     types: defaultdict[str, set[str]] = defaultdict(set)
     for operator in operators:
-        types[operator.name].add(operator.source.called.op_type)
-    names = [f"{one.source.called.op_type}.{one.name}" if len(types[one.name]) > 1 else one.name for one in operators]
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for place, name in enumerate(names):
-        places[name].append(place)
-    again = [name for name, found in places.items() if len(found) > 1]
-    for name in again:
-        for number, place in enumerate(places[name][:-1], 1):
-            names[place] = f"{name}#{number}"
-    if again:
-        shown = f"{', '.join(again[:SHOWN])}{' …' if len(again) > SHOWN else ''}"
-        notes.append(f"dumped several times ({len(again)}), the older dumps being NAME#1, NAME#2 …: {shown}")
+        types[operator.name].add(operator.source.file_name.op_type)
+    names = [
+        f"{operator.source.file_name.op_type}.{operator.name}" if len(types[operator.name]) > 1 else operator.name
+        for operator in operators
+    ]
+    indexes: defaultdict[str, list[int]] = defaultdict(list)
+    for index, name in enumerate(names):
+        indexes[name].append(index)
+    repeated = [name for name in indexes if len(indexes[name]) > 1]
+    for name in repeated:
+        for number, index in enumerate(indexes[name][:-1], 1):
+            names[index] = f"{name}#{number}"
+    if repeated:
+        shown = f"{', '.join(repeated[:SHOWN])}{' …' if len(repeated) > SHOWN else ''}"
+        notes.append(f"dumped several times ({len(repeated)}), the older dumps being NAME#1, NAME#2 …: {shown}")
     return names
 
 
-def _records(operators: Sequence[Operator], notes: list[str]) -> Iterator[Record]:
+def _records(operators: Sequence[_OperatorFile], notes: list[str]) -> Iterator[Record]:
     names = _names(operators, notes)
 
     def who(culprits: Sequence[Culprit]) -> str:
-        return "".join(f"; {_accused(one, operators, names)}" for one in culprits)
+        return "".join(f"; {_accused(culprit, operators, names)}" for culprit in culprits)
 
     for index, (operator, name) in enumerate(zip(operators, names)):
         source, dump = operator.source, operator.dump
@@ -171,35 +246,35 @@ def _records(operators: Sequence[Operator], notes: list[str]) -> Iterator[Record
             yield from records_of(dump, index, name, notes, who)
             continue
         try:
-            yield from records_of_statistics(source.path, source.called, index, name, notes)
+            yield from records_of_statistics(source.path, source.file_name, index, name, notes)
         except FormatError as error:
             notes.append(f"left out: {error}")
 
 
 def _with_unwritten(
-    records: Sequence[Record], operators: Sequence[Operator], unwritten: Mapping[str, Sequence[Record]]
+    records: Sequence[Record], operators: Sequence[_OperatorFile], unwritten: Mapping[str, Sequence[Record]]
 ) -> Iterator[Record]:
     """The records, and in their operators' places those without values; last, those of operators without a file."""
-    of_operator = defaultdict(list, {name: list(found) for name, found in unwritten.items()})
+    remaining = dict(unwritten)
     last = -1
     for index, group in groupby(records, lambda record: record.op_index):
         yield from group
         last = index
-        for record in of_operator.pop(operators[index].name, ()):
+        for record in remaining.pop(operators[index].name, ()):
             yield replace(record, op_index=index)
-    for number, found in enumerate(of_operator.values(), max(last, len(operators) - 1) + 1):
-        yield from (replace(record, op_index=number) for record in found)
+    for number, of_operator in enumerate(remaining.values(), max(last, len(operators) - 1) + 1):
+        yield from (replace(record, op_index=number) for record in of_operator)
 
 
-def _accused(culprit: Culprit, operators: Sequence[Operator], names: Sequence[str]) -> str:
+def _accused(culprit: Culprit, operators: Sequence[_OperatorFile], names: Sequence[str]) -> str:
     """The operator that a status accuses, by task, stream and slice; the earliest of several, as the vendor's tool
     takes it."""
     for operator, name in zip(operators, names):
-        called = operator.source.called
-        same_slice = not (culprit.slice and called.slice) or culprit.slice == called.slice
-        is_task = called.task == culprit.task and called.stream in (None, culprit.stream)
-        if is_task and same_slice and not called.is_status:
-            return f"it is of {name} ({called.op_type})"
+        file_name = operator.source.file_name
+        same_slice = not (culprit.slice and file_name.slice) or culprit.slice == file_name.slice
+        is_task = file_name.task == culprit.task and file_name.stream in (None, culprit.stream)
+        if is_task and same_slice and not file_name.is_status:
+            return f"it is of {name} ({file_name.op_type})"
     return "its operator is not in this folder"
 
 

@@ -1,4 +1,4 @@
-"""Statistics of one operator's tensors on an Ascend device (``dump_data: stats``), ``{dump file name}.csv``; read only.
+"""Statistics of one operator's tensors on an Ascend device (``dump_data: stats``), ``{dump file name}.csv``.
 
 ::
 
@@ -12,17 +12,98 @@ Tensors have statistics and no values: asking for them raises ValuesError. What 
 * A row may lack Count though its header has it: one cell less than the header means just that.
 * Empty and ``NA`` cells are statistics that are not known, ``-`` a shape, ``UNKNOW`` a type or format.
 * Max and min of float64, uint64 and complex types are printed from half of their bits; they are left out, with a note.
-  Those of uint32 are printed as int32 and taken back. Extremes printed with a point are no device's: they are taken.
+  Those of uint32 are printed as int32 and taken back. Extremes printed with a point are not a device's: they are taken.
+
+As a dump such a file is read only; ``table`` makes the text of one. Its columns are those of the device's writer; with
+a choice of statistics those of the host's. Numbers have nine digits (devices print six), which is all of a float32.
+Statistics of no finite value, and of types that are not numeric, are NA.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from sgsdump.dumps.dump import Dump
-from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.ascend.file_names import parse
-from sgsdump.dumps.formats.ascend.statistics_csv import ENDING, HEAD, records_of
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format, checked_shape
+from sgsdump.dumps.formats.ascend.file_names import FileName, parse
+from sgsdump.dumps.formats.shared.ascend_types import GE_TYPES, ge_numbers, layout_fits
+from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import read_all
+from sgsdump.tensors.dtypes import is_integer
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
+
+HEAD = "Input/Output,Index,"
+ENDING = ".csv"
+MOST_BYTES, MOST_ROWS = 2**24, 10_000
+_COLUMNS = {
+    "input/output": "io",
+    "index": "index",
+    "data type": "type",
+    "format": "format",
+    "shape": "shape",
+    "count": "count",
+    "l2norm": "l2norm",
+    **dict.fromkeys(("max", "max value"), "max"),
+    **dict.fromkeys(("min", "min value"), "min"),
+    **dict.fromkeys(("avg", "avg value"), "mean"),
+    **dict.fromkeys(("nan", "nan count"), "nan"),
+    **dict.fromkeys(("neg inf count", "negative inf", "negative inf count"), "negative_inf"),
+    **dict.fromkeys(("pos inf count", "positive inf", "positive inf count"), "positive_inf"),
+}
+_TYPES = {name: coding.dtype for name, coding in GE_TYPES.values() if coding is not None}
+_TYPES |= {"bf16": _TYPES["bfloat16"]}
+_UNKNOWN = np.dtype("V1")
+# The device prints their extremes from the low 32 bits, as an int32.
+_LOW_WORD = frozenset(map(np.dtype, (np.float64, np.uint64, np.complex64, np.complex128)))
+_FACT_COLUMNS = ("Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape")
+DEFAULT = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
+_HEADINGS = {
+    "Max": "Max Value",
+    "Min": "Min Value",
+    "Avg": "Avg Value",
+    "Nan": "Nan Count",
+    "Negative Inf": "Negative Inf Count",
+    "Positive Inf": "Positive Inf Count",
+    "L2norm": "l2norm",
+}
+_NUMBERS = ge_numbers()
+# Devices print their extremes from half of the bits, without a point.
+_WIDE = frozenset("float64 uint64 complex64 complex128 uint32".split())
+
+
+class Row(NamedTuple):
+    """A tensor: ``io`` Input or Output, ``size`` its bytes, ``dtype`` by name; statistics None where it has none."""
+
+    io: str
+    slot: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    statistics: Statistics | None
+
+
+def records_of(path: Path, file_name: FileName | None, op_index: int, name: str, notes: list[str]) -> list[Record]:
+    """The records of a file, of tensors without values. Raises FormatError."""
+    op_type = file_name.op_type if file_name else ""
+    by_slot: dict[tuple[str, int], Record] = {}
+    repeated = 0
+    text = read_all(path, MOST_BYTES, "the statistics of an operator").decode("utf-8-sig", "replace")
+    for row in _rows(text, path, notes):
+        record = _record(row, path, op_type, op_index, name, notes)
+        repeated += (record.io, record.slot) in by_slot
+        by_slot[record.io, record.slot] = record
+    if repeated:
+        notes.append(f"{path.name}: {repeated} tensors have several rows; the last of each is taken")
+    if not by_slot:
+        raise FormatError(f"{path} has no row of statistics")
+    return sorted(by_slot.values(), key=lambda record: (record.io, record.slot))
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -31,9 +112,148 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Dump:
     """The statistics of one operator's tensors. Raises FormatError."""
-    called, notes = parse(path.name.removesuffix(ENDING)), []  # type: ignore[var-annotated]
-    name = called.name_of(called.op_name) if called else path.name.removesuffix(ENDING)
-    return Dump(records_of(path, called, 0, name, notes), FORMAT.name, None, path, notes)
+    notes: list[str] = []
+    stem = path.name.removesuffix(ENDING)
+    file_name = parse(stem)
+    name = file_name.name_of(file_name.op_name) if file_name else stem
+    return Dump(records_of(path, file_name, 0, name, notes), FORMAT.name, None, path, notes)
+
+
+def table(rows: Iterable[Row], chosen: Sequence[str] = DEFAULT) -> str:
+    """The file's text. ``chosen`` are statistics by the names of ``dump_stats`` in a configuration."""
+    names = [name for name in _HEADINGS if name in chosen]
+    columns = [_HEADINGS[name] for name in names]
+    columns.insert(3 if names == list(DEFAULT) else 0, "Count")
+    lines = [",".join((*_FACT_COLUMNS, *columns)), *(",".join(_cells(row, columns)) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]]:
+    """Each row's cells by column, under the last header above it."""
+    columns: list[str] = []
+    facts: list[str] = []
+    odd = 0
+    for number, line in enumerate(text.splitlines()):
+        cells = [cell.strip() for cell in line.split(",")]
+        if number > MOST_ROWS:
+            raise FormatError(f"{path} has more than {MOST_ROWS} rows, no operator's statistics")
+        if line.startswith(HEAD):
+            columns = [_COLUMNS.get(cell.lower(), cell) for cell in cells]
+            facts = columns[: columns.index("shape") + 1] if "shape" in columns else columns[:2]
+        elif not columns:
+            raise FormatError(f"{path} does not begin with {HEAD!r}; is it a file of statistics?")
+        elif any(cells):
+            names = _names_of(columns, cells)
+            odd += names is None
+            yield dict(zip(facts if names is None else names, cells))
+    if not text.endswith("\n"):
+        notes.append(f"{path.name}: the last row is not ended; was the run cut off?")
+    if odd:
+        notes.append(f"{path.name}: {odd} rows have other columns than their header; their statistics are left out")
+
+
+def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:
+    """The columns of a row: a cell less than the header means that the writer left Count out. None: undecided."""
+    if len(cells) == len(columns):
+        return columns
+    without = [column for column in columns if column != "count"]
+    return without if len(cells) == len(without) else None
+
+
+def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, name: str, notes: list[str]) -> Record:
+    io, index = row["io"].lower(), row.get("index", "")
+    if io not in ("input", "output") or not index.isdecimal() or len(index) > 9:
+        raise FormatError(f"{path} is damaged: a row begins with {row['io'][:20]!r}, {index[:20]!r}")
+    kind = row.get("type", "").lower().removeprefix("dt_")
+    dtype, shape = _TYPES.get(kind, _UNKNOWN), _shape(row.get("shape", ""), path)
+    layout = row.get("format", "")
+    info = TensorInfo(
+        f"{name}:{io}:{int(index)}",
+        shape,
+        dtype,
+        layout if layout_fits(layout, len(shape or ())) else None,
+        None,
+        op_type if io == "output" else "",
+    )
+    low, high, mean, l2norm = (_number(row.get(column, "")) for column in ("min", "max", "mean", "l2norm"))
+    counts = (_whole(row.get(column, "")) for column in ("count", "nan", "negative_inf", "positive_inf"))
+    statistics = Statistics(low, high, mean, l2norm, *counts)
+    halved = not any("." in row.get(column, "") for column in ("min", "max"))
+    tensor = Tensor.of_statistics(info, _trusted(statistics, info, notes) if halved else statistics)
+    return Record("in" if io == "input" else "out", int(index), op_index, op_type, tensor)
+
+
+def _shape(text: str, path: Path) -> tuple[int, ...] | None:
+    """``1x3`` as (1, 3); None for ``-``, which says nothing."""
+    if text in ("", "-", "NA"):
+        return None
+    sizes = text.split("x")
+    if len(text) > 1000 or not all(size.isdecimal() for size in sizes):
+        raise FormatError(f"{path} is damaged: {text[:40]!r} is not a shape")
+    try:
+        return checked_shape(map(int, sizes))
+    except FormatError as error:
+        raise FormatError(f"{path} is damaged: {error}") from None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _is_int32(value: float | None) -> bool:
+    return value is not None and value.is_integer() and -(2**31) <= value < 2**31
+
+
+def _trusted(statistics: Statistics, info: TensorInfo, notes: list[str]) -> Statistics:
+    """The statistics without extremes that the device cannot have printed right."""
+    extremes = (statistics.max, statistics.min)
+    if info.dtype == np.uint32:
+        high, low = (None if value is None or not math.isfinite(value) else value % 2**32 for value in extremes)
+        return replace(statistics, max=high, min=low)
+    if info.dtype not in _LOW_WORD or not any(map(_is_int32, extremes)):
+        return statistics
+    notes.append(f"tensor {info.name!r}: max and min of {info.dtype} are left out, devices print half of them")
+    return replace(statistics, max=None, min=None)
+
+
+def _cells(row: Row, columns: Sequence[str]) -> list[str]:
+    number = _NUMBERS.get(row.dtype)
+    kind = "UNKNOW" if number is None else f"DT_{GE_TYPES[number].name.upper()}"
+    shape = "x".join(map(str, row.shape)) or "1"
+    facts = [row.io, str(row.slot), str(row.size), kind, "ND", shape]
+    statistics = row.statistics or Statistics()
+    values = {
+        "Max Value": _printed(statistics.max, row.dtype),
+        "Min Value": _printed(statistics.min, row.dtype),
+        "Avg Value": _printed(statistics.mean, ""),
+        "Count": _printed_count(statistics.count),
+        "Nan Count": _printed_count(statistics.nan),
+        "Negative Inf Count": _printed_count(statistics.negative_inf),
+        "Positive Inf Count": _printed_count(statistics.positive_inf),
+        "l2norm": _printed(statistics.l2norm, ""),
+    }
+    return [*facts, *(values[column] for column in columns)]
+
+
+def _printed(value: float | None, dtype: str) -> str:
+    if value is None:
+        return "NA"
+    if dtype in _WIDE:
+        return repr(float(value))
+    if dtype and is_integer(dtype):
+        return str(int(value))
+    return f"{value:.9g}"
+
+
+def _printed_count(value: int | None) -> str:
+    return "NA" if value is None else str(value)
 
 
 FORMAT = Format("ascend_stats", recognises, read, own_inputs=True)

@@ -1,13 +1,18 @@
-"""The names of operator dump files.
+r"""The names of operator dump files, and of the folders of a run.
 
 ::
 
     {op_type}.{op_name}.{task}[.{stream}].{time}[.{task_type}.{context}.{thread}.{device}]
 
 ``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
-counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\\`` and blanks of an
+counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\`` and blanks of an
 operator's name are ``_`` in the file's. A watcher names what it dumps of C after A ran ``A_To_C``. Names over 255
 characters are replaced, as listed in ``mapping.csv``.
+
+A run lies in ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``:
+data_index is the step,
+the model's name and number are the graph, and the device stands for the rank where no rank is known. Dumps of single
+operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from sgsdump.dumps.runs import Run
 from sgsdump.files.bounded_read import read_start
 
 MAPPING = "mapping.csv"
@@ -27,6 +33,9 @@ _NAME = re.compile(
     r"(?:\.\d{1,3}\.(?P<context>\d{1,8})\.(?P<thread>\d{1,8})\.\d{1,8})?",
     re.ASCII,
 )
+_RANK = re.compile(r"worldsize\d{1,9}_global_rank(\d{1,9})", re.ASCII)
+_TIME = re.compile(r"\d{12,17}", re.ASCII)
+_NUMBER = re.compile(r"\d{1,11}", re.ASCII)
 
 
 class FileName(NamedTuple):
@@ -46,8 +55,8 @@ class FileName(NamedTuple):
 
     def watched(self, op_name: str) -> str:
         """``{listed}_To_{watched}`` of a watcher's file whose header has the watched operator's name alone."""
-        behind = f"_To_{_IN_FILES.sub('_', op_name)}"
-        return self.op_name.removesuffix(behind) + f"_To_{op_name}" if self.op_name.endswith(behind) else op_name
+        ending = f"_To_{_IN_FILES.sub('_', op_name)}"
+        return self.op_name.removesuffix(ending) + f"_To_{op_name}" if self.op_name.endswith(ending) else op_name
 
     def name_of(self, op_name: str) -> str:
         """What begins the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
@@ -82,3 +91,17 @@ def read_mapping(folder: Path) -> dict[str, str]:
     text = read_start(path, MOST_BYTES).decode("utf-8-sig", "surrogateescape")
     rows = [line.partition(",") for line in text.splitlines()]
     return {new.strip(): original.strip() for new, comma, original in rows if comma}
+
+
+def run_of(path: Path, place: str) -> Run:
+    """The run whose files are at ``place`` below ``path``, by the names of the folders down to it."""
+    names = [*path.resolve().parts, *filter(None, place.split("/"))]
+    ranks = [match[1] for name in names if (match := _RANK.fullmatch(name))]
+    step, graph = None, ""
+    if len(names) > 2 and all(map(_NUMBER.fullmatch, names[-2:])):
+        *names, model, number, last = names
+        step, graph = int(last), f"{model}/{number}"
+    of_time = len(names) > 1 and _TIME.fullmatch(names[-2])
+    device = names[-1] if of_time and _NUMBER.fullmatch(names[-1]) else None
+    rank = ranks[-1] if ranks else device
+    return Run(place, None if rank is None else int(rank), step, graph)

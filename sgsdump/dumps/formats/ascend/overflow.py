@@ -7,7 +7,7 @@ New form, little-endian::
                                                                         status of AIC and AIV is four of them
 
 Old form, exactly 2048 bytes: six uint64 (model_id, stream_id, task_id, task_type, pc_start, para_base) at 0, 128 and
-256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's behind kernel_code and
+256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's after kernel_code and
 block_idx.
 
 65535 means no id. The dictionaries have the keys, the order and the numbers of the vendor's own JSON.
@@ -60,7 +60,9 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
         return _new(data, where)
     if len(data) == OLD_SIZE:
         return _old(data)
-    raise FormatError(f"{where} is no overflow status: {len(data)} bytes, neither 2048 nor beginning with 0x5a5a5a5a")
+    raise FormatError(
+        f"{where} is not an overflow status: {len(data)} bytes, neither 2048 nor beginning with 0x5a5a5a5a"
+    )
 
 
 def summary(status: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
 """One tensor of Ascend's ATB (Ascend Transformer Boost) as msit and msprobe dump it: a ``.bin`` file of a text header
-and the payload (``sgsdump.dumps.formats.atb.header``), little-endian, in C order of ``dims``.
+and the payload (``tensor.py``), little-endian, in C order of ``dims``.
 
 Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
 values are those of another file of the same dump, where that lies in the dump's folders; a length that counts elements
@@ -9,28 +9,68 @@ number; of undocumented types the bytes are given.
 
 The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.
 Written are the bytes that the vendor's probe writes.
+
+The values of an alias lie in another file of the same execution, some folders away. The execution's folder is the one
+above the operators' (``{id}_{Operator}``) whose name is a number, as in every tree that is written. Only the folders
+that the alias names are looked into, not the whole dump.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import HEAD_BYTES, Format, Lost
-from sgsdump.dumps.formats.ascend.types.acl_types import format_number
-from sgsdump.dumps.formats.ascend.types.ge_types import layout_of
-from sgsdump.dumps.formats.atb import header, tensor
-from sgsdump.dumps.formats.atb.alias_alone import followed_alone
-from sgsdump.errors import OutputError
+from sgsdump.dumps.formats.atb import tensor
+from sgsdump.dumps.formats.atb.location import (
+    ENDING,
+    Alias,
+    alias_of,
+    followed,
+    is_operator,
+    location_of,
+    targets_of,
+)
+from sgsdump.dumps.formats.atb.survey import chosen
+from sgsdump.dumps.formats.atb.tensor import Content
+from sgsdump.dumps.formats.shared.ascend_types import format_number, layout_of
+from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
+from sgsdump.files.folder import MOST, leads_out
 
-ENDING = ".bin"
+_MOST_FILES = 1000
+_WHEN = ("before", "after")
+
+
+def followed_alone(path: Path, content: Content) -> tuple[Content, str]:
+    """The content of the alias at ``path`` with the values of its target, or why it has none."""
+    path = path.resolve()
+    root = _execution_of(path)
+    if root is None:
+        return content, f"its values are in {content.alias[:60]} of the same run; open the dump's whole folder"
+    own = path.relative_to(root).as_posix()
+    contents, locations = {own: content}, {own: location_of(own)}
+    waiting = [content.alias]
+    while waiting and len(contents) < _MOST_FILES:
+        named = alias_of(waiting.pop())
+        for name in _meant(root, named) if named else ():
+            if name in contents:
+                continue
+            try:
+                contents[name] = tensor.examine(root / name)
+            except FormatError:
+                continue
+            locations[name] = location_of(name)
+            waiting.append(contents[name].alias)
+    return followed(own, contents, targets_of(chosen(locations, [])), locations)
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return header.begins(head, len(head) < HEAD_BYTES)
+    return tensor.begins(head, len(head) < HEAD_BYTES)
 
 
 def read(path: Path) -> Dump:
@@ -51,7 +91,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
         record = next(stream, None)
         if record is None:
             raise OutputError(f"cannot write {path}: there is no tensor to write")
-        tensor.write(file, record.tensor)
+        tensor.write(file, record)
         del record
         if next(stream, None) is not None:
             raise OutputError(f"cannot write {path}: a .bin file holds one tensor; select one, or write an atb_tree")
@@ -61,23 +101,59 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
     for number, record in enumerate(records):
         info = record.tensor.info
         if number:
-            yield record, f"is not the first, and a .bin file holds one: {tensor.REFUSED}"
-        for what in tensor.lost(record.tensor):
-            yield record, what
-        yield record, "has a name, which becomes the file's"
+            yield Lost(record, "is not the first, and a .bin file holds one", True)
+        yield from tensor.lost(record)
+        yield Lost(record, "has a name, which becomes the file's")
         if (record.io, record.slot, record.op_index, record.op_type, record.constant) != ("out", 0, 0, "", False):
-            yield record, "has a place in its model, which is left out"
+            yield Lost(record, "has a place in its model, which is left out")
         if info.quant is not None:
-            yield record, "has a scale, which is left out"
+            yield Lost(record, "has a scale, which is left out")
         if info.shape is None:
-            yield record, "has no shape, kept as flat"
+            yield Lost(record, "has no shape, kept as flat")
         rank = 1 if info.shape is None else len(info.shape)
         if layout_of(format_number(info.layout), rank) != info.layout:
-            yield record, f"has layout {info.layout}, which is left out"
+            yield Lost(record, f"has layout {info.layout}, which is left out")
         if info.op_type:
-            yield record, "has an operator type, which is left out"
+            yield Lost(record, "has an operator type, which is left out")
         if info.origin is not None:
-            yield record, "has an original shape, which is left out"
+            yield Lost(record, "has an original shape, which is left out")
+
+
+def _execution_of(path: Path) -> Path | None:
+    """The folder of the execution that a file is of; None where the folders are not those of such a dump."""
+    root = path.parent.parent if path.parent.name in _WHEN else path.parent
+    while is_operator(root.name):
+        root = root.parent
+    return root if root.name.isdecimal() else None
+
+
+def _meant(root: Path, named: Alias) -> Iterator[str]:
+    """The files below ``root`` that an alias may mean."""
+    folders = [""]
+    for number in named.ids:
+        folders = [
+            f"{folder}{name}/"
+            for folder in folders
+            for name in _names(root / folder)
+            if is_operator(name) and int(name.partition("_")[0]) == number
+        ]
+    for folder in folders:
+        for inner in ("", *(f"{when}/" for when in _WHEN)):
+            for name in _names(root / folder / inner):
+                file = f"{folder}{inner}{name}"
+                location = location_of(file)
+                if not name.endswith(ENDING) or location.stem or (location.io, location.slot) != (named.io, named.slot):
+                    continue
+                if not leads_out(root / file, root):
+                    yield file
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, MOST))
+    except OSError:
+        return []
 
 
 FORMAT = Format("atb_bin", recognises, read, write, loses)

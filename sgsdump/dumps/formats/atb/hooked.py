@@ -1,30 +1,106 @@
-"""What the hooks of ``sgsdump exec`` wrote beside an ATB tree: whether the tree is whole, and files that stand for
-others.
+"""What the hooks of ``sgsdump exec`` wrote beside an ATB tree: whether the tree is whole, files that stand for others,
+and where in the network the operators stand.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
-below ``tensors/`` may be opened alone, so the root is looked for above it too. Source:
-docs/formats/ascend.md#trees-of-a-hooked-program.
+below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
+what an operator is and, in each step, what the values of a tensor are; ``Lines`` makes of them a full line for every
+input and output. Source: docs/formats/ascend.md#trees-of-a-hooked-program.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Record
-from sgsdump.dumps.formats.atb.hook_lines import Line, lines_in
-from sgsdump.dumps.network import Operator, Value
+from sgsdump.dumps.dump import Operator, Record, Value
+from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
 
+MOST_BYTES = 1 << 20
+# Lines of this many steps at most stand among one another: those of threads.
+_OPEN_STEPS = 64
+Line = Mapping[str, Any]
 CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
 _MOST_BYTES, _TAIL = 64 << 20, 4096
 _ABOVE = 8
 Key = tuple[str, int, int, str]
+
+
+class Lines:
+    """The lines of the process ``pid``, given in order."""
+
+    def __init__(self, pid: str) -> None:
+        self._pid = pid
+        self._operators: dict[int, Line] = {}
+        self._values: dict[int, dict[int, Line]] = {}
+
+    def read(self, data: bytes) -> list[Line]:
+        """What a line says, in full; nothing where it is damaged."""
+        line = json_object(data)
+        if line is None:
+            return []
+        number = line.get("place")
+        if isinstance(number, int):
+            self._operators[number] = {key: line[key] for key in line if key != "place"}
+            return []
+        if "at" not in line:
+            return [line]
+        operator = self._operators.get(line["at"]) if isinstance(line["at"], int) else None
+        if operator is None:
+            return []
+        return list(self._tensors(operator, line)) if "values" in line else [{**operator, **line}]
+
+    def _tensors(self, operator: Line, line: Line) -> Iterator[Line]:
+        step, side, moment, values = (line.get(key) for key in ("step", "side", "moment", "values"))
+        first = line.get("slot", 0)
+        if not (isinstance(step, int) and isinstance(first, int) and isinstance(values, list)):
+            return
+        earlier = self._of_step(step)
+        for slot, stored in enumerate(values, first):
+            value = earlier.get(stored) if isinstance(stored, int) else stored
+            if not isinstance(value, Mapping):
+                continue
+            number = value.get("value")
+            if isinstance(number, int):
+                earlier[number] = value
+            yield self._full(operator, {"step": step, "side": side, "slot": slot, "moment": moment, **value})
+
+    def _full(self, operator: Line, tensor: dict[str, Any]) -> Line:
+        full = {**operator, **tensor}
+        if "file" not in full:
+            folders = full.get("folders")
+            inside = "/".join(map(str, folders)) if isinstance(folders, list) else ""
+            full["file"] = (
+                f"tensors/{full.get('device')}_{self._pid}/{full['step']}/{inside}/"
+                f"{full['moment']}/{full['side']}tensor{full['slot']}.bin"
+            )
+        for kind in ("link", "same"):
+            if kind in full and full[kind] == full["file"]:
+                del full[kind]
+        return full
+
+    def _of_step(self, step: int) -> dict[int, Line]:
+        known = self._values.get(step)
+        if known is None:
+            known = self._values[step] = {}
+            if len(self._values) > _OPEN_STEPS:
+                del self._values[next(iter(self._values))]
+        return known
+
+
+def lines_in(path: Path, step: int | None = None) -> Iterator[Line]:
+    """The lines of an index that can be read; of a ``step`` only where one is given. Raises OSError."""
+    lines = Lines(path.parent.name)
+    own = f'{{"step": {step},'.encode()
+    with open_file(path) as file:
+        while data := file.readline(MOST_BYTES):
+            if step is None or data.startswith(own) or not data.startswith(b'{"step": '):
+                yield from lines.read(data)
 
 
 def missing(path: Path) -> Iterator[str]:
@@ -143,29 +219,17 @@ def _ends(root: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _folders(root: Path) -> list[Path]:
-    try:
+    with suppress(OSError):
         return sorted(path for path in (root / PROCESSES).iterdir() if (path / LINES).is_file())
-    except OSError:
-        return []
+    return []
 
 
 def _lines(path: Path, step: int | None = None) -> Iterator[Line]:
-    try:
+    with suppress(OSError):
         yield from lines_in(path, step)
-    except OSError:
-        return
 
 
 def _json(path: Path) -> Mapping[str, Any] | None:
-    try:
-        return _object(read_start(path, _MOST_BYTES))
-    except OSError:
-        return None
-
-
-def _object(data: bytes) -> Mapping[str, Any] | None:
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, Mapping) else None
+    with suppress(OSError):
+        return json_object(read_start(path, _MOST_BYTES))
+    return None

@@ -1,43 +1,80 @@
-"""One ATB tensor file: what its header and size say is in it (``examine``), and writing one (``write``)."""
+"""One ATB tensor file (``.bin``), a text header and a payload: reading (``examine``) and writing one (``write``).
+
+::
+
+    $Version=1.0                     these three lines may be missing
+    $Object.Count=<objects>          (not relied on)
+    $Object.Length=<bytes of all objects>
+    <attribute>=<value>              format, dtype, dims (4,4; nothing for a scalar); or data=…, max=…
+    $Object.<name>=<offset>,<length> counted from the first byte after the header
+    $End=1                           $END in an old fork
+    <payload>
+
+Lines end in LF. As in the vendor's C++ reader, at most 8000 lines are read, each splits at ``=`` into two parts that
+are not empty (``dims`` may be), and an attribute, object or length that comes twice is an error; other ``$`` names are
+noted only.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from sgsdump.dumps.formats.arrays.npy_file import in_shape
-from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES, format_number, number_of
-from sgsdump.dumps.formats.ascend.types.coding import CODINGS, RAW, Coding, loader
-from sgsdump.dumps.formats.ascend.types.ge_types import layout_of
-from sgsdump.dumps.formats.atb.header import (
-    DATA,
-    MOST_BYTES,
-    Header,
-    begins,
-    dims_of,
-    header_bytes,
-    number_in,
-    parse,
-    statistics_bytes,
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.format import Lost
+from sgsdump.dumps.formats.shared.ascend_types import (
+    ACL_TYPES,
+    CODINGS,
+    RAW,
+    Coding,
+    acl_number_of,
+    format_number,
+    layout_of,
+    loader,
 )
+from sgsdump.dumps.formats.shared.npy_file import in_shape
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.bounded_read import open_file
+from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.tensors.dtypes import carried, name_of, packed
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
+MOST_LINES = 8000
+MOST_BYTES = 2**20
+DATA = "data"
+_MOST_RANK, _MOST_ELEMENTS = 32, 2**48
+_MOST_NOTES = 3
+_OBJECT = "$Object."
+_COUNTED = re.compile(r"[0-9]{1,19}")
+_SLICE = re.compile(r"([0-9]{1,19}),([0-9]{1,19})")
+_FIRST_LINE = re.compile(rb"\$(Version|Object\.[^=\n]{1,64}|End|END)=[^=\n]+\n|[A-Za-z_][\w.]{0,63}=[^=\n]*\n")
+_KNOWN = re.compile(rb"(?:^|\n)(?:\$Version|\$Object\.\w+|dtype|dims)=")
+_ENDING = re.compile(rb"(?:^|\n)\$(?:End|END)=1(?:\n|$)")
 _FIRST_BYTES = 4096
 STATISTICS = ("max", "min", "mean", "l2norm")
 # What an appended second tensor begins with.
 _AGAIN = b"$Version="
 _MOST_DIGITS = 400
-REFUSED = "writing is refused"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header says, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
+    payload begins; ``length`` is None without ``$Object.Length``; ``notes`` are oddities that hinder nothing."""
+
+    attributes: Mapping[str, str]
+    objects: Mapping[str, tuple[int, int]]
+    length: int | None
+    end: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +107,103 @@ class Content:
         return Tensor(info, loader(self.path, self.coding, self.count, self.offset))
 
 
+def begins(head: bytes, whole: bool) -> bool:
+    """Whether bytes look like the beginning of an ATB file: lines NAME=VALUE up to the ending, among them one that
+    other files have not. ``whole`` says that they are the whole file, which must then have an ending or a version."""
+    if not _FIRST_LINE.match(head):
+        return False
+    ending = _ENDING.search(head)
+    if ending is None and whole and not head.startswith(b"$Version="):
+        return False
+    return _KNOWN.search(head, 0, ending.start() if ending else len(head)) is not None
+
+
+def parse(data: bytes) -> Header:
+    """The header at the beginning of ``data``, which is the whole file or its first MOST_BYTES.
+
+    Raises FormatError: the end of a sentence that begins with the file's name.
+    """
+    attributes: dict[str, str] = {}
+    objects: dict[str, tuple[int, int]] = {}
+    length: int | None = None
+    notes: list[str] = []
+    position = 0
+    for number in range(1, MOST_LINES + 1):
+        stop = data.find(b"\n", position)
+        text = _decoded(data[position:] if stop < 0 else data[position:stop], number)
+        if stop < 0 and text not in ("$End=1", "$END=1"):
+            raise FormatError(f"is cut off in its header, line {number}: there is no $End=1")
+        name, value = _halves(text, number)
+        position = len(data) if stop < 0 else stop + 1
+        if name in ("$End", "$END"):
+            if value != "1":
+                raise FormatError(f"has {text[:40]!r} in line {number} of its header, not $End=1")
+            return Header(attributes, objects, length, position, tuple(notes))
+        if name == f"{_OBJECT}Length":
+            if length is not None:
+                raise FormatError(f"gives $Object.Length twice, again in line {number} of its header")
+            length = _counted(value, text, number)
+        elif name.startswith(_OBJECT) and name != f"{_OBJECT}Count":
+            _once(objects, name[len(_OBJECT) :], "object", number)[name[len(_OBJECT) :]] = _slice(value, text, number)
+        elif not name.startswith("$"):
+            _once(attributes, name, "attribute", number)[name] = value
+        elif name not in ("$Version", f"{_OBJECT}Count") and len(notes) < _MOST_NOTES:
+            notes.append(f"says {text[:60]!r}, which is not known")
+    raise FormatError(f"has no $End=1 in the first {MOST_LINES} lines")
+
+
+def dims_of(header: Header) -> tuple[int, ...]:
+    """The shape, () for an empty text. Raises FormatError when there is none, or it is impossible."""
+    text = header.attributes.get("dims")
+    if text is None:
+        raise FormatError("has no dims in its header")
+    parts = text.split(",") if text else []
+    if len(parts) > _MOST_RANK or not all(map(_COUNTED.fullmatch, parts)):
+        raise FormatError(f"has dims={text[:60]!r}, which is not a shape")
+    dims = tuple(map(int, parts))
+    if math.prod(size or 1 for size in dims) > _MOST_ELEMENTS:
+        raise FormatError(f"has dims={text[:60]!r}, a shape beyond any memory")
+    return dims
+
+
+def number_in(header: Header, name: str) -> int | None:
+    """The attribute ``format`` or ``dtype``, None when it is not given. Raises FormatError when it is not a number."""
+    text = header.attributes.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise FormatError(f"has {name}={text[:40]!r}, which is not a number")
+    return int(text)
+
+
+def header_bytes(format: int, dtype: int, dims: Sequence[int], size: int) -> bytes:
+    """The header of one tensor whose payload has ``size`` bytes, byte for byte as the vendor's probe writes it."""
+    return _lines(
+        "$Version=1.0",
+        "$Object.Count=1",
+        f"$Object.Length={size}",
+        f"format={format}",
+        f"dtype={dtype}",
+        f"dims={_joined(dims)}",
+        f"$Object.data=0,{size}",
+        "$End=1",
+    )
+
+
+def statistics_bytes(format: int, dtype: int | None, dims: Sequence[int], statistics: Mapping[str, float]) -> bytes:
+    """The whole file of a tensor with only statistics: no object, no payload."""
+    return _lines(
+        "$Version=1.0",
+        "$Object.Count=0",
+        "$Object.Length=0",
+        f"format={format}",
+        *([] if dtype is None else [f"dtype={dtype}"]),
+        f"dims={_joined(dims)}",
+        *(f"{name}={value!r}" for name, value in statistics.items()),
+        "$End=1",
+    )
+
+
 def recognised(path: Path) -> bool:
     """Whether a file begins as an ATB tensor file."""
     try:
@@ -82,24 +216,106 @@ def recognised(path: Path) -> bool:
 
 def examine(path: Path) -> Content:
     """Read the header of a file. Raises FormatError when it is damaged or promises more than the file holds."""
-    try:
-        with open_file(path) as file:
-            return _content(path, _header(file), os.fstat(file.fileno()).st_size, file)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except FormatError as error:
-        raise FormatError(f"{path} {error}") from None
+    with _read(path) as file:
+        return _content(path, _header(file), os.fstat(file.fileno()).st_size, file)
 
 
 def header_of(path: Path) -> Header:
     """What the header of a file says, unread. Raises FormatError."""
+    with _read(path) as file:
+        return _header(file)
+
+
+def lost(record: Record) -> Iterator[Lost]:
+    """What a file cannot hold of a tensor's values; see ``Format.loses``."""
+    dtype, statistics = record.tensor.info.dtype, record.tensor.statistics
+    if statistics is None:
+        if acl_number_of(dtype) is None:
+            yield Lost(record, f"is {name_of(dtype)}, for which ATB has no number", True)
+    elif statistics == Statistics():
+        yield Lost(record, "has no values", True)
+    elif not _told(statistics):
+        yield Lost(record, f"has statistics, none of them {', '.join(STATISTICS)}", True)
+    elif replace(statistics, **dict.fromkeys(STATISTICS)) != Statistics():
+        yield Lost(record, f"has statistics, of which only {', '.join(STATISTICS)} are kept")
+
+
+def write(file: IO[bytes], record: Record) -> None:
+    """Write one tensor as the vendor's probe does; its statistics where it has nothing else.
+
+    Raises ValuesError for types that ATB has no number for, and where there are neither values nor statistics.
+    """
+    tensor = record.tensor
+    info = tensor.info
+    for loss in lost(record):
+        if loss.refused:
+            raise ValuesError(f"tensor {info.name!r} {loss.what}")
+    format, number = format_number(info.layout), acl_number_of(info.dtype)
+    if tensor.statistics is not None:
+        file.write(statistics_bytes(format, number, info.shape or (), _told(tensor.statistics)))
+        return
+    assert number is not None
+    array = in_shape(tensor)
+    payload = _payload(array)
+    file.write(header_bytes(format, number, array.shape, memoryview(payload).nbytes))
+    file.write(payload)
+
+
+def save(path: Path, record: Record) -> None:
+    """``write`` to a new file; OSError is the caller's, who writes the folder around it."""
+    with open(path, "wb") as file:
+        write(file, record)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[IO[bytes]]:
+    """An open file; what is wrong with it is told after its name."""
+    with reading(path), open_file(path) as file:
+        try:
+            yield file
+        except FormatError as error:
+            raise FormatError(f"{path} {error}") from None
+
+
+def _lines(*lines: str) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def _joined(dims: Sequence[int]) -> str:
+    return ",".join(map(str, dims))
+
+
+def _decoded(line: bytes, number: int) -> str:
     try:
-        with open_file(path) as file:
-            return _header(file)
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
-    except FormatError as error:
-        raise FormatError(f"{path} {error}") from None
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FormatError(f"has bytes that are not text in line {number} of its header") from None
+
+
+def _halves(text: str, number: int) -> tuple[str, str]:
+    parts = text.split("=")
+    if len(parts) != 2 or not parts[0] or not (parts[1] or parts[0] == "dims"):
+        raise FormatError(f"has {text[:40]!r} in line {number} of its header, which is not NAME=VALUE")
+    return parts[0], parts[1]
+
+
+def _once(taken: dict, name: str, what: str, number: int) -> dict:
+    if name in taken:
+        raise FormatError(f"gives the {what} {name[:40]!r} twice, again in line {number} of its header")
+    return taken
+
+
+def _counted(value: str, text: str, number: int) -> int:
+    if not _COUNTED.fullmatch(value):
+        raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not a number of bytes")
+    return int(value)
+
+
+def _slice(value: str, text: str, number: int) -> tuple[int, int]:
+    match = _SLICE.fullmatch(value)
+    if not match:
+        raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not OFFSET,LENGTH")
+    return int(match[1]), int(match[2])
 
 
 def _header(file: IO[bytes]) -> Header:
@@ -119,7 +335,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     count = math.prod(dims)
     if statistics or (alias and not header.objects):
         if size > header.end:
-            notes.append(f"has {size - header.end} bytes behind a header that announces none")
+            notes.append(f"has {size - header.end} bytes after a header that announces none")
         return Content(path, dims, coding or RAW, layout, count, 0, alias, statistics, tuple(notes))
     if coding and not header.objects and header.length == 0 and size == header.end:
         return Content(path, dims, coding, layout, count, notes=tuple(notes), described=True)
@@ -134,7 +350,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     if length != needed:
         notes.append(f"says its tensor has {length} bytes, its shape needs {needed}: these are read")
     end = header.end + start + (length if needed <= length <= size - header.end - start else needed)
-    notes.extend(_behind(file, end, size))
+    notes.extend(_trailing(file, end, size))
     return Content(path, shape, coding, layout, count, header.end + start, notes=tuple(notes))
 
 
@@ -146,12 +362,12 @@ def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
         return None
     if number is None:
         raise FormatError("has no dtype in its header")
-    if number not in DATA_TYPES:
-        raise FormatError(f"has dtype={number}, which is no known type of elements")
-    name, coding = DATA_TYPES[number]
+    if number not in ACL_TYPES:
+        raise FormatError(f"has dtype={number}, which is not a known type of elements")
+    name, coding = ACL_TYPES[number]
     if coding is None:
         notes.append(f"holds elements of {name}, which are read as bytes")
-    elif number_of(coding.dtype) != number:
+    elif acl_number_of(coding.dtype) != number:
         notes.append(f"holds elements of {name}, read as the {name_of(coding.dtype)} they mean")
     return coding
 
@@ -161,7 +377,7 @@ def _statistics(attributes: Mapping[str, str]) -> Statistics | None:
         try:
             return float(attributes[name][:_MOST_DIGITS]) if name in attributes else None
         except ValueError:
-            raise FormatError(f"has {name}={attributes[name][:40]!r}, which is no number") from None
+            raise FormatError(f"has {name}={attributes[name][:40]!r}, which is not a number") from None
 
     if not any(name in attributes for name in STATISTICS):
         return None
@@ -169,7 +385,7 @@ def _statistics(attributes: Mapping[str, str]) -> Statistics | None:
 
 
 def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
-    """Offset and length of the tensor's bytes behind the header, as the file says."""
+    """Offset and length of the tensor's bytes after the header, as the file says."""
     if not header.objects:
         return 0, left
     name = DATA if DATA in header.objects else next(iter(header.objects))
@@ -181,54 +397,14 @@ def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
     return start, length
 
 
-def _behind(file: IO[bytes], end: int, size: int) -> list[str]:
-    """What to say of bytes behind the tensor."""
+def _trailing(file: IO[bytes], end: int, size: int) -> list[str]:
+    """A note on trailing bytes, if there are any."""
     if size <= end:
         return []
     file.seek(end)
     if file.read(len(_AGAIN)) == _AGAIN:
         return ["was written more than once: its first tensor is read"]
-    return [f"has {size - end} bytes behind its tensor"]
-
-
-def lost(tensor: Tensor) -> Iterator[str]:
-    """What a file cannot hold of a tensor's values, as the ends of "the tensor …"; see ``Format.loses``."""
-    dtype, statistics = tensor.info.dtype, tensor.statistics
-    if statistics is None:
-        if number_of(dtype) is None:
-            yield f"is {name_of(dtype)}, for which ATB has no number: {REFUSED}"
-    elif statistics == Statistics():
-        yield f"has no values: {REFUSED}"
-    elif not _told(statistics):
-        yield f"has statistics, none of them {', '.join(STATISTICS)}: {REFUSED}"
-    elif replace(statistics, **dict.fromkeys(STATISTICS)) != Statistics():
-        yield f"has statistics, of which only {', '.join(STATISTICS)} are kept"
-
-
-def write(file: IO[bytes], tensor: Tensor) -> None:
-    """Write one tensor as the vendor's probe does; its statistics where it has nothing else.
-
-    Raises ValuesError for types that ATB has no number for, and where there are neither values nor statistics.
-    """
-    for what in lost(tensor):
-        if what.endswith(REFUSED):
-            raise ValuesError(f"tensor {tensor.info.name!r} {what.removesuffix(f': {REFUSED}')}")
-    info = tensor.info
-    format, number = format_number(info.layout), number_of(info.dtype)
-    if tensor.statistics is not None:
-        file.write(statistics_bytes(format, number, info.shape or (), _told(tensor.statistics)))
-        return
-    assert number is not None
-    array = in_shape(tensor)
-    payload = _payload(array)
-    file.write(header_bytes(format, number, array.shape, memoryview(payload).nbytes))
-    file.write(payload)
-
-
-def save(path: Path, tensor: Tensor) -> None:
-    """``write`` to a new file; OSError is the caller's, who writes the folder around it."""
-    with open(path, "wb") as file:
-        write(file, tensor)
+    return [f"has {size - end} trailing bytes"]
 
 
 def _told(statistics: Statistics) -> dict[str, float]:

@@ -1,5 +1,5 @@
 """A folder tree of ATB tensors as msit and msprobe dump them: ``.bin`` files (``atb_bin``) in a folder per operator,
-``before`` and ``after`` it ran (``place.py``). Any folder from the one that was dumped to down to one
+``before`` and ``after`` it ran (``location.py``). Any folder from the one that was dumped to down to one
 operator's may be opened. Each execution of each device is a run of the tree: ``data@step=1`` and ``data/0_4711/1`` are
 the same one.
 
@@ -10,7 +10,7 @@ that are in ``statistic.csv`` only, the statistics are known; such a file may be
 dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
 
 Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
-read from; and beside them ``sgsdump.json`` (``arrays/manifest.py``), which keeps what such a file cannot hold.
+read from; and beside them ``sgsdump.json`` (``shared/manifest.py``), which keeps what such a file cannot hold.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format, Lost
-from sgsdump.dumps.formats.arrays import manifest, npy_file
-from sgsdump.dumps.formats.ascend.types.coding import RAW
-from sgsdump.dumps.formats.atb import alias, hooked, statistic, survey
-from sgsdump.dumps.formats.atb import place as atb_place
+from sgsdump.dumps.formats.atb import hooked, survey
+from sgsdump.dumps.formats.atb import location as atb_location
 from sgsdump.dumps.formats.atb import tensor as atb_tensor
-from sgsdump.dumps.formats.atb.executions import NO_TENSOR, runs
 from sgsdump.dumps.formats.atb.hooked import Key
-from sgsdump.dumps.formats.atb.place import ENDING, Execution
-from sgsdump.dumps.formats.atb.statistic import Row
+from sgsdump.dumps.formats.atb.location import ENDING, Execution, split
+from sgsdump.dumps.formats.atb.survey import Row
 from sgsdump.dumps.formats.atb.tensor import Content
+from sgsdump.dumps.formats.shared import manifest, npy_file
+from sgsdump.dumps.formats.shared.ascend_types import RAW
+from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import make_folder, replacing_folder
-from sgsdump.files.bounded_read import read_start
 from sgsdump.files.folder import files_below, has_file, leads_out
 from sgsdump.files.names import Taken, file_stem
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
+NO_TENSOR = "kernel_tilingdata.bin"
 _EXECUTION = "0_0/0"
 NOT_WRITTEN = "it is memory to which nothing had been written yet"
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -54,14 +54,29 @@ class Paths:
     of: Mapping[Key, str]
 
 
+def runs(path: Path, notes: list[str]) -> list[Run]:
+    """The executions below a folder, by the paths of its files; none in what ``tree.write`` wrote.
+
+    Where there are some, files that belong to none of them are noted.
+    """
+    if (path / manifest.NAME).is_file():
+        return []
+    notes.extend(hooked.missing(path))
+    by_execution: defaultdict[Execution, list[str]] = defaultdict(list)
+    for name in sorted({*files_below(path, (ENDING, survey.NAME), notes), *hooked.equals(path)}):
+        if not name.endswith(NO_TENSOR):
+            by_execution[split(name.split("/")[:-1])[0]].append(name)
+    apart = {one for one in by_execution if one.number} or {one for one in by_execution if one.device}
+    stray = [name for one, names in by_execution.items() if one not in apart for name in names]
+    if apart and stray:
+        notes.append(f"{survey.some(stray, 'file')} of no execution")
+    return [one.as_run() for one in apart]
+
+
 def recognises(path: Path, head: bytes) -> bool:
     if not path.is_dir():
-        return head.startswith(statistic.HEADER.encode())
-    return has_file(path, (ENDING, statistic.NAME), _is_of_a_tree) or bool(hooked.equals(path))
-
-
-def _is_of_a_tree(path: Path) -> bool:
-    return (statistic if path.name == statistic.NAME else atb_tensor).recognised(path)
+        return head.startswith(survey.HEADER.encode())
+    return has_file(path, (ENDING, survey.NAME), _is_of_a_tree) or bool(hooked.equals(path))
 
 
 def read(path: Path) -> Dump:
@@ -70,7 +85,7 @@ def read(path: Path) -> Dump:
     if not path.is_dir():
         records, variant = _theirs(path.parent, [], [path.name], notes)
         return Dump(records, FORMAT.name, variant, path, notes)
-    names = sorted(files_below(path, (ENDING, statistic.NAME), notes))
+    names = sorted(files_below(path, (ENDING, survey.NAME), notes))
     files = [name for name in names if name.endswith(ENDING) and not name.endswith(NO_TENSOR)]
     tables = [name for name in names if not name.endswith(ENDING)]
     notes.extend(hooked.missing(path))
@@ -81,40 +96,73 @@ def read(path: Path) -> Dump:
     return Dump(records, FORMAT.name, variant, path, notes, partial(hooked.network, path, records, variant.of, _key))
 
 
+def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
+    """Write a file per record and the manifest. An existing folder is set aside.
+
+    Raises OutputError when the disk refuses, ValuesError for types that ATB has no number for.
+    """
+    read_from = variant.of if isinstance(variant, Paths) else {}
+    names, entries = Taken(), []
+    taken: set[str] = set()
+    with replacing_folder(Path(path)) as folder:
+        for record in records:
+            location = read_from.get(_key(record)) or _path_by_name(record)
+            while location is None or location in taken:
+                location = _own_path(record, names)
+            taken.add(location)
+            entries.append(manifest.entry_of(record, location))
+            make_folder((folder / location).parent)
+            atb_tensor.save(folder / location, record)
+            del record
+        if not entries:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+        npy_file.save_bytes(folder / manifest.NAME, manifest.text_of(entries))
+
+
+def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
+    yield from manifest.facts_lost(records)
+    for record in records:
+        yield from atb_tensor.lost(record)
+
+
+def _is_of_a_tree(path: Path) -> bool:
+    return (survey if path.name == survey.NAME else atb_tensor).recognised(path)
+
+
 def _theirs(
     root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str], equal: Mapping[str, str] = NONE
 ) -> tuple[list[Record], Paths]:
     contents = survey.examined(root, files, notes)
     sources = survey.examined(root, sorted({same for own, same in equal.items() if own not in contents}), notes)
     contents |= {own: sources[same] for own, same in equal.items() if own not in contents and same in sources}
-    places = {name: atb_place.place_of(name) for name in contents}
-    chosen = survey.chosen(places, notes)
+    locations = {name: atb_location.location_of(name) for name in contents}
+    chosen = survey.chosen(locations, notes)
     rows = survey.rows(root, tables, notes)
     survey.say_missing(chosen, rows, notes)
-    there = {place.key for place in chosen}
-    listed = {place: row for place, row in rows.items() if place.key not in there}
-    targets = alias.targets_of(chosen)
+    there = {location.key for location in chosen}
+    listed = {location: row for location, row in rows.items() if location.key not in there}
+    targets = atb_location.targets_of(chosen)
     unwritten = hooked.unwritten(root) if any(content.described for content in contents.values()) else set()
     numbers: dict[tuple[Execution, tuple[str, ...]], int] = {}
     records, paths = [], {}
     lost: defaultdict[str, list[str]] = defaultdict(list)
-    for place in sorted([*chosen, *listed], key=lambda place: place.order):
-        number = numbers.setdefault((place.execution, place.operators), len(numbers))
-        if place in listed:
-            tensor = _of_row(listed[place], place.name, place.op_type)
+    for location in sorted([*chosen, *listed], key=lambda location: location.order):
+        number = numbers.setdefault((location.execution, location.operators), len(numbers))
+        if location in listed:
+            tensor = _of_row(listed[location], location.name, location.op_type)
         else:
-            content, why = alias.followed(chosen[place], contents, targets, places)
-            if chosen[place] in unwritten:
+            content, why = atb_location.followed(chosen[location], contents, targets, locations)
+            if chosen[location] in unwritten:
                 why = NOT_WRITTEN
-            tensor = content.tensor(place.name, place.op_type, why)
+            tensor = content.tensor(location.name, location.op_type, why)
             if why:
-                lost[f"has no values: {why}"].append(chosen[place])
-        record = Record(place.io, place.slot, number, place.op_type, tensor)
-        if chosen.get(place) in unwritten:
+                lost[f"has no values: {why}"].append(chosen[location])
+        record = Record(location.io, location.slot, number, location.op_type, tensor)
+        if chosen.get(location) in unwritten:
             record = replace(record, unwritten=True)
         records.append(record)
-        if place in chosen:
-            paths[_key(record)] = chosen[place]
+        if location in chosen:
+            paths[_key(record)] = chosen[location]
     if not records:
         raise FormatError(f"no file in {root} is an ATB tensor ({notes[-1] if notes else 'there is none'})")
     notes.extend(survey.summed(lost))
@@ -125,7 +173,7 @@ def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
     info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
     if row.statistics is None:
-        return Tensor.without_values(info, f"it is in {statistic.NAME} only, which has no statistics of it")
+        return Tensor.without_values(info, f"it is in {survey.NAME} only, which has no statistics of it")
     return Tensor.of_statistics(info, row.statistics)
 
 
@@ -134,17 +182,13 @@ def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Reco
     path = root / manifest.NAME
     if leads_out(path, root):
         raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
-    try:
-        entries = manifest.parse(read_start(path, manifest.MOST_BYTES + 1), str(path))
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
-    known, records, paths = set(files), [], {}
-    for record, values in entries:
-        if values not in known:
+    there, records, paths = set(files), [], {}
+    for record, values in manifest.read(path):
+        if values not in there:
             raise FormatError(f"{path} names {values[:80]!r}, which is missing; was the folder copied whole?")
         records.append(_of_manifest(record, atb_tensor.examine(root / values)))
         paths[_key(record)] = values
-    stray = sorted(known - set(paths.values()))
+    stray = sorted(there - set(paths.values()))
     if stray:
         notes.append(f"{survey.some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
     return records, Paths(paths)
@@ -161,46 +205,16 @@ def _of_manifest(record: Record, content: Content) -> Record:
     return replace(record, tensor=Tensor(info, load))
 
 
-def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write a file per record and the manifest. An existing folder is set aside.
-
-    Raises OutputError when the disk refuses, ValuesError for types that ATB has no number for.
-    """
-    given = variant.of if isinstance(variant, Paths) else {}
-    names, entries = Taken(), []
-    taken: set[str] = set()
-    with replacing_folder(Path(path)) as folder:
-        for record in records:
-            place = given.get(_key(record)) or _path_by_name(record)
-            while place is None or place in taken:
-                place = _own_path(record, names)
-            taken.add(place)
-            entries.append(manifest.entry_of(record, place))
-            make_folder((folder / place).parent)
-            atb_tensor.save(folder / place, record.tensor)
-            del record
-        if not entries:
-            raise OutputError(f"cannot write {path}: there is no tensor to write")
-        npy_file.save_bytes(folder / manifest.NAME, manifest.text_of(entries))
-
-
 def _path_by_name(record: Record) -> str | None:
     """The path of a record whose name is one that a tree gives."""
-    place = atb_place.path_of(record.name, record.io)
-    return None if place is None else f"{_EXECUTION}/{place}"
+    location = atb_location.path_of(record.name, record.io)
+    return None if location is None else f"{_EXECUTION}/{location}"
 
 
 def _own_path(record: Record, names: Taken) -> str:
     """A path below a folder that no other record has."""
     folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
-    return f"{_EXECUTION}/{atb_place.made_path(folder, record.io, record.slot)}"
-
-
-def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
-    yield from manifest.facts_lost(records)
-    for record in records:
-        for what in atb_tensor.lost(record.tensor):
-            yield record, what
+    return f"{_EXECUTION}/{atb_location.made_path(folder, record.io, record.slot)}"
 
 
 def _key(record: Record) -> Key:

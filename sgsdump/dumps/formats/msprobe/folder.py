@@ -1,4 +1,12 @@
-"""What msprobe dumps of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
+"""The values of an msprobe dump: .npy files beside its JSON, in ``dump_tensor_data`` where there is such a folder.
+
+The path in the JSON is that of the machine of the run, so it is not followed. Values in .pt files are read without
+torch, unless the same array stands beside them as .npy. An element type that numpy has not is often kept as another
+(bfloat16 as float32): the file's is taken, and so is its shape.
+
+The arguments of an operator in msprobe's ``dump.json`` (``folder.py`` has its form), and the tensors among them.
+
+What msprobe dumps of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
 
 ::
 
@@ -15,7 +23,7 @@
 
 Tensors are named as msprobe names them: ``Functional.conv2d.0.forward.input.0``, ``….input.weight``, ``….output.0``,
 ``….parameters.weight``. Parameters are inputs like the others and no constants: training changes them from step to
-step, so a comparison looks at them. A tensor's slot is its place among the arguments, those that are no tensors
+step, so a comparison looks at them. A tensor's slot is its place among the arguments, those that are not tensors
 counted. The operator type is the API's name or the module's class. Gradients of parameters are entries of their own,
 ``Module.net.conv1.Conv2d.parameters_grad.0`` (older versions write no number), whose tensors are outputs:
 ``….parameters_grad.0.weight``. Tensors under a key that is not known are read as inputs, so that none is lost.
@@ -31,25 +39,172 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import HEAD_BYTES, Format
-from sgsdump.dumps.formats.msprobe.arguments import leaves, tensor_of, type_of
-from sgsdump.dumps.formats.msprobe.values import Values
-from sgsdump.dumps.runs.run import Run
-from sgsdump.errors import FormatError
+from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
+from sgsdump.dumps.formats.shared import npy_file
+from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
+from sgsdump.dumps.runs import Run
+from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
+from sgsdump.tensors.dtypes import KNOWN, name_of
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor, TensorInfo
 
+FOLDER = "dump_tensor_data"
+UNKNOWN = np.dtype("V1")
+SHOWN = 3
+_NPY, _TORCH = ".npy", (".pt", ".pth")
+DEEPEST = 20
+_PARTS = {
+    "input_args": "input",
+    "input_kwargs": "input",
+    "input": "input",
+    "parameters": "parameters",
+    "output": "output",
+}
+# Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
+_WHOLE = ("parameters_grad", "debug")
+_TYPE_PLACE = -3
+_GRADIENT = _WHOLE[0]
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
 LEVELS, MOST_FOLDERS = 3, 1000
 _RUN_FOLDER = re.compile(r"(step|rank)_?(\d{1,9})", re.ASCII)
+
+
+class Values:
+    """The files of one dump; what is not plain in them is collected for ``notes``."""
+
+    def __init__(self, folder: Path):
+        inner = folder / FOLDER
+        self._folder = inner if inner.is_dir() and not (inner.is_symlink() and leads_out(inner, folder)) else folder
+        self._said: dict[str, list[str]] = {}
+
+    def tensor(self, info: TensorInfo, file: Any, statistics: Statistics) -> Tensor:
+        """A tensor with the values of ``file``, the JSON's data_name; with its statistics where they cannot be read."""
+        if not isinstance(file, str) or file in ("", "-1"):
+            return Tensor.of_statistics(info, statistics)
+        if not file.isprintable():
+            self.say("have no values: their files are missing or damaged", info.name)
+            return _without_values(info, statistics, f"{file[:80]!r} is not a file name")
+        try:
+            if PurePosixPath(file).suffix not in _TORCH:
+                return self._of_npy(inside(self._folder, file), info)
+            beside = file.rpartition(".")[0] + _NPY
+            if (self._folder / beside).is_file():
+                return self._of_npy(inside(self._folder, beside), info)
+            return self._of_torch(inside(self._folder, file), info)
+        except FormatError as error:
+            self.say("have no values: their files are missing or damaged", info.name)
+            return _without_values(info, statistics, str(error))
+
+    def say(self, what: str, name: str) -> None:
+        """Note what befell a tensor."""
+        self._said.setdefault(what, []).append(name)
+
+    def notes(self) -> list[str]:
+        """A line for each thing that befell tensors."""
+        lines = []
+        for what, names in self._said.items():
+            more = " …" if len(names) > SHOWN else ""
+            lines.append(f"tensors {what} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}")
+        return lines
+
+    def _of_npy(self, path: Path, info: TensorInfo) -> Tensor:
+        header, size = npy_file.header_of(path)
+        dtype = info.dtype
+        if header.dtype.kind != "V":
+            self._check_type(header.dtype, info)
+            dtype = header.dtype
+        elif dtype == UNKNOWN:
+            npy_file.check_plain(header, path)
+        npy_file.check_type(header, dtype, path)
+        if size > header.end:
+            self.say("have trailing bytes", info.name)
+        self._check_shape(header.shape, info)
+        return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
+
+    def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
+        tensors = read_tensors(path, info.name, [], keep_open=False)
+        if len(tensors) > 1:
+            raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
+        stored = tensors[0]
+        self._check_type(stored.dtype, info)
+        self._check_shape(stored.shape, info)
+        return Tensor(replace(stored.info, name=info.name, op_type=info.op_type), stored.raw)
+
+    def _check_type(self, dtype: np.dtype, info: TensorInfo) -> None:
+        if info.dtype not in (dtype.newbyteorder("="), UNKNOWN):
+            self.say(f"were {name_of(info.dtype)}, their files hold {name_of(dtype)}", info.name)
+
+    def _check_shape(self, shape: tuple[int, ...] | None, info: TensorInfo) -> None:
+        if shape != info.shape:
+            self.say("have other shapes in their files, which are taken", info.name)
+
+
+class Leaf(NamedTuple):
+    """An argument of the JSON, a tensor or not; ``slot`` counts those of its side."""
+
+    name: str
+    io: str
+    slot: int
+    facts: Any
+
+
+def leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
+    """The arguments of an operator, in the JSON's order."""
+    if not isinstance(entry, Mapping):
+        raise FormatError(f"{path}: {operator[:80]!r} is not an object")
+    kind = _without_call(operator).rpartition(".")[2]
+    if kind in _WHOLE:
+        for slot, (name, facts) in enumerate(_flat(entry, operator, kind == _GRADIENT)):
+            yield Leaf(name, "out", slot, facts)
+        return
+    slots = {"in": 0, "out": 0}
+    for part, word in _PARTS.items():
+        io = "out" if word == "output" else "in"
+        for name, facts in _flat(entry.get(part, ()), f"{operator}.{word}"):
+            yield Leaf(name, io, slots[io], facts)
+            slots[io] += 1
+    for part in [key for key in entry if key not in _PARTS]:
+        for name, facts in _flat(entry[part], f"{operator}.{part}"):
+            if _describes_tensor(facts):
+                yield Leaf(name, "in", slots["in"], facts)
+                slots["in"] += 1
+
+
+def type_of(operator: str) -> str:
+    """The API's name or the module's class, "" for a name that has neither."""
+    parts = operator.split(".")
+    if _without_call(operator) == operator and parts[-1] == _GRADIENT:
+        parts.append("0")
+    return parts[_TYPE_PLACE] if len(parts) >= -_TYPE_PLACE else ""
+
+
+def tensor_of(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
+    """The tensor an argument is, None for one that is none. Raises FormatError for a shape that cannot be."""
+    facts = leaf.facts
+    if not _describes_tensor(facts):
+        return None
+    shape = facts["shape"]
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise FormatError(f"tensor {leaf.name[:80]!r} has no possible shape: {str(shape)[:80]}")
+    word = str(facts["dtype"]).rpartition(".")[2].lower()
+    dtype = KNOWN.get(word, UNKNOWN)
+    if dtype == UNKNOWN:
+        values.say(f"are of a type that is not known, {word[:40]!r}", leaf.name)
+    info = TensorInfo(leaf.name, checked_shape(shape), dtype, op_type=op_type if leaf.io == "out" else "")
+    return values.tensor(info, facts.get("data_name"), _statistics(facts))
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -60,15 +215,6 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
     """The folders of a dump that a folder holds, their steps and ranks as the folders' names say."""
     folders = {document.parent.relative_to(path).as_posix() for document in _documents(path)}
     return [_run_of(path, "" if folder == "." else folder) for folder in folders]
-
-
-def _run_of(path: Path, place: str) -> Run:
-    numbers: dict[str, int] = {}
-    for name in [*path.resolve().parts[-LEVELS:], *place.split("/")]:
-        match = _RUN_FOLDER.fullmatch(name)
-        if match:
-            numbers[match[1]] = int(match[2])
-    return Run(place, numbers.get("rank"), numbers.get("step"))
 
 
 def read(path: Path) -> Dump:
@@ -93,8 +239,58 @@ def read(path: Path) -> Dump:
         raise FormatError(f"{document} lists no tensor")
     notes = values.notes()
     if others:
-        notes.append(f"{others} arguments are no tensors (numbers, texts …); they are left out")
+        notes.append(f"{others} arguments are not tensors (numbers, texts …); they are left out")
     return Dump(records, FORMAT.name, document, path, notes)
+
+
+def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:
+    def load() -> np.ndarray:
+        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+
+    return Tensor(info, load, statistics)
+
+
+def _without_call(operator: str) -> str:
+    """``Module.conv1.Conv2d.parameters_grad`` of itself and of ``Module.conv1.Conv2d.parameters_grad.0``."""
+    name, dot, last = operator.rpartition(".")
+    return name if dot and last.isdecimal() and name.rpartition(".")[2] in _WHOLE else operator
+
+
+def _describes_tensor(facts: Any) -> bool:
+    return isinstance(facts, Mapping) and isinstance(facts.get("shape"), list) and "dtype" in facts
+
+
+def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """What is in nested lists and objects, by the names msprobe gives; a gradient's list of one adds no number."""
+    if isinstance(value, Mapping) and value.get("class_type") == "torch.distributed.P2POp":
+        value = value.get("tensor")
+    is_leaf = isinstance(value, Mapping) and isinstance(value.get("type"), str)
+    if is_leaf or depth > DEEPEST or not isinstance(value, (Mapping, list, tuple)):
+        yield name, value
+        return
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, inner in items:
+        drop = without_number and isinstance(value, list)
+        yield from _flat(inner, name if drop else f"{name}.{key}", without_number, depth + 1)
+
+
+def _statistics(facts: Mapping[str, Any]) -> Statistics:
+    def figure(name: str) -> float | None:
+        try:
+            return float(facts[name])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+
+
+def _run_of(path: Path, place: str) -> Run:
+    numbers: dict[str, int] = {}
+    for name in [*path.resolve().parts[-LEVELS:], *place.split("/")]:
+        match = _RUN_FOLDER.fullmatch(name)
+        if match:
+            numbers[match[1]] = int(match[2])
+    return Run(place, numbers.get("rank"), numbers.get("step"))
 
 
 def _begins(head: bytes) -> bool:
@@ -103,7 +299,7 @@ def _begins(head: bytes) -> bool:
 
 
 def _is_one(path: Path, folder: Path) -> bool:
-    """Whether a file named as such a JSON begins as one, and is not behind a link out of the folder."""
+    """Whether a file named as such a JSON begins as one, and does not lead out of the folder by a link."""
     try:
         if not path.is_file() or leads_out(path, folder):
             return False

@@ -1,4 +1,17 @@
-"""A folder with ``runs.json`` (``index.py``), or with ``onnxruntime/runs.json`` in it; read only.
+"""A tree of a program's runs that were computed again from its models and feeds: a folder with ``runs.json``, or with
+``onnxruntime/runs.json`` in it. Read only; a dump for each run, in any format.
+
+``runs.json`` is written when all runs are there::
+
+    {"sgsdump_runs": 1, "complete": true, "notes": [text …],
+     "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "notes": [text …],
+               "outputs": [{"name": "prob", "equal": false, "max_abs": 3e-8, "relative": 1e-7}],
+               "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
+     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0"] …]}}
+
+``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
+``outputs`` holds the run's outputs against the program's own. ``graphs`` has each model's nodes: name, type, the names
+of what they read and make, and the module they stand in where the model says so besides their names (older ones: not).
 
 A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report
 that. Beside the runs a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they
@@ -7,27 +20,80 @@ are runs of the tree too. What a run is dumped as, its own format reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.formats.replays import index
-from sgsdump.dumps.formats.replays.index import Entry, Index
 from sgsdump.dumps.onnx_network import of_nodes
-from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.files.bounded_read import read_all
+from sgsdump.files.json_yaml import json_of
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
+NAME = "runs.json"
+MARK = "sgsdump_runs"
+MOST_BYTES = 256 << 20
+Node = tuple[str, str, list[str], list[str], str]
 FOLDER = "onnxruntime"
 TENSORS = "tensors"
 NOT_COMPLETE = "the program did not come to its end, or not all its runs are here"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run. ``tensors``: name, op type, dtype and shape of each, where there is no dump of it."""
+
+    run: Run
+    notes: tuple[str, ...] = ()
+    outputs: tuple[Mapping[str, Any], ...] = ()
+    tensors: tuple[tuple[str, str, str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Index:
+    """``complete``: the program came to its end, and every run of it that was asked for is here."""
+
+    entries: tuple[Entry, ...]
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+    graphs: Mapping[str, tuple[Node, ...]] = field(default_factory=dict, hash=False)
+
+
+def text_of(index: Index) -> str:
+    runs = [
+        {
+            **{"place": entry.run.place, "step": entry.run.step, "rank": entry.run.rank, "graph": entry.run.graph},
+            **{"notes": entry.notes, "outputs": entry.outputs},
+            **({"tensors": entry.tensors} if entry.tensors else {}),
+        }
+        for entry in index.entries
+    ]
+    document = {MARK: 1, "complete": index.complete, "notes": index.notes, "runs": runs, "graphs": index.graphs}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def read_index(path: Path) -> Index:
+    """Raises FormatError for what ``text_of`` did not write."""
+    data = read_all(path, MOST_BYTES, "an index of runs")
+    try:
+        document = json_of(data.decode("utf-8"), path)
+        if document[MARK] != 1:
+            raise FormatError(f"{path} is of a newer sgsdump; update it")
+        entries = tuple(_entry(entry_json) for entry_json in document["runs"])
+        graphs = {_text(name): tuple(map(_node, nodes)) for name, nodes in dict(document.get("graphs", {})).items()}
+        return Index(entries, document["complete"] is True, _texts(document["notes"]), graphs)
+    except (UnicodeDecodeError, LookupError, TypeError, ValueError):
+        raise FormatError(f"{path} is damaged: it is not an index of runs") from None
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -42,9 +108,9 @@ def runs(path: Path, notes: list[str]) -> Sequence[Run]:
     listed: list[Run] = []
     folder = _folder(path)
     if folder is not None:
-        known = index.read_index(path / folder / index.NAME)
-        notes.extend(_notes(known))
-        listed = [_below(folder, entry.run) for entry in known.entries]
+        tree_index = read_index(path / folder / NAME)
+        notes.extend(_notes(tree_index))
+        listed = [_below(folder, entry.run) for entry in tree_index.entries]
     if (path / TENSORS).is_dir():
         listed += [_below(TENSORS, run) for run in FORMATS["atb_tree"].runs(path / TENSORS, notes)]
     return listed
@@ -54,10 +120,10 @@ def read(path: Path) -> Dump:
     """A run's dump, or the only run of a tree. Raises FormatError."""
     folder = _folder(path) if path.is_dir() else None
     if folder is not None:
-        known = index.read_index(path / folder / index.NAME)
-        if len(known.entries) != 1:
+        tree_index = read_index(path / folder / NAME)
+        if len(tree_index.entries) != 1:
             raise FormatError(f"{path} holds no run; was anything of the program to be dumped?")
-        return _dump_of(path / folder, known, known.entries[0])
+        return _dump_of(path / folder, tree_index, tree_index.entries[0])
     if path.is_dir() and _is_not_computed(path):
         raise FormatError(
             f"{path} holds what a program fed to onnxruntime, its tensors were not computed: the dump was stopped "
@@ -65,33 +131,61 @@ def read(path: Path) -> Dump:
         )
     run = _run_at(path)
     if run is None:
-        raise FormatError(f"{path} is no run of a tree with an {index.NAME}")
+        raise FormatError(f"{path} is not a run of a tree with an {NAME}")
     return _dump_of(*run)
+
+
+def _entry(entry_json: Mapping[str, Any]) -> Entry:
+    place = PurePosixPath(_text(entry_json["place"]))
+    if place.is_absolute() or ".." in place.parts:
+        raise ValueError(place)
+    step, rank = (None if entry_json[name] is None else int(entry_json[name]) for name in ("step", "rank"))
+    tensors = tuple(
+        (_text(name), _text(kind), _text(dtype), tuple(map(int, shape)))
+        for name, kind, dtype, shape in entry_json.get("tensors", ())
+    )
+    outputs = tuple(dict(output) for output in entry_json["outputs"])
+    return Entry(Run(str(place), rank, step, _text(entry_json["graph"])), _texts(entry_json["notes"]), outputs, tensors)
+
+
+def _node(node: Sequence[Any]) -> Node:
+    name, kind, reads, makes, *module = node
+    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes)), _text(module[0]) if module else ""
+
+
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(_text, values))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 def _run_at(path: Path) -> tuple[Path, Index, Entry] | None:
     """The run whose dump is at a path: the folder of its index, the index, and the run's line in it."""
     for above in path.parents:
-        if (above / index.NAME).is_file():
+        if (above / NAME).is_file():
             try:
-                known = index.read_index(above / index.NAME)
+                tree_index = read_index(above / NAME)
             except FormatError:
                 return None
             place = path.relative_to(above).as_posix()
-            return next(((above, known, entry) for entry in known.entries if entry.run.place == place), None)
+            return next(((above, tree_index, entry) for entry in tree_index.entries if entry.run.place == place), None)
     return None
 
 
-def _dump_of(folder: Path, known: Index, entry: Entry) -> Dump:
+def _dump_of(folder: Path, tree_index: Index, entry: Entry) -> Dump:
     path = folder / entry.run.place
     dump = _described(entry, path) if entry.tensors else _plain(path)
-    notes = [*dump.notes, *entry.notes, *_notes(known)]
-    nodes = known.graphs.get(entry.run.graph, ())
+    notes = [*dump.notes, *entry.notes, *_notes(tree_index)]
+    nodes = tree_index.graphs.get(entry.run.graph, ())
     return Dump(dump.records, dump.format, dump.variant, dump.path, notes, partial(of_nodes, dump.records, nodes))
 
 
 def _plain(path: Path) -> Dump:
-    from sgsdump.dumps.runs.trees import format_of
+    from sgsdump.dumps.trees import format_of
 
     dump: Dump = format_of(path).read(path)
     return dump
@@ -109,12 +203,12 @@ def _no_values() -> np.ndarray:
     raise ValuesError("the tensor has no values: only its description was dumped")
 
 
-def _notes(known: Index) -> list[str]:
-    return [*known.notes, *([] if known.complete else [NOT_COMPLETE])]
+def _notes(tree_index: Index) -> list[str]:
+    return [*tree_index.notes, *([] if tree_index.complete else [NOT_COMPLETE])]
 
 
 def _folder(path: Path) -> str | None:
-    return next((folder for folder in ("", FOLDER) if (path / folder / index.NAME).is_file()), None)
+    return next((folder for folder in ("", FOLDER) if (path / folder / NAME).is_file()), None)
 
 
 def _is_not_computed(path: Path) -> bool:
@@ -125,4 +219,4 @@ def _below(folder: str, run: Run) -> Run:
     return replace(run, place="/".join(filter(None, (folder, run.place))))
 
 
-FORMAT = Format("replays", recognises, read, looks_for=f"a {index.NAME}", runs=runs, owns=owns)
+FORMAT = Format("replays", recognises, read, looks_for=f"a {NAME}", runs=runs, owns=owns)

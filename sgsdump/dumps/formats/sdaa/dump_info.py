@@ -1,6 +1,15 @@
-"""``dump_info.json``, which lists the tensors in a dump folder of the SDAA dump tool.
+"""``dump_info.json``, which lists the tensors in a dump folder of the SDAA dump tool, and the names of the files in
+it::
 
-It is indented by 4 and has the tool's own keys::
+    <folder>/dump_info.json
+    <folder>/inputs/<input>.npy
+    <folder>/outputs/topoidx_00012__relu_1.tmp_0.npy     dumped with its topological index
+    <folder>/outputs/relu_3.tmp_0.npy                    dumped without
+
+A name is made a file name by percent-encoding what file systems do not take (and ``%``), which ``named`` undoes; a name
+that is too long is cut and made unique by its hash, and then only the JSON has it whole.
+
+The JSON is indented by 4 and has the tool's own keys::
 
     meta_info         date_time, model_name, model_dtype, default_seed, default_float_min, default_float_max,
                       default_int_min, default_int_max, executor, extract_subgraph, input_names, output_names,
@@ -18,22 +27,45 @@ strict JSON has no such numbers; the bare NaN and Infinity that the tool itself 
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
-from sgsdump.dumps.formats.sdaa.file_names import INPUTS, OUTPUTS
-from sgsdump.dumps.formats.sdaa.tensor_facts import Number, TensorFacts
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replace_text
-from sgsdump.files.bounded_read import read_whole
+from sgsdump.files.bounded_read import read_whole, reading
+from sgsdump.files.json_yaml import strict
+from sgsdump.files.names import fitting
+from sgsdump.tensors.dtypes import is_complex, is_number, name_of
 
+INPUTS, OUTPUTS = "inputs", "outputs"
+_UNSAFE = re.compile(r'[/\\:*?"<>|%\x00-\x1f\x7f]')
+_INDEXED = re.compile(r"topoidx_(\d{5,})__(.*)\.npy", re.DOTALL)
+Number = int | float | None
 JSON_NAME = "dump_info.json"
 DATE = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """``tensor_info``: numpy's name of the dtype, the shape, and statistics as numpy gives them (NaN stays NaN).
+
+    The four statistics are None where there is nothing to compute: an empty tensor, text, complex numbers.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    has_nan: bool = False
+    has_inf: bool = False
+    mean: Number = None
+    median: Number = None
+    min: Number = None
+    max: Number = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +107,55 @@ class DumpInfo:
     outputs: tuple[OutputEntry, ...] = ()
 
 
+def quoted(name: str) -> str:
+    """``name`` as part of a file name: unsafe characters, ``%`` and a leading dot as ``%2F`` and the like."""
+    text = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", name)
+    return "%2E" + text[1:] if text.startswith(".") else text
+
+
+def inputs_file(name: str) -> str:
+    """``images.npy``: the file of an input, below ``inputs/``."""
+    return fitting(quoted(name), ".npy")
+
+
+def outputs_file(index: int | None, name: str) -> str:
+    """``topoidx_00012__relu_1.tmp_0.npy``, or ``relu_1.tmp_0.npy`` without an index: below ``outputs/``."""
+    return fitting(quoted(name) if index is None else f"topoidx_{index:05d}__{quoted(name)}", ".npy")
+
+
+def named(file: str) -> tuple[int | None, str]:
+    """The topological index, or None, and the tensor name that a file name of ``inputs/`` or ``outputs/`` stands for.
+
+    A name that was cut comes back cut; the JSON has it whole.
+    """
+    match = _INDEXED.fullmatch(file)
+    if match:
+        return int(match[1]), unquote(match[2])
+    return None, unquote(file.removesuffix(".npy"))
+
+
+def facts_of(array: np.ndarray) -> TensorFacts:
+    """Statistics of an array by numpy's own mean, median, min and max, in the array's dtype.
+
+    Types numpy has no arithmetic for (bfloat16 and smaller) are computed in float32.
+    """
+    shape, dtype = tuple(array.shape), name_of(array.dtype)
+    if not array.size or not is_number(array.dtype) or is_complex(array.dtype):
+        return TensorFacts(dtype, shape)
+    if array.dtype.isbuiltin != 1:
+        array = array.astype(np.float32)
+    if array.dtype.kind == "b":
+        array = array.view(np.uint8)
+    inexact = array.dtype.kind == "f"
+    with np.errstate(all="ignore"):
+        low, high, mean = array.min(), array.max(), array.mean()
+        # min and max are NaN as soon as one value is.
+        has_nan = bool(inexact and np.isnan(low))
+        has_inf = bool(np.isinf(array).any()) if has_nan else bool(inexact and (np.isinf(low) or np.isinf(high)))
+        median = np.float64("nan") if has_nan else _median(array)
+    return TensorFacts(dtype, shape, has_nan, has_inf, float(mean), float(median), low.item(), high.item())
+
+
 def write(info: DumpInfo, folder: Path) -> None:
     """Write ``folder/dump_info.json``, whole or not at all. Raises OutputError."""
     document = {
@@ -82,7 +163,7 @@ def write(info: DumpInfo, folder: Path) -> None:
         "input_info": [_input_json(entry) for entry in info.inputs],
         "node_output_info": [_output_json(entry) for entry in info.outputs],
     }
-    text = json.dumps(_strict(document), indent=4, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(strict(document), indent=4, ensure_ascii=False, allow_nan=False, default=_plain)
     replace_text(folder / JSON_NAME, text)
 
 
@@ -90,12 +171,11 @@ def read(path: Path) -> DumpInfo:
     """Read a dump_info.json, ours or the SDAA tool's, given the file or its folder. Raises FormatError."""
     path = Path(path)
     path = path / JSON_NAME if path.is_dir() else path
+    if not path.exists():
+        raise FormatError(f"no such file: {path}; a dump folder has one, written by the dump")
     try:
-        document = json.loads(read_whole(path).decode("utf-8"))
-    except FileNotFoundError:
-        raise FormatError(f"no such file: {path}; a dump folder has one, written by the dump") from None
-    except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+        with reading(path):
+            document = json.loads(read_whole(path).decode("utf-8"))
     except (ValueError, RecursionError):
         raise FormatError(f"{path} is not JSON, or it is cut off") from None
     try:
@@ -106,6 +186,13 @@ def read(path: Path) -> DumpInfo:
         raise FormatError(f"{path} is not a dump_info.json, or it is damaged: it lacks {error}") from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FormatError(f"{path} is not a dump_info.json, or it is damaged: {error}") from None
+
+
+def _median(array: np.ndarray) -> Any:
+    """``np.median``; float16 is sorted as float32, in which the same values stand, and five times faster."""
+    if array.dtype == np.float16:
+        return np.float16(np.median(array.astype(np.float32)))
+    return np.median(array)
 
 
 def _input_json(entry: InputEntry) -> dict[str, Any]:
@@ -198,14 +285,6 @@ def _number(value: Any) -> Number:
     return float(value)
 
 
-def _strict(value: Any) -> Any:
-    """``value`` with what strict JSON has no number for as text."""
-    if isinstance(value, Mapping):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+def _plain(value: Any) -> Any:
+    """numpy's numbers, and mappings other than dicts, as JSON has them."""
+    return strict(dict(value) if isinstance(value, Mapping) else np.generic.item(value))

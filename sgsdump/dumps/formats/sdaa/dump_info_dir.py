@@ -14,12 +14,20 @@ from datetime import datetime
 from pathlib import Path
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import manifest, npy_file
-from sgsdump.dumps.formats.sdaa import dump_info, file_names
-from sgsdump.dumps.formats.sdaa.dump_info import DATE, JSON_NAME, DumpInfo, InputEntry, OutputEntry
-from sgsdump.dumps.formats.sdaa.file_names import INPUTS, OUTPUTS
-from sgsdump.dumps.formats.sdaa.tensor_facts import TensorFacts, facts_of
+from sgsdump.dumps.format import Format, Lost
+from sgsdump.dumps.formats.sdaa import dump_info
+from sgsdump.dumps.formats.sdaa.dump_info import (
+    DATE,
+    INPUTS,
+    JSON_NAME,
+    OUTPUTS,
+    DumpInfo,
+    InputEntry,
+    OutputEntry,
+    TensorFacts,
+    facts_of,
+)
+from sgsdump.dumps.formats.shared import manifest, npy_file
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.files.folder import files_below, inside
@@ -43,11 +51,13 @@ def read(path: Path) -> Dump:
     except OverflowError as error:
         raise FormatError(f"{path / JSON_NAME} has a number beyond reason: {error}") from None
     files = files_below(path, ENDING, notes)
-    left = dict.fromkeys(name for name in files if name.startswith((f"{INPUTS}/", f"{OUTPUTS}/")))
-    by_name = _by_name(left)
-    records = [*_inputs(path, info, left, by_name, notes), *_outputs(path, info, left, by_name, notes)]
-    if left:
-        notes.append(f"{len(left)} files are not in {JSON_NAME}, left over from another run: {', '.join([*left][:3])}")
+    unlisted = dict.fromkeys(name for name in files if name.startswith((f"{INPUTS}/", f"{OUTPUTS}/")))
+    by_name = _by_name(unlisted)
+    records = [*_inputs(path, info, unlisted, by_name, notes), *_outputs(path, info, unlisted, by_name, notes)]
+    if unlisted:
+        notes.append(
+            f"{len(unlisted)} files are not in {JSON_NAME}, left over from another run: {', '.join([*unlisted][:3])}"
+        )
     if not records:
         raise FormatError(f"{path / JSON_NAME} lists no tensor that was dumped")
     return Dump(records, FORMAT.name, info, path, notes)
@@ -56,30 +66,30 @@ def read(path: Path) -> Dump:
 def _by_name(files: Iterable[str]) -> dict[tuple[str, str], list[str]]:
     """File names by folder and by the tensor name they stand for, those with an index first."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for file in sorted(files, key=lambda name: file_names.named(name.partition("/")[2])[0] is None):
+    for file in sorted(files, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
         folder, _, name = file.partition("/")
-        groups.setdefault((folder, file_names.named(name)[1]), []).append(file)
+        groups.setdefault((folder, dump_info.named(name)[1]), []).append(file)
     return groups
 
 
 def _inputs(
-    path: Path, info: DumpInfo, left: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
+    path: Path, info: DumpInfo, unlisted: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
 ) -> Iterator[Record]:
     for slot, entry in enumerate(info.inputs):
-        file = _file(path, entry.file, (INPUTS, entry.name), left, by_name)
+        file = _file(path, entry.file, (INPUTS, entry.name), unlisted, by_name)
         layout = entry.layout if isinstance(entry.layout, str) else None
         yield Record("in", slot, 0, "", _tensor(path / file, entry.name, entry.facts, notes, layout))
 
 
 def _outputs(
-    path: Path, info: DumpInfo, left: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
+    path: Path, info: DumpInfo, unlisted: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
 ) -> Iterator[Record]:
     for number, entry in enumerate(info.outputs):
         if entry.error is not None:
             notes.append(f"not dumped: {entry.name}: {' '.join(entry.error.split())[:200]}")
             continue
-        file = _file(path, entry.file, (OUTPUTS, entry.name), left, by_name)
-        index = file_names.named(file.partition("/")[2])[0] if entry.topo_index is None else entry.topo_index
+        file = _file(path, entry.file, (OUTPUTS, entry.name), unlisted, by_name)
+        index = dump_info.named(file.partition("/")[2])[0] if entry.topo_index is None else entry.topo_index
         layout = entry.layout if isinstance(entry.layout, str) else None
         tensor = _tensor(path / file, entry.name, entry.facts, notes, layout, entry.op_type)
         yield Record("out", 0, number if index is None else index, entry.node or entry.op_type, tensor)
@@ -89,14 +99,14 @@ def _file(
     path: Path,
     file: str | None,
     key: tuple[str, str],
-    left: dict[str, None],
+    unlisted: dict[str, None],
     by_name: dict[tuple[str, str], list[str]],
 ) -> str:
     """The file of an entry, taken from those that are left. Raises FormatError when there is none."""
-    chosen = file if file is not None else next((name for name in by_name.get(key, []) if name in left), None)
-    if chosen is None or chosen not in left:
+    chosen = file if file is not None else next((name for name in by_name.get(key, []) if name in unlisted), None)
+    if chosen is None or chosen not in unlisted:
         raise FormatError(f"{path}: the file of {key[1]!r} in {key[0]}/ is missing; was the folder copied whole?")
-    del left[chosen]
+    del unlisted[chosen]
     return chosen
 
 
@@ -115,32 +125,32 @@ def _tensor(
     return npy_file.tensor_of(path, header, TensorInfo(name, header.shape, header.dtype, layout, None, op_type))
 
 
-def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[tuple[Record, str]]:
+def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[Lost]:
     """What such a folder has no place for; see ``Format.loses``."""
     yield from manifest.loses(records)
     inputs = 0
     for record, why in _placed(records):
         if why:
-            yield record, why
+            yield Lost(record, why)
             continue
         info = record.tensor.info
         if not _is_unicode(record):
-            yield record, "has a name that is not valid Unicode: writing is refused"
+            yield Lost(record, "has a name that is not valid Unicode", True)
         if info.quant is not None:
-            yield record, "has a scale, which is left out"
+            yield Lost(record, "has a scale, which is left out")
         if info.shape is None:
-            yield record, "is of unknown shape, kept flat"
+            yield Lost(record, "is of unknown shape, kept flat")
         if record.io == "out" and (record.slot or record.cut):
-            yield record, "is one of its operator's several outputs, which are kept as single ones"
+            yield Lost(record, "is one of its operator's several outputs, which are kept as single ones")
         if record.io == "out" and not record.op_type and info.op_type:
-            yield record, "is of an operator without a name, which is called by its type"
+            yield Lost(record, "is of an operator without a name, which is called by its type")
         if record.io == "in":
             place = record.slot, record.op_index, record.op_type, info.op_type, record.cut
             if place != (inputs, 0, "", "", False):
-                yield record, "is an operator's input, kept as the net's"
+                yield Lost(record, "is an operator's input, kept as the net's")
             inputs += 1
         if info.origin is not None:
-            yield record, "has an original shape, which is left out"
+            yield Lost(record, "has an original shape, which is left out")
 
 
 def _is_unicode(record: Record) -> bool:
@@ -149,18 +159,18 @@ def _is_unicode(record: Record) -> bool:
 
 def _placed(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
     """Each record, and why it is left out, or "" when it has its place."""
-    seen: set[str] = set()
+    names: set[str] = set()
     outputs = False
     for record in records:
         why = ""
         if record.constant:
             why = "is a constant, which is left out"
-        elif record.io == "in" and record.name in seen:
+        elif record.io == "in" and record.name in names:
             why = "is an operator's input, which is left out (it stands there as an output or input already)"
         elif record.io == "in" and outputs:
-            why = "is an input behind outputs, which is left out"
+            why = "is an input after outputs, which is left out"
         else:
-            seen.add(record.name)
+            names.add(record.name)
             outputs = outputs or record.io == "out"
         yield record, why
         del record
@@ -172,7 +182,7 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
 
     Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
     """
-    known = variant or DumpInfo({"date_time": datetime.now().strftime(DATE)})
+    previous = variant or DumpInfo({"date_time": datetime.now().strftime(DATE)})
     inputs, outputs, taken = list[InputEntry](), list[OutputEntry](), Taken()
     with replacing_folder(Path(path)) as folder:
         for part in (INPUTS, OUTPUTS):
@@ -183,27 +193,29 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
             if not _is_unicode(record):
                 raise OutputError(f"cannot write tensor {record.name!r}: its name is not valid Unicode; rename it")
             if record.io == "in":
-                inputs.append(_write_input(folder, record, known, taken))
+                inputs.append(_write_input(folder, record, previous, taken))
             else:
-                outputs.append(_write_output(folder, record, known, taken))
+                outputs.append(_write_output(folder, record, previous, taken))
             del record
         if not inputs and not outputs:
             raise OutputError(f"cannot write {path}: there is no tensor to write")
-        outputs += [entry for entry in known.outputs if entry.error is not None]
-        dump_info.write(DumpInfo(known.meta, tuple(inputs), tuple(outputs)), folder)
+        outputs += [entry for entry in previous.outputs if entry.error is not None]
+        dump_info.write(DumpInfo(previous.meta, tuple(inputs), tuple(outputs)), folder)
 
 
-def _write_input(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> InputEntry:
-    entry = next((e for e in known.inputs if e.name == record.name), InputEntry(record.name, None, use_external=True))
-    file = f"{INPUTS}/" + taken.free(file_names.inputs_file(record.name).removesuffix(ENDING), ENDING)
+def _write_input(folder: Path, record: Record, previous: DumpInfo, taken: Taken) -> InputEntry:
+    entry = next(
+        (e for e in previous.inputs if e.name == record.name), InputEntry(record.name, None, use_external=True)
+    )
+    file = f"{INPUTS}/" + taken.free(dump_info.inputs_file(record.name).removesuffix(ENDING), ENDING)
     layout = record.tensor.info.layout
     return replace(entry, facts=_write_values(folder / file, record), file=file, layout=layout)
 
 
-def _write_output(folder: Path, record: Record, known: DumpInfo, taken: Taken) -> OutputEntry:
+def _write_output(folder: Path, record: Record, previous: DumpInfo, taken: Taken) -> OutputEntry:
     name, index = record.name, record.op_index
-    entry = next((e for e in known.outputs if (e.name, e.topo_index) == (name, index)), OutputEntry(name))
-    file = f"{OUTPUTS}/" + taken.free(file_names.outputs_file(index, name).removesuffix(ENDING), ENDING)
+    entry = next((e for e in previous.outputs if (e.name, e.topo_index) == (name, index)), OutputEntry(name))
+    file = f"{OUTPUTS}/" + taken.free(dump_info.outputs_file(index, name).removesuffix(ENDING), ENDING)
     info, facts = record.tensor.info, _write_values(folder / file, record)
     described = {"node": record.op_type, "op_type": info.op_type, "topo_index": index, "layout": info.layout}
     return replace(entry, facts=facts, file=file, error=None, **described)  # type: ignore[arg-type]

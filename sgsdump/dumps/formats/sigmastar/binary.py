@@ -3,7 +3,7 @@ r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and fra
 ::
 
     file    := "isFloat: " 0|1 "\n" record*
-    record  := header size payload ending            header and size: see sgsdump.dumps.formats.sigmastar.record_header
+    record  := header size payload ending            header and size: see record_header.py
     payload := exactly N bytes, little-endian; float32 when isFloat is 1, else integers of the header's type
     ending  := "\n};\n"            last tensor of an operator's inputs or outputs      simulators
              | "\n};\n" size       every other tensor of the group (N repeated)        simulators
@@ -12,10 +12,15 @@ r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and fra
 
 There is no index, no count, no checksum: a reader walks by N and never searches, as a payload may hold any bytes.
 The end of a file is a record boundary like any other, so a file cut exactly there reads as a shorter dump.
+
+An integer dump of the older SDK may be padded, and its headers have no shape, so that only sizes can tell: with
+eliminateGarbage off every buffer is a multiple of 64 bytes (docs/formats/sigmastar.md#padded-buffers); without padding
+a network has hardly ever only such sizes, its outputs' least of all. The reader notes that.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import ne
@@ -25,16 +30,22 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.sigmastar.between_payloads import LARGE, Between, read_between
-from sgsdump.dumps.formats.sigmastar.padding_signs import padding_notes
-from sgsdump.dumps.formats.sigmastar.record import header_of, infer_op_indexes, record_of, stored_dtype, values_of
+from sgsdump.dumps.format import Format, Lost
+from sgsdump.dumps.formats.sigmastar.record import (
+    header_of,
+    infer_op_indexes,
+    lost,
+    record_of,
+    stored_dtype,
+    values_of,
+)
 from sgsdump.dumps.formats.sigmastar.record_header import (
     END_NONE,
     END_SHORT,
     END_TFLITE,
     HEAD,
     Buffer,
+    Found,
     Header,
     binary_ending,
     format_header,
@@ -42,18 +53,44 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
     holds_text,
     parse_header,
 )
-from sgsdump.dumps.formats.sigmastar.record_losses import REFUSED, lost
-from sgsdump.errors import FormatError, OutputError
+from sgsdump.errors import FormatError, OutputError, SgsdumpError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.mapped import OpenFile, kept_open, loader, map_file, opened, write_array
 from sgsdump.tensors.dtypes import is_integer
+from sgsdump.tensors.sdk_buffers import BUFFER_BYTES
 
+SIZE, LONGEST_ENDING = 1 << 10, 64  # bytes
+LARGE = 1 << 14  # bytes of a payload after which it is worth the call
+_ASKED = 20
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
-
 Group = tuple[str, int]
 
 
-class Odd(NamedTuple):
+class Between(NamedTuple):
+    """The bytes between two payloads, from ``start`` on, read from the file: a page that is mapped for them costs the
+    system several times as much."""
+
+    data: bytes
+    start: int
+
+    def header(self, offset: int) -> Found | None:
+        """The header at ``offset``, with its size line; None where it is not here as a whole."""
+        found = parse_header(self.data, offset - self.start)
+        if found is None or found.size is None or found.header.cut:
+            return None
+        return found._replace(end=found.end + self.start)
+
+    def ending(self, end: int, size: int) -> bytes | None:
+        """The bytes after a payload; None where it is not here as a whole, or not legal."""
+        is_here = end - self.start + LONGEST_ENDING <= len(self.data)
+        return binary_ending(self.data, end - self.start, size) if is_here else None
+
+
+class PaddingNote(str):
+    """The note that a dump may be padded, a type of its own so that it can be withdrawn when shapes become known."""
+
+
+class RecordOverride(NamedTuple):
     """A record's own bytes, where a variant's rules would not give them back."""
 
     name: str
@@ -75,11 +112,23 @@ class BinVariant:
     is_float: bool = True
     shaped: bool = True
     ending: str = "group"
-    odd: Mapping[int, Odd] = field(default_factory=dict)
+    odd: Mapping[int, RecordOverride] = field(default_factory=dict)
 
     def of_part(self) -> BinVariant:
         """The variant for a dump of other records."""
         return replace(self, odd={})
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies: byte offsets of its header and its payload, the payload's size, its ending;
+    ``plain`` as in Found."""
+
+    header: Header
+    offset: int
+    payload: int
+    size: int
+    ending: bytes
+    plain: bool
 
 
 SIM = BinVariant(shaped=False)
@@ -88,56 +137,64 @@ FRAMEWORK = BinVariant(ending="none")
 TFLITE = BinVariant(ending="tflite")
 
 
-class Place(NamedTuple):
-    """Where a record lies: byte offsets of its header and its payload, the payload's size, its ending."""
+def padding_notes(records: Sequence[Record], sizes: Sequence[int]) -> list[str]:
+    """A note where every integer tensor without a shape is a multiple of 64 bytes, and one of the smallest ends in zero
+    bytes; ``sizes`` are those of the records' payloads, in bytes."""
+    integers = [
+        (size, record)
+        for record, size in zip(records, sizes)
+        if size and not record.constant and record.tensor.info.shape is None and is_integer(record.tensor.info.dtype)
+    ]
+    if not integers or any(size % BUFFER_BYTES for size, _ in integers):
+        return []
+    smallest = sorted(integers, key=lambda pair: pair[0])[:_ASKED]
+    if not any(_ends_in_zero(record) for _, record in smallest):
+        return []
+    return [
+        PaddingNote(
+            f"may be padded: all of {len(integers)} integer tensors without a shape are multiples of {BUFFER_BYTES} "
+            f"bytes, as with eliminateGarbage off; --parse-net tells their shapes and takes the padding away"
+        )
+    ]
 
-    header: Header
-    offset: int
-    payload: int
-    size: int
-    ending: bytes
+
+def without_padding_notes(notes: Sequence[str]) -> list[str]:
+    """The notes of a dump whose shapes have become known otherwise."""
+    return [note for note in notes if not isinstance(note, PaddingNote)]
 
 
-def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Place]:
-    """The places of all records of a mapped dump, in file order, read from ``file`` where it is open. Raises
+def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[RecordSpan]:
+    """The spans of all records of a mapped dump, in file order, read from ``file`` where it is open. Raises
     FormatError at the first that is damaged."""
     head = HEAD.match(data)
     if head is None:
         raise FormatError(f"{path} does not begin with 'isFloat: 0' or 'isFloat: 1'; is it a SigmaStar dump?")
     offset, total, number = head.end(), len(data), 0
-    place: Place | None = None
+    span: RecordSpan | None = None
     here: Between | None = None
     while offset < total:
-        before = place
-        header, size, payload = (here and here.header(offset)) or parse_header(data, offset) or (None, None, 0)
-        if header is None or size is None:
+        before = span
+        found = (here and here.header(offset)) or parse_header(data, offset)
+        if found is None or found.size is None:
             raise _trouble(path, number, "", offset, "has no whole header")
+        header, payload, size = found.header, found.end, found.size
         end = payload + size
         if not payload <= end <= total:
             reason = f"says it holds {size} bytes, {total - payload} are left in the file"
             raise _trouble(path, number, header.name, offset, reason)
-        here = read_between(file, end) if file and size > LARGE else None
+        here = Between(os.pread(file.descriptor, SIZE, end), end) if file and size > LARGE else None
         ending = here.ending(end, size) if here else None
         ending = binary_ending(data, end, size) if ending is None else ending
         if ending is None or (not ending and header.io == "in"):
             raise _trouble(path, number, header.name, offset, f"does not end after its {size} bytes")
-        place = Place(header, offset, payload, size, ending)
-        yield place
+        span = RecordSpan(header, offset, payload, size, ending, found.plain)
+        yield span
         offset = end + len(ending)
-        if offset == total and (_continues(place) or (before and before.ending and not ending)):
-            raise _trouble(path, number, header.name, place.offset, "is the last one though its ending promises more")
+        if offset == total and (_continues(span) or (before and before.ending and not ending)):
+            raise _trouble(path, number, header.name, span.offset, "is the last one though its ending promises more")
         number += 1
-    if place is None:
+    if span is None:
         raise FormatError(f"{path} holds no tensor; was the run that wrote it cut off?")
-
-
-def _trouble(path: Path, number: int, name: str, offset: int, what: str) -> FormatError:
-    who = f"record {number} {name!r}" if name else f"record {number}"
-    return FormatError(f"{path}: {who} at byte {offset} {what}; the file is cut off or damaged, dump it again")
-
-
-def _continues(place: Place) -> bool:
-    return len(place.ending) > len(END_SHORT)
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -148,44 +205,20 @@ def read(path: Path) -> Dump:
     """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
     data = map_file(path)
     with kept_open():
-        places = list(walk(data, path, opened(np.frombuffer(data, np.uint8))))
+        spans = list(walk(data, path, opened(np.frombuffer(data, np.uint8))))
     is_float = data[9:10] == b"1"
-    indexes = infer_op_indexes([place.header for place in places], [_continues(place) for place in places])
+    indexes = infer_op_indexes([span.header for span in spans], [_continues(span) for span in spans])
     records: list[Record] = []
-    for place, op_index in zip(places, indexes):
-        dtype = stored_dtype(place.header, is_float)
-        count, rest = divmod(place.size, dtype.itemsize)
+    for span, op_index in zip(spans, indexes):
+        dtype = stored_dtype(span.header, is_float)
+        count, rest = divmod(span.size, dtype.itemsize)
         if rest:
-            reason = f"holds {place.size} bytes, not a whole number of {dtype}"
-            raise _trouble(path, len(records), place.header.name, place.offset, reason)
-        load = loader(data, dtype, count, place.payload)
-        records.append(record_of(place.header, op_index, dtype, load))
-    notes = padding_notes(records, [place.size for place in places])
-    return Dump(records, FORMAT.name, _variant(data, places, records, is_float), path, notes)
-
-
-def _variant(data: Buffer, places: list[Place], records: list[Record], is_float: bool) -> BinVariant:
-    """The rules that give most of this file back, and the bytes of the records that follow no rule."""
-    shaped = any(place.header.shape is not None for place in places)
-    groups = [(record.io, record.op_index) for record in records]
-    grouped = [_ending(place.size, group == after) for place, group, after in zip(places, groups, [*groups[1:], None])]
-    endings = [place.ending for place in places]
-    choices = {name: grouped if name == "group" else [ending] * len(endings) for name, ending in ENDINGS.items()}
-    best = min(choices, key=lambda name: sum(map(ne, endings, choices[name])))
-    odd = {}
-    for number, (place, record, ending) in enumerate(zip(places, records, choices[best])):
-        if place.header.plain and place.ending == ending:
-            continue
-        lines = data[place.offset : place.payload]
-        written = format_header(header_of(record, shaped, is_float)) + format_size(place.size)
-        if lines != written or place.ending != ending:
-            odd[number] = Odd(record.name, place.size, lines, place.ending)
-    return BinVariant(is_float, shaped, best, odd)
-
-
-def _ending(size: int, continues: bool) -> bytes:
-    """The simulators' ending of a record of ``size`` bytes; ``continues`` when the next one is of its group."""
-    return END_SHORT + format_size(size) if continues else END_SHORT
+            reason = f"holds {span.size} bytes, not a whole number of {dtype}"
+            raise _trouble(path, len(records), span.header.name, span.offset, reason)
+        load = loader(data, dtype, count, span.payload)
+        records.append(record_of(span.header, op_index, dtype, load))
+    notes = padding_notes(records, [span.size for span in spans])
+    return Dump(records, FORMAT.name, _variant(data, spans, records, is_float), path, notes)
 
 
 def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> None:
@@ -213,18 +246,58 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
             file.write(END_SHORT)
 
 
-def _usual(first: Record) -> BinVariant:
-    info = first.tensor.info
-    return BinVariant(is_float=info.quant is None or not is_integer(info.dtype))
-
-
-def loses(records: Sequence[Record], variant: BinVariant | None) -> Iterator[tuple[Record, str]]:
+def loses(records: Sequence[Record], variant: BinVariant | None) -> Iterator[Lost]:
     """What a dump of this variant cannot hold; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
-        yield from ((record, what) for what in lost(record, variant.shaped, variant.is_float))
+        yield from lost(record, variant.shaped, variant.is_float)
         if variant.ending == "none" and record.io == "in":
-            yield record, f"is an input, which the ONNX and Caffe dumpers' form has no place for: {REFUSED}"
+            yield Lost(record, "is an input, which the ONNX and Caffe dumpers' form has no place for", True)
+
+
+def _ends_in_zero(record: Record) -> bool:
+    try:
+        return not np.ravel(record.tensor.raw())[-1:].any()
+    except SgsdumpError:
+        return False
+
+
+def _trouble(path: Path, number: int, name: str, offset: int, what: str) -> FormatError:
+    who = f"record {number} {name!r}" if name else f"record {number}"
+    return FormatError(f"{path}: {who} at byte {offset} {what}; the file is cut off or damaged, dump it again")
+
+
+def _continues(span: RecordSpan) -> bool:
+    return len(span.ending) > len(END_SHORT)
+
+
+def _variant(data: Buffer, spans: list[RecordSpan], records: list[Record], is_float: bool) -> BinVariant:
+    """The rules that give most of this file back, and the bytes of the records that follow no rule."""
+    shaped = any(span.header.shape is not None for span in spans)
+    groups = [(record.io, record.op_index) for record in records]
+    grouped = [_ending(span.size, group == after) for span, group, after in zip(spans, groups, [*groups[1:], None])]
+    endings = [span.ending for span in spans]
+    choices = {name: grouped if name == "group" else [ending] * len(endings) for name, ending in ENDINGS.items()}
+    best = min(choices, key=lambda name: sum(map(ne, endings, choices[name])))
+    odd = {}
+    for number, (span, record, ending) in enumerate(zip(spans, records, choices[best])):
+        if span.plain and span.ending == ending:
+            continue
+        lines = data[span.offset : span.payload]
+        written = format_header(header_of(record, shaped, is_float)) + format_size(span.size)
+        if lines != written or span.ending != ending:
+            odd[number] = RecordOverride(record.name, span.size, lines, span.ending)
+    return BinVariant(is_float, shaped, best, odd)
+
+
+def _ending(size: int, continues: bool) -> bytes:
+    """The simulators' ending of a record of ``size`` bytes; ``continues`` when the next one is of its group."""
+    return END_SHORT + format_size(size) if continues else END_SHORT
+
+
+def _usual(first: Record) -> BinVariant:
+    info = first.tensor.info
+    return BinVariant(is_float=info.quant is None or not is_integer(info.dtype))
 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant) -> tuple[Group | None, int]:

@@ -1,29 +1,58 @@
-"""The SDK dumpers' text output: one file of all tensors, and one file per tensor in ``NHWC/`` and ``NCHW/``.
+r"""A dump as one file per tensor: the SDK dumpers' layer files, and the tree of folders that
+``splite_binary_to_binary`` makes.
 
-::
+Layer files, with one file of all tensors beside them (docs/formats/sigmastar.md#layer-files)::
 
     dumpData/onnx_NHWC_outtensor_dump.txt     all tensors, 4-D ones as NHWC
     dumpData/NHWC/block_dw#(1, 10, 12, 10)    one tensor and its shape, no head line
     dumpData/NCHW/block_dw#(1, 10, 10, 12)    the same as NCHW
     dumpData/shape.txt                        Caffe's: "block_dw<TAB>(1, 10, 10, 12)", "/" in names as "_"
 
-In a name ``/ : * ? < > |`` become ``_``. Source: docs/formats/sigmastar.md#layer-files.
+In a name ``/ : * ? < > |`` become ``_``.
+
+A split dump (docs/formats/sigmastar.md#split-dumps)::
+
+    3.block_dw.xx.inputs/input0     op index, name up to the first white space ("/" as "_", ":" left out)
+    3.block_dw.xx.output0/output    the slot of an output; the name is the tensor's own
+    file := "isFloat: " 0|1 "\n" header size payload                  nothing after the payload
+
+All inputs of an operator have folders of their own names. Names too long for a file system are cut and keep a hash;
+the header in the file has the whole name. A second tensor of one path gets ``~2``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from sgsdump.dumps.dump import Record
-from sgsdump.dumps.formats.sigmastar.record import header_of
-from sgsdump.dumps.formats.sigmastar.record_header import Header, format_header
-from sgsdump.dumps.formats.sigmastar.text import text
-from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, OddHeader
-from sgsdump.files.atomic_write import replacing, replacing_folder
-from sgsdump.files.names import Taken, safe
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.sigmastar import text_dump
+from sgsdump.dumps.formats.sigmastar import text_dump as sigmastar_text
+from sgsdump.dumps.formats.sigmastar.binary import BinVariant
+from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of, record_of, stored_dtype
+from sgsdump.dumps.formats.sigmastar.record_header import (
+    HEAD,
+    Header,
+    format_header,
+    format_size,
+    holds_text,
+    parse_header,
+)
+from sgsdump.dumps.formats.sigmastar.text_dump import FRAMEWORK, LAYER, HeaderOverride, TextVariant
+from sgsdump.errors import FormatError
+from sgsdump.files.atomic_write import make_folder, replacing, replacing_folder
+from sgsdump.files.mapped import map_file
+from sgsdump.files.names import Taken, normalised, safe
+from sgsdump.tensors.dtypes import is_float
+from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
+
+_PLACE = re.compile(r"(\d+)\..*\.xx\.(?:inputs/(input)(\d+)|output(\d+)/(?:output|_data))", re.DOTALL)
 
 
 def write_text(
@@ -48,7 +77,7 @@ def write_text(
                 header = _header(record, layout)
                 _write_layer(record, folder, taken, layout, header if caffe else header._replace(op="input"))
         stream = _with_layer_files(records, places, len(inputs), caffe)
-        text.write(stream, path, FRAMEWORK)
+        text_dump.write(stream, path, FRAMEWORK)
 
 
 def write_shapes(records: Iterable[Record], path: Path) -> None:
@@ -57,6 +86,43 @@ def write_shapes(records: Iterable[Record], path: Path) -> None:
         for record in records:
             line = f"{record.name.replace('/', '_')}\t{_header(record, NCHW).shape}\n"
             file.write(line.encode("utf-8", "surrogateescape"))
+
+
+def write_tree(dump: Dump, folder: Path, text: bool = False) -> int:
+    """Split a dump into ``folder``, an older one set aside; returns the number of files.
+
+    text  print the values, as ``splite_dump_binary`` does; an output's file is then called ``_data``.
+    Raises FormatError or ValuesError for a damaged tensor, OutputError when the disk refuses.
+    """
+    taken = Taken()
+    with replacing_folder(folder) as root:
+        for number, record in enumerate(dump.records):
+            file = root / _place(record, taken, text)
+            make_folder(file.parent)
+            if text:
+                sigmastar_text.write([record], file, _printed(dump))
+            else:
+                _write_one(dump, number, file)
+    return len(dump.records)
+
+
+def read_tree(folder: Path) -> Dump:
+    """The dump that was split into ``folder``, by op index, inputs before outputs, by slot.
+
+    Raises FormatError when the folder holds no such tree, or a file in it is damaged.
+    """
+    read = []
+    for file in folder.rglob("*"):
+        place = _PLACE.fullmatch(str(file.relative_to(folder)))
+        if place and file.is_file():
+            op_index, is_input, in_slot, out_slot = place.groups()
+            read.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
+    if not read:
+        raise FormatError(f"{folder} holds no split dump (folders like 3.conv1.xx.output0); was it made by splite_*?")
+    parts = [(_read_one(Path(file)), op_index) for op_index, _, _, file in sorted(read)]
+    records = [replace(record, op_index=op_index) for (record, _, _), op_index in parts]
+    _, is_float, shaped = parts[0][0]
+    return Dump(records, "sigmastar_bin", BinVariant(is_float, shaped), folder)
 
 
 def _with_layer_files(
@@ -73,10 +139,67 @@ def _with_layer_files(
 
 
 def _write_layer(record: Record, folder: Path, taken: Taken, layout: str, header: Header) -> None:
-    variant = replace(LAYER, layout=layout, odd={0: OddHeader(record.name, format_header(header))})
-    text.write([record], folder / taken.free(safe(record.name), f"#{header.shape}"), variant)
+    variant = replace(LAYER, layout=layout, odd={0: HeaderOverride(record.name, format_header(header))})
+    text_dump.write([record], folder / taken.free(safe(record.name), f"#{header.shape}"), variant)
 
 
 def _header(record: Record, layout: str) -> Header:
     header = header_of(record, True, True, layout)
     return header._replace(shape=tuple(int(size) for size in header.shape or ()))
+
+
+def _place(record: Record, taken: Taken, text: bool) -> str:
+    output = f"output{record.slot}/{'_data' if text else 'output'}"
+    ending = output if record.io == "out" else f"inputs/input{record.slot}"
+    return taken.free(f"{record.op_index}.{safe(normalised(record.name))}", f".xx.{ending}")
+
+
+def _write_one(dump: Dump, number: int, file: Path) -> None:
+    record, (is_float, shaped) = dump.records[number], _style(dump)
+    payload = payload_of(record, is_float)
+    lines = format_header(header_of(record, shaped, is_float)) + format_size(payload.nbytes)
+    odd = dump.variant.odd.get(number) if isinstance(dump.variant, BinVariant) else None
+    with replacing(file) as out:
+        out.write(b"isFloat: %d\n" % is_float)
+        out.write(odd.header if odd else lines)
+        out.write(payload.data)
+
+
+def _read_one(file: Path) -> tuple[Record, bool, bool]:
+    """The record of a file, and whether it is of floats and its header has a shape.
+
+    Unlike a dump's, an input's payload here ends with the file, which a reader of dumps calls damage. No file stays
+    open: a tree may have more of them than a process may open.
+    """
+    with map_file(file) as data:
+        head = HEAD.match(data)
+        is_float = head is None or head[1] == b"1"
+        if head is None or holds_text(data):
+            return _read_text(file)
+        found = parse_header(data, head.end())
+        left = len(data) - found.end if found else 0
+    dtype = stored_dtype(found.header, is_float) if found else np.dtype(np.uint8)
+    if found is None or found.size != left or left % dtype.itemsize:
+        raise FormatError(f"{file} is not one whole tensor of a split dump; it is cut off or damaged, split again")
+    header = found.header
+    load = partial(np.fromfile, file, dtype, left // dtype.itemsize, offset=found.end)
+    return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None
+
+
+def _read_text(file: Path) -> tuple[Record, bool, bool]:
+    dump = text_dump.read(file)
+    record = dump.records[0]
+    lazy = Tensor(record.tensor.info, lambda: text_dump.read(file).records[0].tensor.raw())
+    return replace(record, tensor=lazy), *_style(dump)
+
+
+def _printed(dump: Dump) -> TextVariant:
+    is_float, shaped = _style(dump)
+    return TextVariant(is_float=is_float, shaped=shaped, blank=is_float)
+
+
+def _style(dump: Dump) -> tuple[bool, bool]:
+    """Whether a dump is written as floats, and whether its headers have shapes."""
+    if isinstance(dump.variant, (BinVariant, TextVariant)):
+        return dump.variant.is_float, dump.variant.shaped
+    return all(is_float(record.tensor.info.dtype) for record in dump.records), True

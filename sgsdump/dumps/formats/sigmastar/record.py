@@ -1,4 +1,5 @@
-"""From a SigmaStar record header to a Record, and from a Record back to its header and payload.
+"""From a SigmaStar record header to a Record, from a Record back to its header and payload, and what these cannot hold
+of it.
 
 One rule governs the payload: in an ``isFloat: 1`` file every value is float32, whatever the type word says; in an
 ``isFloat: 0`` file the bytes are the integers of that type.
@@ -6,17 +7,19 @@ One rule governs the payload: in an ``isFloat: 1`` file every value is float32, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from sgsdump.dumps.dump import Record
+from sgsdump.dumps.format import Lost
 from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.dtypes import carried, is_complex, is_integer, is_number, name_of
+from sgsdump.tensors.real_values import scale_fits
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
-from sgsdump.tensors.types import NCHW, NHWC, nchw_shape, nhwc_shape, to_nchw, to_nhwc
+from sgsdump.tensors.types import NCHW, NHWC, nchw_shape, nhwc_shape, same_quant, to_nchw, to_nhwc
 
 FLOAT32 = np.dtype("<f4")
 BYTES = np.dtype(np.uint8)
@@ -31,9 +34,9 @@ def record_of(
     header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
 ) -> Record:
     """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
-    io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut, _ = header
-    known = layout if shape is None or len(shape) == 4 else None
-    info = TensorInfo(name, shape, dtype, known, quant_of(word, scale, zero_point), op_type)
+    io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut = header
+    quant = quant_of(word, scale, zero_point)
+    info = TensorInfo(name, shape, dtype, layout if shape is None or len(shape) == 4 else None, quant, op_type)
     return Record("in" if io == "in" else "out", slot, op_index, op_type, Tensor(info, load), constant, cut)
 
 
@@ -78,7 +81,7 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
 
 
 def type_word(info: TensorInfo, is_float: bool) -> str | None:
-    """The word behind ``type:``; None when the container has none for the tensor's type."""
+    """The word after ``type:``; None when the container has none for the tensor's type."""
     quant = info.quant
     if quant is None:
         return word_of(FLOAT32 if is_float else info.dtype)
@@ -143,8 +146,80 @@ def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> li
     return indexes
 
 
+def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[Lost]:
+    """What a file of these variants cannot hold of a record; see ``Format.loses``."""
+    if record.tensor.statistics is not None:
+        yield Lost(record, "has no values, statistics at most", True)
+    yield from _lost_values(record, is_float)
+    info = record.tensor.info
+    for what in (*_lost_quant(info, is_float), *_lost_form(info, shaped, layout)):
+        yield Lost(record, what)
+    if info.op_type != record.op_type:
+        yield Lost(record, "has an operator type, kept as its operator's name")
+    if not _fits_a_line(record.name + record.op_type):
+        yield Lost(record, "has a name that no header line can hold", True)
+
+
 def _step(before: Header, after: Header, continues: bool) -> int:
     """How many operators on ``after`` is: 0 in the same group or from an operator's inputs to its outputs, else 1."""
     if continues or (before.io == after.io and after.slot > before.slot):
         return 0
     return 0 if before.io == "in" and after.io == "out" else 1
+
+
+def _lost_values(record: Record, is_float: bool) -> Iterator[Lost]:
+    info = record.tensor.info
+    quant, name = info.quant, name_of(info.dtype)
+    word = type_word(info, is_float)
+    if word is None:
+        yield Lost(record, f"is {name if quant is None else name_of(quant.dtype)}, which no type word names", True)
+    elif not is_float:
+        if quant is not None and quant.dtype not in (None, info.dtype):
+            yield Lost(record, f"is {name}, not the integers of an isFloat 0 dump", True)
+        elif (dtype_of(word) or BYTES) != info.dtype:
+            yield Lost(record, f"is {name}, kept as bytes")
+    elif is_complex(info.dtype) or not is_number(info.dtype):
+        yield Lost(record, f"is {name}, which float32 cannot hold", True)
+    elif is_integer(info.dtype) and quant is not None and not record.constant:
+        if quant.exact and scale_fits(info):
+            yield Lost(record, f"is {name}, kept as the float32 it means")
+        else:
+            yield Lost(record, "has no true scale", True)
+    elif name != name_of(FLOAT32):
+        yield Lost(record, f"is {name}, kept as float32")
+
+
+def _lost_quant(info: TensorInfo, is_float: bool) -> Iterator[str]:
+    word, quant = type_word(info, is_float), info.quant
+    if word is None:
+        return
+    if quant is None:
+        if quant_of(word, 0.0, 0) is not None:
+            yield "has no scale, read back as integers of an unknown one"
+        return
+    if np.ndim(quant.scale) or quant.axis is not None:
+        yield "has a scale per channel, kept as one"
+        return
+    if not same_quant(quant, quant_of(word, float(f"{quant.scale:f}"), int(quant.zero_point))):
+        yield "has a scale, kept with six decimals: too coarse to dequantise"
+
+
+def _lost_form(info: TensorInfo, shaped: bool, layout: str) -> Iterator[str]:
+    shape = info.shape if shaped else None
+    if info.shape != shape:
+        yield "has a shape, which is left out"
+    if is_transposed(info, layout):
+        yield f"is {info.layout}, kept as {layout}"
+    elif info.layout != (layout if shape is None or len(shape) == 4 else None):
+        then = "left out" if shape is not None and len(shape) != 4 else f"read as {layout}"
+        yield f"has layout {info.layout or 'unknown'}, {then}"
+    if info.origin is not None:
+        yield "has an original shape, which is left out"
+
+
+def _fits_a_line(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return "\n" not in text

@@ -67,8 +67,7 @@ _DTYPES: dict[np.dtype, str] = {dtype: word for word, dtype in _WORDS.items()}
 
 
 class Header(NamedTuple):
-    """What line0 and line1 say. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1,
-    ``plain`` says that format_header is known to give the same bytes."""
+    """The facts of line0 and line1. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1."""
 
     io: str
     slot: int
@@ -82,6 +81,15 @@ class Header(NamedTuple):
     op_index: int | None
     op_type: str
     cut: bool = False
+
+
+class Found(NamedTuple):
+    """A header in a file: N of the size line that follows (None without such a line; perhaps negative), where both
+    end, and whether format_header is known to give the same bytes (``plain``)."""
+
+    header: Header
+    size: int | None
+    end: int
     plain: bool = False
 
 
@@ -93,10 +101,6 @@ def dtype_of(word: str) -> np.dtype | None:
 def word_of(dtype: np.dtype) -> str | None:
     """The type word of a numpy type, None when the container has none for it (uint32, float16 …)."""
     return _DTYPES.get(np.dtype(dtype))
-
-
-# A header, N of the size line behind it (None when there is no such line; perhaps negative), and where both end.
-Found = tuple[Header, int | None, int]
 
 
 def parse_header(data: Buffer, start: int = 0) -> Found | None:
@@ -122,12 +126,11 @@ def parse_header(data: Buffer, start: int = 0) -> Found | None:
             _WORDS_OF_LINES[op],
             int(op_index),
             _decode(op_type),
-            False,
-            plain is not None and (sizes is None or len(sizes) == int(dims)),
         )
     except ValueError:
         return None
-    return header, None if size is None else int(size), match.end()
+    is_plain = plain is not None and (sizes is None or len(sizes) == int(dims))
+    return Found(header, None if size is None else int(size), match.end(), is_plain)
 
 
 def format_header(header: Header) -> bytes:
@@ -164,8 +167,8 @@ def holds_text(data: Buffer) -> bool:
     """
     head = HEAD.match(data)
     start = head.end() if head else 0
-    while (header := parse_header(data, start)) is not None:
-        _, size, end = header
+    while (found := parse_header(data, start)) is not None:
+        size, end = found.size, found.end
         if size is None:
             return starts_rows(data, end)
         ending = binary_ending(data, end + size, size) if 0 <= size <= len(data) - end else None
@@ -229,7 +232,7 @@ def _parse_cut(data: Buffer, start: int) -> Found | None:
     )
     end = start + CUT_BYTES
     size = _SIZE.match(data, end)
-    return (header, int(size[1]), size.end()) if size else (header, None, end)
+    return Found(header, int(size[1]), size.end()) if size else Found(header, None, end)
 
 
 def _without_start_of(mark: bytes, text: bytes) -> bytes:

@@ -1,17 +1,159 @@
-"""A dump as the small files beside its model describe it: shapes, the way out of padded buffers, and true scales."""
+"""A dump as the small files beside its model describe it: shapes, the way out of padded buffers, and true scales.
+
+**Scales** come from the calibrated ranges, or from the ranges of a parse_net text (never from its Scaler, which has six
+decimals and is 41 % off for a softmax's output). A dump's header rounds its scale to six decimals, up to 1.6 % off for
+16-bit tensors, so it can only *check* a scale. The rules (seen in the SDK's fixed models): 8 bits, s = (hi - lo) / 255
+and z = round(-lo / s) with the range extended to include 0; 16 bits, s = max(|lo|, |hi|) / 32767 and z = 0; a softmax
+puts out 1/32768 and a sigmoid 1/32767 (both print 0.000031); a softmax input's range includes -10. Tensors around an
+operator that only moves or selects values (pooling, concat, reshape …) share one domain when their headers agree: the
+union of their ranges. A derived scale is taken only if it prints as the header's does and the zero point is equal;
+otherwise it is refused. A header's 1.000000 is exact by itself (indices, as ARG_MAX puts out): its six decimals are
+those of single precision.
+
+**Shapes**: a dump of integers tells neither shapes nor orders. Shape and order come from parse_net, the element size
+from the dump's own header. With eliminateGarbage off every buffer is padded (``sdk_padding``), with it on none is;
+where one tensor's size allows both and the order makes a difference, the other tensors of the dump tell which it is.
+
+Constants: a filter is the first n values, in the hardware's order, so it stays flat; biases and parameters get their
+shape.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from types import MappingProxyType
+
+import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record, with_tensors
-from sgsdump.dumps.formats.sigmastar.net_scales import scales_of
-from sgsdump.dumps.formats.sigmastar.true_scales import Ranges, refuse, rescaled, true_scales, with_scales
-from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
-from sgsdump.errors import SgsdumpError
-from sgsdump.sidecars.parse_net import ParseNet
-from sgsdump.tensors.sdk_buffers import has_padded_channels, is_row_major
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.dumps.formats.sigmastar.binary import without_padding_notes
+from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.sidecars.parse_net import NetTensor, ParseNet
+from sgsdump.tensors.sdk_buffers import BUFFER_BYTES, has_padded_channels, is_row_major, padded_sizes, unpad
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import NHWC, Range
+
+Ranges = Mapping[str, Range]
+_POOLS = {"MAX_POOL_2D", "AVERAGE_POOL_2D"}
+_MOVES = {"RESHAPE", "Reshape_Alias", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PAD", "SLICE", "STRIDED_SLICE", "GATHER"}
+_SHARING = _POOLS | _MOVES | {"CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK"}
+_FIXED = {"SOFTMAX": 1 / 32768, "LOGISTIC": 1 / 32767}
+_SOFTMAX_LOWEST = -10.0
+_NONE: Mapping[str, str] = MappingProxyType({})
+Padded = Callable[[], bool | None]
+
+
+def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str, str]]:
+    """Exact quantisation by tensor name for an integer dump, and by name the reason where it was refused.
+
+    Constants and tensors of exact scale are left out of both.
+    """
+    headers = {r.name: r.tensor.info.quant for r in dump.records if not r.constant and _coarse(r)}
+    quants: dict[str, Quant] = {}
+    refused: dict[str, str] = {}
+    for members in _domains(dump, headers):
+        for name in members:
+            header = headers[name]
+            assert header is not None
+            tried = list(_candidates(dump, members, ranges, header))
+            fitting = [quant for quant in tried if _prints_as(quant, header)]
+            if fitting:
+                quants[name] = fitting[0]
+            elif tried:
+                refused[name] = (
+                    f"the ranges give scale {tried[0].scale:.6f} and zero point {tried[0].zero_point}, the dump's "
+                    f"header says {header.scale:.6f} and {header.zero_point}; are they of this very model?"
+                )
+            else:
+                refused[name] = "the ranges file has no range for it, nor for what shares its domain"
+    return quants, refused
+
+
+def with_scales(dump: Dump, ranges: Ranges) -> Dump:
+    """The dump with ``true_scales`` in its integer tensors, so that ``real`` gives float32 of the exact scale.
+
+    A tensor whose scale was refused raises ValuesError with the reason when its values are read. Constants, tensors of
+    exact scale and everything that is not integers stay as they are.
+    """
+    return rescaled(dump, *true_scales(dump, ranges))
+
+
+def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str] = _NONE) -> Dump:
+    """The dump whose coarse tensors (see ``true_scales``) have these scales, by name; reading those in ``refused``, by
+    name with the reason, raises ValuesError. Coarse tensors in neither keep the scale of their header."""
+
+    def tensor_of(record: Record) -> Tensor:
+        tensor, name = record.tensor, record.name
+        if record.constant or not _coarse(record):
+            return tensor
+        if name in refused:
+            return Tensor(tensor.info, partial(refuse, f"no true scale for tensor {name!r}: {refused[name]}"))
+        return Tensor(replace(tensor.info, quant=scales[name]), tensor.raw) if name in scales else tensor
+
+    return with_tensors(dump, tensor_of)
+
+
+def refuse(reason: str) -> np.ndarray:
+    """What a tensor that cannot be read loads by. Raises ValuesError."""
+    raise ValuesError(reason)
+
+
+def net_tensor(record: Record, net: ParseNet) -> NetTensor | None:
+    """What parse_net says of a record; of a name that the dump cut, what begins so when it is only one."""
+    if not record.cut:
+        return net.tensors.get(record.name)
+    tensors = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
+    return tensors[0] if len(tensors) == 1 else None
+
+
+def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, str]]:
+    """As ``true_scales``, from parse_net's ranges: exact quantisation by name, and by name why there is none.
+
+    A range is used only for a tensor that has the same element type in both: of two conversions of one network the
+    ranges differ by less than the header's six decimals show.
+    """
+    quants, refused = true_scales(dump, _ranges(dump, net))
+    for record in dump.records:
+        facts = net_tensor(record, net)
+        if record.name not in refused:
+            continue
+        if record.name in net.ambiguous:
+            refused[record.name] = f"{net.path.name} lists different tensors of this name"
+        elif facts is None:
+            refused[record.name] = f"{net.path.name} does not list it"
+        elif facts.dtype != record.tensor.info.dtype:
+            refused[record.name] = (
+                f"{net.path.name} has it as {facts.type_name}, the dump as {record.tensor.info.dtype}: "
+                f"they are of different conversions"
+            )
+    return quants, refused
+
+
+def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
+    """The dump with ``scales_of`` in its tensors; those refused keep the inexact scale of their header."""
+    return rescaled(dump, scales_of(dump, net)[0])
+
+
+def unpadded(dump: Dump, net: ParseNet) -> Dump:
+    """The dump with the shapes of parse_net, its integer buffers unpadded when they are read.
+
+    A tensor whose buffer fits neither its padded nor its plain size, or whose order in memory is not known, raises
+    ValuesError when it is read. Tensors that parse_net does not list or whose type we do not know, floats of another
+    size and float constants stay as they are. Raises ConfigError when it lists none of a dump of integers.
+    """
+    known = [(record, net_tensor(record, net)) for record in dump.records]
+    integers = [record for record in dump.records if record.tensor.info.dtype.kind in "iu"]
+    if integers and not any(facts for _, facts in known):
+        raise ConfigError(
+            f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
+        )
+    padded = lru_cache(1)(partial(_is_padded, known))
+    resolved = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
+    return with_tensors(resolved, lambda record: _shaped(record, net_tensor(record, net), net, padded))
 
 
 def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
@@ -47,6 +189,187 @@ def without_blocks(dump: Dump) -> Dump:
         return Tensor(record.tensor.info, partial(refuse, f"{why}; give --parse-net, or dump it with eliminateGarbage"))
 
     return with_tensors(dump, tensor_of)
+
+
+def _coarse(record: Record) -> bool:
+    quant = record.tensor.info.quant
+    return record.tensor.info.dtype.kind in "iu" and quant is not None and quant.dtype is not None and not quant.exact
+
+
+def _domains(dump: Dump, headers: Mapping[str, Quant | None]) -> list[list[str]]:
+    """Names grouped by shared domain: neighbours of a sharing operator whose headers agree."""
+    operators: dict[int, list[Record]] = defaultdict(list)
+    for record in dump.records:
+        if record.name in headers and not record.constant:
+            operators[record.op_index].append(record)
+    domain = {name: [name] for name in headers}
+    for around in operators.values():
+        if not any(r.op_type in _SHARING for r in around):
+            continue
+        for one, other in ((around[i], r) for i in range(len(around)) for r in around[i + 1 :]):
+            left, right = domain[one.name], domain[other.name]
+            if left is not right and _same(headers[one.name], headers[other.name]):
+                left += right
+                domain.update(dict.fromkeys(right, left))
+    return list({id(members): members for members in domain.values()}.values())
+
+
+def _same(a: Quant | None, b: Quant | None) -> bool:
+    return a is not None and b is not None and (a.dtype, a.scale, a.zero_point) == (b.dtype, b.scale, b.zero_point)
+
+
+def _candidates(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
+    """Scales the rules allow for a domain, the most telling first."""
+    inside = set(members)
+    makers = {r.op_type for r in dump.records if r.io == "out" and r.name in inside}
+    if header.dtype == np.int16:
+        for op_type in _FIXED.keys() & makers:
+            yield replace(header, scale=_FIXED[op_type], zero_point=0, exact=True)
+    yield from _from_ranges(dump, members, ranges, header)
+    if header.scale == 1:
+        yield replace(header, exact=True)
+
+
+def _from_ranges(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
+    inside = set(members)
+    known = [(ranges[n].low, ranges[n].high) for n in members if n in ranges]
+    if not known:
+        return
+    union = (min(lo for lo, _ in known), max(hi for _, hi in known))
+    if any(r.io == "in" and r.op_type == "SOFTMAX" and r.name in inside for r in dump.records):
+        yield _from_range(min(union[0], _SOFTMAX_LOWEST), union[1], header)
+    for lo, hi in dict.fromkeys([union, *known]):
+        yield _from_range(lo, hi, header)
+
+
+def _from_range(lo: float, hi: float, header: Quant) -> Quant:
+    """The scale of a range, in single precision throughout: only so it is the SDK's to the last bit."""
+    dtype = header.dtype or np.dtype(np.int16)
+    low, high = np.float32(min(lo, 0.0)), np.float32(max(hi, 0.0))
+    if dtype == np.uint8:
+        scale = (high - low) / np.float32(255)
+        zero = float(-low / scale) if scale else 0.0
+        # six decimals of a range do not tell which way a half was rounded; the header does
+        halfway = abs(zero - header.zero_point) < 0.501
+        return replace(header, scale=float(scale), zero_point=header.zero_point if halfway else round(zero), exact=True)
+    scale = max(-low, high) / np.float32(np.iinfo(dtype).max)
+    return replace(header, scale=float(scale), zero_point=0, exact=True)
+
+
+def _prints_as(quant: Quant, header: Quant) -> bool:
+    return f"{quant.scale:.6f}" == f"{header.scale:.6f}" and quant.zero_point == header.zero_point
+
+
+def _ranges(dump: Dump, net: ParseNet) -> Ranges:
+    ranges: dict[str, Range] = {}
+    for record in dump.records:
+        facts = net_tensor(record, net)
+        if facts is None or record.constant or facts.dtype != record.tensor.info.dtype:
+            continue
+        if facts.low is not None and facts.high is not None and facts.low <= facts.high:
+            ranges[record.name] = Range.of(facts.low, facts.high)
+    return ranges
+
+
+def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padded) -> Tensor:
+    tensor = record.tensor
+    info = tensor.info
+    if info.dtype.kind not in "iu":
+        return tensor if facts is None or record.constant else _shaped_floats(tensor, facts)
+    if record.name in net.ambiguous:
+        return Tensor(info, partial(refuse, f"{net.path.name} lists different tensors of the name {record.name!r}"))
+    if facts is None or (info.quant is not None and info.quant.dtype is None):
+        return tensor
+    if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
+        shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
+        return Tensor(info, partial(refuse, f"tensor {record.name!r} has {shapes}; are they of one model?"))
+    if record.constant and facts.order == "KB":
+        return Tensor(info, partial(_filter, tensor, facts))
+    shaped = _in_shape(info, facts)
+    return Tensor(shaped, lambda: _values(tensor, facts, record.constant, padded).reshape(shaped.shape or ()))
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    return [length for length in shape if length != 1]
+
+
+def _in_shape(info: TensorInfo, facts: NetTensor) -> TensorInfo:
+    if info.shape is not None:
+        return info
+    return replace(info, shape=facts.shape, layout=NHWC if len(facts.shape) == 4 else None)
+
+
+def _shaped_floats(tensor: Tensor, facts: NetTensor) -> Tensor:
+    """Dequantised values have no padding; only a picture may be over-allocated, which ``stored`` crops."""
+    if tensor.info.shape is not None:
+        return tensor
+    count, size = math.prod(facts.shape), _size(tensor)
+    if size != count and not (facts.order in ("RGB", "BGR") and size in padded_sizes(facts.order, facts.shape, 1)):
+        return tensor
+    return Tensor(_in_shape(tensor.info, facts), tensor.raw)
+
+
+def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) -> np.ndarray:
+    """The stored values in parse_net's shape. Raises ValuesError."""
+    flat = tensor.raw().reshape(-1)
+    name, shape, order, itemsize = facts.name, facts.shape, facts.order, flat.itemsize
+    count, sizes = math.prod(shape), padded_sizes(order, shape, itemsize, constant)
+    if flat.size == count and order in ("RGBA", "BGRA") and shape[-1] == 3:
+        raise ValuesError(
+            f"tensor {name!r} holds the first three quarters of an {order} picture (an error of the SDK with "
+            f"eliminateGarbage); dump it again without eliminateGarbage"
+        )
+    if flat.size == count and (constant or is_row_major(order, shape, itemsize) or padded() is False):
+        return flat.reshape(shape)
+    if flat.size == count and (not sizes or padded() is None):
+        raise ValuesError(
+            f"tensor {name!r} ({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing "
+            f"in the dump tells which it is; dump it again with eliminateGarbage"
+        )
+    if not sizes:
+        raise ValuesError(
+            f"tensor {name!r} is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, "
+            f"{list(shape)}); dump it again with eliminateGarbage"
+        )
+    if flat.size not in sizes:
+        wanted = " or ".join(str(size) for size in dict.fromkeys(sizes))
+        raise ValuesError(
+            f"tensor {name!r} holds {flat.size} values; {facts.ddr_type} {list(shape)} has {wanted} padded and {count} "
+            f"without padding: the parse_net text is of another model"
+        )
+    return unpad(flat, order, shape)
+
+
+def _filter(tensor: Tensor, facts: NetTensor) -> np.ndarray:
+    flat, count = tensor.raw().reshape(-1), math.prod(facts.shape)
+    if flat.size < count:
+        raise ValuesError(
+            f"filter {facts.name!r} holds {flat.size} values, its shape {list(facts.shape)} needs {count}"
+        )
+    return flat[:count]
+
+
+def _is_padded(known: list[tuple[Record, NetTensor | None]]) -> bool | None:
+    """Whether the dump's variable buffers are padded: what every size that allows only one says; None for no answer."""
+    answers = set()
+    for record, facts in known:
+        if facts is None or record.constant or record.tensor.info.dtype.kind not in "iu":
+            continue
+        size, count = _size(record.tensor), math.prod(facts.shape)
+        itemsize = record.tensor.info.dtype.itemsize
+        fits_padded = size in padded_sizes(facts.order, facts.shape, itemsize)
+        if size == count and not fits_padded and size * itemsize % BUFFER_BYTES:
+            answers.add(False)
+        elif size != count and fits_padded:
+            answers.add(True)
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _size(tensor: Tensor) -> int:
+    try:
+        return tensor.raw().size
+    except SgsdumpError:
+        return -1
 
 
 def _has_padded_channels(record: Record) -> bool:

@@ -37,7 +37,7 @@ def read(folder: Path, notes: list[str]) -> Modules:
 
 
 def modules_of(document: Any) -> Modules:
-    """The modules of a document; what is no module in it is passed over."""
+    """The modules of a document; other things in it are passed over."""
     types: dict[str, str] = {}
     order: list[str] = []
     waiting = [document]

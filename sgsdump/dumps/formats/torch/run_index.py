@@ -14,11 +14,11 @@ program was killed; what stands before it is whole.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import read_all
 from sgsdump.tensors.statistics import Statistics
 
@@ -50,14 +50,14 @@ class Index(NamedTuple):
 
 
 def read(folder: Path, notes: list[str]) -> Index | None:
-    """The index of a run's folder, None where there is none. Lines that are none are noted. Raises FormatError."""
+    """The index of a run's folder, None where there is none. Damaged lines are noted. Raises FormatError."""
     path = folder / NAME
     if not path.is_file() or path.is_symlink():
         return None
     content = read_all(path, MOST_BYTES, "the index of a run")
     entries, complete, damaged = [], False, 0
     for line in content.splitlines():
-        document = _document(line)
+        document = json_object(line)
         entry = None if document is None else _entry(document)
         if entry is not None:
             entries.append(entry)
@@ -72,14 +72,6 @@ def read(folder: Path, notes: list[str]) -> Index | None:
     if not complete:
         notes.append(f"{folder} is not complete: the program ended before the run was closed")
     return Index(tuple(entries), complete)
-
-
-def _document(line: bytes) -> dict[str, Any] | None:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _entry(line: Mapping[str, Any]) -> Entry | None:

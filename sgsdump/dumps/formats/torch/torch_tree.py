@@ -24,13 +24,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.torch import model_tree, run_index, torch_file
 from sgsdump.dumps.formats.torch.model_tree import Modules
 from sgsdump.dumps.formats.torch.run_index import Entry
-from sgsdump.dumps.network import Operator
-from sgsdump.dumps.runs.run import Run
+from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.folder import files_below, has_file, in_order
@@ -46,7 +45,7 @@ _TOKEN = re.compile(r"\d{1,9}", re.ASCII)
 _NOT_IN_ORDER = 10**9
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """Where a file is of: the folder of the run, the operator's folder, and the file's stem."""
 
     run: str
@@ -82,28 +81,28 @@ def _is_torch(path: Path) -> bool:
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
     """The tokens of a tree, and its weights; none in a folder of other files."""
-    places = {_place(name).run for name in files_below(path, (*ENDINGS, run_index.NAME), notes)}
-    return [run for place in sorted(places) if (run := _run(path, place)) is not None]
+    folders = {_place(name).run for name in files_below(path, (*ENDINGS, run_index.NAME), notes)}
+    return [run for folder in sorted(folders) if (run := _run(path, folder)) is not None]
 
 
-def _place(name: str) -> Place:
+def _place(name: str) -> FilePlace:
     folders, _, file = name.rpartition("/")
     above, _, operator = folders.rpartition("/")
     if file == run_index.NAME or not _SIDE.fullmatch(_stem(file)):
-        return Place(folders, "", _stem(file))
-    return Place(above, operator, _stem(file))
+        return FilePlace(folders, "", _stem(file))
+    return FilePlace(above, operator, _stem(file))
 
 
-def _run(path: Path, place: str) -> Run | None:
-    """The run in a folder; None for one that is no token's or process's."""
-    names = [*path.resolve().parts, *filter(None, place.split("/"))]
+def _run(path: Path, folder: str) -> Run | None:
+    """The run in a folder; None for one that is not a token's or a process's."""
+    names = [*path.resolve().parts, *filter(None, folder.split("/"))]
     device = _DEVICE.fullmatch(names[-2]) if len(names) > 1 else None
     if device is None or not (names[-1] == WEIGHTS or _TOKEN.fullmatch(names[-1])):
         return None
     rank = int(device[1]) if device[1] else None
     if names[-1] == WEIGHTS:
-        return Run(place, rank, None, WEIGHTS)
-    return Run(place, rank, int(names[-1]))
+        return Run(folder, rank, None, WEIGHTS)
+    return Run(folder, rank, int(names[-1]))
 
 
 def read(path: Path) -> Dump:
@@ -168,22 +167,22 @@ def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: li
 
 def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list[str]) -> Iterator[Record]:
     """The tensors of the files that there are, operator by operator."""
-    operators: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
+    operators: defaultdict[str, list[tuple[FilePlace, str]]] = defaultdict(list)
     for name in names:
-        place = _place(_below(name, run or "."))
-        operators["/".join(filter(None, (place.run, place.operator)))].append((place, name))
+        parts = _place(_below(name, run or "."))
+        operators["/".join(filter(None, (parts.run, parts.operator)))].append((parts, name))
     placed = lru_cache(maxsize=None)(lambda operator: _order(operator, modules))
     number = 0
     for operator in sorted(operators, key=placed):
         slots = {"in": 0, "out": 0}
         kind = _type(operator, modules)
-        for place, name in sorted(operators[operator], key=lambda one: in_order(one[0].stem)):
+        for parts, name in sorted(operators[operator], key=lambda item: in_order(item[0].stem)):
             try:
                 tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes, keep_open=False)
             except FormatError as error:
                 notes.append(f"left out: {error}")
                 continue
-            side = "in" if place.operator and place.stem.startswith("input") else "out"
+            side = "in" if parts.operator and parts.stem.startswith("input") else "out"
             for tensor in tensors:
                 info = tensor.info
                 if len(tensors) > 1:
@@ -191,12 +190,12 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
                 info = replace(info, op_type=kind if side == "out" else "")
                 yield Record(side, slots[side], number, kind, Tensor(info, tensor.raw))  # type: ignore[arg-type]
                 slots[side] += 1
-                number += not place.operator
-        number += any(place.operator for place, _ in operators[operator])
+                number += not parts.operator
+        number += any(parts.operator for parts, _ in operators[operator])
 
 
 def _order(operator: str, modules: Modules) -> tuple[object, ...]:
-    """A module at its place in the network, what was called in it just before it, others behind in natural order."""
+    """A module at its place in the network, what was called in it just before it, others last in natural order."""
     name, is_api = operator.rpartition("/")[2], 1
     while name and name not in modules.places:
         name, is_api = name.rpartition(".")[0], 0
@@ -204,7 +203,7 @@ def _order(operator: str, modules: Modules) -> tuple[object, ...]:
 
 
 def _type(operator: str, modules: Modules) -> str:
-    """The module's class, else the API's name: the last part that is no number."""
+    """The module's class, else the API's name: the last part that is not a number."""
     name = operator.rpartition("/")[2]
     if name in modules.types:
         return modules.types[name]

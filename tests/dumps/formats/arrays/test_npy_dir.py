@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump, save_dump
-from sgsdump.dumps.conversion.losses import losses
+from sgsdump.dumps.targets import losses
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 
 

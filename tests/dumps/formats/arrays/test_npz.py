@@ -83,7 +83,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
     """Zeros, as much of them as deflate can do; small ones are what a dump of a dead layer looks like."""
     path = archive(tmp_path / "x.npz", {"x.npy": npy(np.zeros(2**20, np.uint8))})
     assert not open_dump(path)["x"].stored().any()
-    monkeypatch.setattr("sgsdump.dumps.formats.arrays.zip_member._LARGE", 2**19)
+    monkeypatch.setattr("sgsdump.dumps.formats.shared.zip_member._LARGE", 2**19)
     with pytest.raises(FormatError, match="decompression bomb"):
         open_dump(path)
 

@@ -1,4 +1,9 @@
-"""Folders of operator dumps: pairs by name, duplicates, long names, damage, statistics, several runs."""
+"""Folders of operator dumps: pairs by name, duplicates, long names, damage, statistics, several runs.
+
+What the names of operator dump files say.
+
+Overflow statuses that are damaged or odd; the genuine ones are in tests/dumps/formats/ascend/test_ascend_dump.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,10 @@ import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
 
 from sgsdump import Dump, compare, open_dump, save_dump
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.formats.ascend.file_names import FileName, parse, read_mapping
+from sgsdump.dumps.formats.ascend.overflow import parse as parse_status
+from sgsdump.dumps.formats.ascend.overflow import summary
+from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError
 
 STATS = "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count\n"
@@ -286,3 +294,67 @@ def test_a_genuine_folder_becomes_npz_and_comes_back(shared: Path, tmp_path: Pat
         assert (one.name, one.io, one.slot, one.constant) == (other.name, other.io, other.slot, other.constant)
         assert one.tensor.stored().dtype == other.tensor.stored().dtype
         assert one.tensor.stored().tobytes() == other.tensor.stored().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("Conv2D.conv1.4.2.1700000000123456", FileName("Conv2D", "conv1", 4, 2, 1700000000123456, "")),
+        ("Conv2D.conv1.4.1700000000123456", FileName("Conv2D", "conv1", 4, None, 1700000000123456, "")),
+        ("Relu.r.2.9.1700000000700001.4.7.1.0", FileName("Relu", "r", 2, 9, 1700000000700001, "7.1")),
+        ("ConcatV2D.concatv2.0.0.550288648", FileName("ConcatV2D", "concatv2", 0, 0, 550288648, "")),
+        ("Add.a.3.20240102030405678", FileName("Add", "a", 3, None, 20240102030405678, "")),
+        ("Add.a.b.5.3.2.1700000000123456", FileName("Add", "a.b.5", 3, 2, 1700000000123456, "")),
+        ("Add.a.3.2.1700000000123456.output.0.npy", None),
+        ("Add.a.1700000000123456", None),
+        ("conv1_relu.0.1700000000000000.npy", None),
+        ("a/b.c.1.2.1700000000123456", None),
+        ("1." * 3000, None),
+    ],
+)
+def test_names(name: str, parts: FileName | None) -> None:
+    assert parse(name) == parts
+
+
+def test_the_mapping_takes_the_last_row_and_odd_lines(tmp_path: Path) -> None:
+    assert read_mapping(tmp_path) == {}
+    (tmp_path / "mapping.csv").write_bytes(b"1,Add.a.1.1.1700000000123456\r\n\r\nno comma\n1, Add.b,c \n\xff,\xfe\n")
+    assert read_mapping(tmp_path) == {"1": "Add.b,c", "\udcff": "\udcfe"}
+
+
+MAGIC = 0x5A5A5A5A
+
+
+def status(acc_type: int, numbers: int, version: int = 0) -> bytes:
+    return struct.pack(f"<6I{numbers}Q", MAGIC, version, 1, acc_type, 0, 8 * numbers, *range(1, numbers + 1))
+
+
+@pytest.mark.parametrize(("acc_type", "numbers", "version"), [(0, 11, 0), (1, 14, 1), (2, 8, 0), (3, 10, 1)])
+def test_every_unit_has_its_own_length(acc_type: int, numbers: int, version: int) -> None:
+    data = status(acc_type, numbers, version)
+    told = parse_status(data + b"more", "x")["acc_list"]["data"]
+    assert told["status"] == ([11, 12, 13, 14] if numbers == 14 else numbers)
+    for length in range(len(data)):
+        with pytest.raises(FormatError, match=r"^x is"):
+            parse_status(data[:length], "x")
+
+
+def test_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(FormatError, match="unit 7"):
+        parse_status(status(7, 20), "x")
+
+
+def test_the_summary_of_the_old_form_names_the_units_that_overflowed() -> None:
+    data = bytearray(2048)
+    struct.pack_into("<Q", data, 768, 5)
+    assert summary(parse_status(bytes(data), "x")) == "overflow on L2 Atomic Add: model 0, stream 0, task 0, status 5"
+    assert summary(parse_status(bytes(2048), "x")).count("status 0") == 3
+
+
+def test_status_words_that_are_all_zero_are_no_overflow() -> None:
+    task = struct.pack("<10Q", *range(10))
+    head = struct.pack("<6I", 0x5A5A5A5A, 1, 1, 0, 0, 112)
+    clean, overflown = head + task + bytes(32), head + task + struct.pack("<4Q", 0, 0, 8, 0)
+    assert summary(parse_status(clean, "x")).startswith("no overflow on AIC: model 0, ")
+    assert summary(parse_status(overflown, "x")).startswith("overflow on AIC: ")
+    assert summary(parse_status(bytes(2048), "x")).startswith("no overflow on DHA Atomic Add: ")

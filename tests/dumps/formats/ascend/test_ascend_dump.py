@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from sgsdump import Dump, Tensor, open_dump
 from sgsdump.dumps.formats.ascend import overflow
 from sgsdump.errors import FormatError
-from sgsdump.tensors.types import Origin
+from sgsdump.tensors.device import Origin
 
 NAME = "Add.add_1.3.2.1700000000123456"
 FOUR = np.arange(1, 5, dtype="<f4")
@@ -225,7 +225,7 @@ def test_a_payload_shorter_than_the_shape_costs_one_tensor(tmp_path: Path) -> No
 def test_a_file_written_twice_is_read_once_and_told(tmp_path: Path) -> None:
     data = operator_file([], [Item(FOUR.tobytes(), sizes=(4,))])
     dump = opened(tmp_path, data * 2)
-    assert len(dump) == 1 and f"{len(data)} bytes behind the last tensor" in dump.notes[0]
+    assert len(dump) == 1 and f"{len(data)} bytes after the last tensor" in dump.notes[0]
 
 
 def test_without_a_shape_all_of_the_payload_is_one_dimension(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_any_messages_payloads_are_found(
         f"{side}.{i}": item for side, i, item in items if item.input_type or item.data or item.type or item.sizes
     }
     assert len(found) == len(written) + len(spaces) == len(dump.records)
-    assert any("behind the last tensor" in note for note in dump.notes) == bool(after)
+    assert any("after the last tensor" in note for note in dump.notes) == bool(after)
     for slot, item in written.items():
         width = {FLOAT: 4, INT32: 4, UINT8: 1}.get(item.type)
         if width is None:

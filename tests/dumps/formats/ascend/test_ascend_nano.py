@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sgsdump import open_dump
 from sgsdump.errors import FormatError
-from sgsdump.tensors.types import Origin
+from sgsdump.tensors.device import Origin
 
 NAME = "ConcatV2D.concatv2.0.0.550288648"
 PAYLOAD = np.arange(6, dtype="<f4").tobytes() + b"\x01\x02\x03"

@@ -10,12 +10,12 @@ import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, operator_file
 
 from sgsdump import open_dump
-from sgsdump.dumps.formats.ascend import dump_proto
+from sgsdump.dumps.formats.ascend import headers
+from sgsdump.dumps.formats.ascend.ascend_dir import CUT_OFF, INDEX
+from sgsdump.dumps.formats.ascend.ascend_stats import DEFAULT, Row, table
 from sgsdump.dumps.formats.ascend.file_names import MAPPING, file_name, parse
-from sgsdump.dumps.formats.ascend.operator_file import Payload, write_operator
-from sgsdump.dumps.formats.ascend.run_index import CUT_OFF, INDEX
-from sgsdump.dumps.formats.ascend.statistics_rows import DEFAULT, Row, table
-from sgsdump.dumps.formats.ascend.types.ge_types import numbers
+from sgsdump.dumps.formats.ascend.operator_dump import Payload, write_operator
+from sgsdump.dumps.formats.shared.ascend_types import ge_numbers
 from sgsdump.tensors.dtypes import KNOWN, name_of
 from sgsdump.tensors.statistics import Statistics, summarise
 
@@ -43,7 +43,7 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [record.op_type for record in dump.records] == ["Add"] * 3
 
 
-@pytest.mark.parametrize("name", sorted(numbers()))
+@pytest.mark.parametrize("name", sorted(ge_numbers()))
 def test_every_type_keeps_its_bits(tmp_path: Path, name: str) -> None:
     bits = np.arange(12 * KNOWN[name].itemsize, dtype=np.uint8) % (2 if name == "bool" else 64)
     array = bits.view(KNOWN[name]).reshape(3, 4)
@@ -68,12 +68,12 @@ def test_the_header_has_the_fields_of_a_device_s(tmp_path: Path, shared) -> None
     """The vendor's writer fills the same fields, of a tensor that no framework named and that lies as it is."""
     genuine = (shared / "ascend/ge_dump/compare/my/ScalarOp.scalar.11.1.1700000000001200").read_bytes()
     mine = written(tmp_path, [], [np.array([1.5], "<f4")], "scalar").read_bytes()
-    headers = []
+    parsed = []
     for data in (genuine, mine):
         (length,) = struct.unpack_from("<Q", data)
-        headers.append(dump_proto.parse(data[8 : 8 + length]))
+        parsed.append(headers.parse(data[8 : 8 + length]))
         assert len(data) == 8 + length + 4
-    theirs, ours = headers
+    theirs, ours = parsed
     assert {field.name for field, _ in theirs.ListFields()} == {field.name for field, _ in ours.ListFields()}
     assert (ours.version, ours.op_name) == (theirs.version, theirs.op_name) == (b"2.0", b"scalar")
     for name in ("data_type", "format", "size"):

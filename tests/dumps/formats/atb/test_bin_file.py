@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, open_dump, save_dump
-from sgsdump.dumps.conversion.losses import losses
-from sgsdump.dumps.formats.ascend.types.acl_types import DATA_TYPES, number_of
+from sgsdump.dumps.formats.shared.ascend_types import ACL_TYPES, acl_number_of
+from sgsdump.dumps.targets import losses
 from sgsdump.errors import FormatError, OutputError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import KNOWN, carried
 from sgsdump.tensors.statistics import Statistics
@@ -90,7 +90,7 @@ def test_genuine_files_of_the_vendors_tests(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("unsupport_dtype_binary_data", "has dtype=999, which is no known type"),
+        ("unsupport_dtype_binary_data", "has dtype=999, which is not a known type"),
         ("msprobe_ut_dtype27_no_object", r"holds 4 bytes of values, its shape \[2, 2\] needs 8"),
     ],
 )
@@ -121,10 +121,10 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
         bin_file(LINES, payload, "$END=1\n"): (),
         bin_file([*LINES, "$Future=1"], payload): ("x.bin says '$Future=1', which is not known",),
         bin_file(wrong_length, payload): ("x.bin says its tensor has 4 bytes, its shape needs 8: these are read",),
-        bin_file(LINES, payload + b"??"): ("x.bin has 2 bytes behind its tensor",),
+        bin_file(LINES, payload + b"??"): ("x.bin has 2 trailing bytes",),
         bin_file([*LINES, "$Object.more=8,2"], payload + b"??"): (
             "x.bin holds 2 objects: only 'data' is read",
-            "x.bin has 2 bytes behind its tensor",
+            "x.bin has 2 trailing bytes",
         ),
         bin_file([line.replace("=0,8", "=2,8") for line in LINES], b"??" + payload): (
             "x.bin says its object ends at byte 10 of 8",
@@ -227,30 +227,30 @@ def test_the_numbers_of_types() -> None:
     if hasattr(ml_dtypes, "uint1"):
         known[30] = ml_dtypes.uint1
     for number, dtype in known.items():
-        coding = DATA_TYPES[number].coding
-        assert coding is not None and coding.dtype == np.dtype(dtype) and number_of(np.dtype(dtype)) == number
-    assert 5 not in DATA_TYPES and number_of(np.dtype(ml_dtypes.float8_e4m3fnuz)) is None
+        coding = ACL_TYPES[number].coding
+        assert coding is not None and coding.dtype == np.dtype(dtype) and acl_number_of(np.dtype(dtype)) == number
+    assert 5 not in ACL_TYPES and acl_number_of(np.dtype(ml_dtypes.float8_e4m3fnuz)) is None
 
 
 @pytest.mark.parametrize(
     ("line", "instead", "why"),
     [
-        ("dims=2,2", "dims=-2,2", "no shape"),
-        ("dims=2,2", "dims=2,,2", "no shape"),
-        ("dims=2,2", "dims=2x2", "no shape"),
-        ("dims=2,2", "dims=٢,2", "no shape"),
-        ("dims=2,2", "dims=" + "1," * 40 + "1", "no shape"),
+        ("dims=2,2", "dims=-2,2", "not a shape"),
+        ("dims=2,2", "dims=2,,2", "not a shape"),
+        ("dims=2,2", "dims=2x2", "not a shape"),
+        ("dims=2,2", "dims=٢,2", "not a shape"),
+        ("dims=2,2", "dims=" + "1," * 40 + "1", "not a shape"),
         ("dims=2,2", "dims=1000,1000,1000", "holds 8 bytes of values"),
         ("dims=2,2", "dims=9999999999,9999999999,0", "beyond any memory"),
-        ("dims=2,2", "dims=2\r", "no shape"),
+        ("dims=2,2", "dims=2\r", "not a shape"),
         ("dims=2,2", "format=3", "the attribute 'format' twice"),
         ("dims=2,2", "$Object.Length=8", "Length twice"),
         ("dims=2,2", "$Object.data=0,8", "the object 'data' twice"),
         ("dims=2,2", "size=4", "has no dims"),
         ("dtype=1", "kind=1", "has no dtype"),
-        ("dtype=1", "dtype=five", "no number"),
-        ("dtype=1", "dtype=5", "no known type"),
-        ("dtype=1", "dtype=-1", "no known type"),
+        ("dtype=1", "dtype=five", "not a number"),
+        ("dtype=1", "dtype=5", "not a known type"),
+        ("dtype=1", "dtype=-1", "not a known type"),
         ("dtype=1", "dtype", "not NAME=VALUE"),
         ("dtype=1", "dtype=", "not NAME=VALUE"),
         ("dtype=1", "=1", "not NAME=VALUE"),
@@ -260,7 +260,7 @@ def test_the_numbers_of_types() -> None:
         ("$Object.data=0,8", "$Object.data=1000000000000000000,8", "holds 0 bytes of values"),
         ("$Object.data=0,8", "$Object.data=-1,8", "not OFFSET,LENGTH"),
         ("$Object.data=0,8", "$Object.data=8", "not OFFSET,LENGTH"),
-        ("$Object.Length=8", "$Object.Length=eight", "no number of bytes"),
+        ("$Object.Length=8", "$Object.Length=eight", "not a number of bytes"),
         ("$Object.Length=8", "$End=2", r"not \$End=1"),
     ],
 )  # fmt: skip
@@ -274,7 +274,7 @@ def test_damaged_headers_are_refused(tmp_path: Path, line: str, instead: str, wh
 def test_headers_without_end(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="first 8000 lines"):
         opened(tmp_path / "x.bin", bin_file(["$Version=1.0", *(f"a{i}=1" for i in range(8000))]))
-    with pytest.raises(FormatError, match="no text"):
+    with pytest.raises(FormatError, match="not text"):
         opened(tmp_path / "x.bin", b"$Version=1.0\na=\xff\n")
     with pytest.raises(FormatError, match=r"cut off in its header, line 2"):
         opened(tmp_path / "x.bin", b"$Version=1.0\na=" + b"1" * 2**21)
@@ -304,7 +304,7 @@ def test_a_changed_byte_is_no_surprise(data: st.DataObject) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_any_tensor_that_can_be_written_comes_back(data: st.DataObject) -> None:
-    dtype = data.draw(st.sampled_from([dtype for dtype in KNOWN.values() if number_of(dtype) is not None]))
+    dtype = data.draw(st.sampled_from([dtype for dtype in KNOWN.values() if acl_number_of(dtype) is not None]))
     shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
     layout = data.draw(st.sampled_from([None, "FRACTAL_NZ", "NC1HWC0", *(["NCHW", "NHWC"] if len(shape) == 4 else [])]))
     array = data.draw(values(dtype, shape))
@@ -317,7 +317,7 @@ def test_any_tensor_that_can_be_written_comes_back(data: st.DataObject) -> None:
         assert carried(found["x"].stored()).tobytes() == carried(array).tobytes()
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in KNOWN.values() if number_of(dtype) is not None], ids=str)
+@pytest.mark.parametrize("dtype", [dtype for dtype in KNOWN.values() if acl_number_of(dtype) is not None], ids=str)
 def test_bits_come_back(tmp_path: Path, dtype: np.dtype) -> None:
     bits = np.resize(np.array([0, 1], np.uint8), 6 * dtype.itemsize)
     array = bits.view(np.bool_ if dtype == np.bool_ else dtype).reshape(2, 3)

@@ -1,4 +1,9 @@
-"""Trees of ATB tensors: the vendor's own, with aliases, statistics and files written twice, and crafted ones."""
+"""Trees of ATB tensors: the vendor's own, with aliases, statistics and files written twice, and crafted ones.
+
+Trees that ``sgsdump exec`` wrote: what is not complete is said wherever they are opened; links lead nowhere else.
+
+What the hooks say once is read as a line for each input and output; damaged lines say nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,12 @@ import pytest
 from dumps.formats.conformance import Conformance
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
-from sgsdump.dumps.conversion.losses import losses
-from sgsdump.dumps.formats.ascend.types.acl_types import number_of
-from sgsdump.dumps.formats.atb.header import header_bytes
-from sgsdump.dumps.runs.trees import list_runs
-from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.dumps.formats.atb.hooked import Lines, lines_in
+from sgsdump.dumps.formats.atb.tensor import header_bytes
+from sgsdump.dumps.formats.shared.ascend_types import acl_number_of
+from sgsdump.dumps.targets import losses
+from sgsdump.dumps.trees import list_runs
+from sgsdump.errors import ConfigError, FormatError, SgsdumpError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 
 LAYER, LINEAR = "1_DecoderLayer", "1_DecoderLayer/1_LinearOperation"
@@ -38,7 +44,7 @@ def put(root: Path, path: str, value: float = 0.0, shape: tuple[int, ...] = (2,)
     array = np.full(shape, value, np.float32)
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    number = number_of(array.dtype)
+    number = acl_number_of(array.dtype)
     assert number is not None
     file.write_bytes(header_bytes(2, number, shape, array.nbytes) + array.tobytes())
     return file
@@ -279,7 +285,7 @@ def test_aliases_lead_on_or_nowhere(tmp_path: Path) -> None:
     assert found["1_Layer/0_A/input.0"].stored().tolist() == [7, 7]
     assert found["1_Layer/1_B/input.3"].stored().tolist() == [[7, 7]]
     reasons = {
-        "2_C": "circle", "3_D": "circle", "4_E": "not in the dump", "5_F": "another size", "6_G": "is no alias",
+        "2_C": "circle", "3_D": "circle", "4_E": "not in the dump", "5_F": "another size", "6_G": "is not an alias",
     }  # fmt: skip
     for operator, why in reasons.items():
         with pytest.raises(ValuesError, match=why):
@@ -416,3 +422,162 @@ def test_the_table_of_statistics_may_be_opened_alone(trees: Path, tmp_path: Path
     table.write_bytes(table.read_bytes()[:170])
     with pytest.raises(FormatError, match="1 rows that are not understood"):
         open_dump(table)
+
+
+COMPLETE = '{"complete": true}\n'
+PLACE = "tensors/0_11/{}/0_Add/after/outtensor0.bin"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Two steps of one process, complete; ``tree(...)`` writes what is given in place of that."""
+    root = tmp_path / "msit_dump_1"
+
+    def write(control="none", lines=(), last=COMPLETE, index=True):
+        for step in range(2):
+            path = root / PLACE.format(step)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values = np.full(4, step, np.float32)
+            path.write_bytes(header_bytes(2, 0, (4,), 16) + values.tobytes())
+        process = root / "processes" / "11"
+        process.mkdir(parents=True, exist_ok=True)
+        (root / "control.json").write_text(json.dumps({"links": control}))
+        (process / "index.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + last)
+        if index:
+            document = {"complete": True, "processes": [{"pid": 11, "complete": True, "stopped": ""}]}
+            (root / "index.json").write_text(json.dumps(document))
+        return root
+
+    return write
+
+
+def test_a_whole_tree_has_nothing_to_say(tree):
+    root, notes = tree(), []
+    assert [run.step for run in list_runs(root, notes=notes)] == [0, 1] and notes == []
+    assert not open_dump(root, step=1).notes
+
+
+def test_without_an_index_each_process_is_looked_at(tree):
+    root, notes = tree(index=False), []
+    list_runs(root, notes=notes)
+    assert notes == ["msit_dump_1 has no index.json: it is not complete, for its dump was stopped before the end"]
+    tree(index=False, last='{"step": 1, "si')
+    for path in (root / "tensors", root / "tensors" / "0_11" / "1", root / "tensors" / "0_11" / "1" / "0_Add"):
+        dump = open_dump(path, step=1) if path.name == "tensors" else open_dump(path)
+        assert dump.notes[-1] == "it is not complete: process 11 did not come to its end"
+
+
+def test_what_the_index_says_is_told(tree):
+    root = tree()
+    stopped = {"pid": 11, "complete": False, "stopped": "the disk is full"}
+    (root / "index.json").write_text(json.dumps({"complete": False, "processes": [stopped]}))
+    notes = open_dump(root, step=0).notes
+    assert notes[0].endswith("process 11 did not come to its end") and notes[1].endswith("the disk is full")
+
+
+def test_a_file_that_stands_for_another(tree):
+    line = {"file": PLACE.format(7), "same": PLACE.format(1)}
+    root = tree("index", [line])
+    (root / PLACE.format(7)).parent.mkdir(parents=True)
+    assert [run.step for run in list_runs(root)] == [0, 1, 7]
+    for dump in (open_dump(root, step=7), open_dump(root / "tensors" / "0_11" / "7")):
+        assert [record.name for record in dump.records] == ["0_Add/output.0"]
+        assert dump.records[0].tensor.stored().tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"file": PLACE.format(7), "same": "../secret.bin"},
+        {"file": PLACE.format(7), "same": "/etc/hostname"},
+        {"file": "../../7/0_Add/after/outtensor0.bin", "same": PLACE.format(1)},
+        {"file": PLACE.format(7), "same": "tensors/not/there.bin"},
+        {"file": PLACE.format(7), "same": 3},
+        {"file": "x" * 100_000, "same": PLACE.format(1)},
+    ],
+)
+def test_lines_that_lead_elsewhere_are_passed_over(tree, line, tmp_path):
+    root = tree("index", [line])
+    (tmp_path / "secret.bin").write_bytes((root / PLACE.format(1)).read_bytes())
+    assert {run.step for run in list_runs(root)} >= {0, 1}
+    assert [run.step for run in list_runs(root) if run.step == 7] == []
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "[" * 100_000, '{"processes": 3}', '{"processes": [3]}', "\xff"])
+def test_damaged_side_files_hinder_nothing(tree, text):
+    root = tree()
+    (root / "index.json").write_text(text)
+    (root / "control.json").write_text(text)
+    try:
+        assert open_dump(root, step=1).records[0].tensor.stored().tolist() == [1, 1, 1, 1]
+    except SgsdumpError:
+        pytest.fail("the tensors are whole")
+
+
+LINE_PLACE = {"place": 3, "model": "Net", "id": "0", "op": "add", "folders": ["0_add"]}
+VALUE = {"value": 5, "dtype": "float32", "shape": [2], "device": 1}
+FIRST = {"step": 2, "at": 3, "side": "in", "moment": "before", "values": [VALUE, 5, None]}
+
+
+def read(*lines):
+    reader = Lines("11")
+    return [
+        one for line in lines for one in reader.read(line if isinstance(line, bytes) else json.dumps(line).encode())
+    ]
+
+
+def test_numbers_stand_for_what_was_told_before():
+    first, second = read(LINE_PLACE, FIRST)
+    assert first == {
+        **{"model": "Net", "id": "0", "op": "add", "folders": ["0_add"], "step": 2, "side": "in", "slot": 0},
+        **{"moment": "before", **VALUE, "file": "tensors/1_11/2/0_add/before/intensor0.bin"},
+    }
+    assert second == {**first, "slot": 1, "file": "tensors/1_11/2/0_add/before/intensor1.bin"}
+    (operator,) = read(LINE_PLACE, {"step": 2, "at": 3, "event": "operator", "param": {"alpha": 1}})
+    assert operator["op"] == "add" and operator["param"] == {"alpha": 1}
+
+
+def test_another_step_knows_nothing_of_the_values_of_this_one():
+    later = {**FIRST, "step": 3, "values": [5]}
+    assert len(read(LINE_PLACE, FIRST, later)) == 2
+    assert read(LINE_PLACE, FIRST, {**later, "step": 2, "slot": 7})[-1]["slot"] == 7
+
+
+@pytest.mark.parametrize("kind", ["same", "link"])
+def test_the_first_file_of_equal_values_stands_for_itself(kind):
+    path = "tensors/1_11/2/0_add/before/intensor0.bin"
+    first, second = read(LINE_PLACE, {**FIRST, "values": [{**VALUE, "stored": "11/values/0.bin", kind: path}, 5]})
+    assert kind not in first and second[kind] == path
+
+
+def test_what_has_no_file_says_so():
+    (line,) = read(LINE_PLACE, {**FIRST, "values": [{**VALUE, "file": None, "why": "it has no elements"}]})
+    assert line["file"] is None and line["why"] == "it has no elements"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\xff{",
+        b"[" * 100000,
+        b"[1]",
+        {**FIRST, "at": 4},
+        {**FIRST, "at": [3]},
+        {**FIRST, "step": "2"},
+        {**FIRST, "values": 5},
+        {**FIRST, "values": [[5], "5", 6]},
+        {**FIRST, "slot": "0"},
+        {**LINE_PLACE, "place": []},
+    ],
+)
+def test_a_damaged_line_says_nothing(damaged):
+    assert [line for line in read(LINE_PLACE, damaged) if "side" in line] == []
+
+
+def test_the_lines_of_one_step(tmp_path):
+    path = tmp_path / "11" / "index.jsonl"
+    path.parent.mkdir()
+    others = [{**FIRST, "step": 22}, {"event": "begin"}, FIRST]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (LINE_PLACE, *others)) + '{"step": 2, "at"')
+    assert [line.get("step") for line in lines_in(path, 2)] == [None, 2, 2]
+    assert [line.get("step") for line in lines_in(path)] == [22, 22, None, 2, 2]

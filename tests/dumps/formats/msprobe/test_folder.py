@@ -13,7 +13,7 @@ from dumps.formats.read_only import ReadOnly
 from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
-from sgsdump.dumps.runs.trees import list_runs
+from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.tensors.statistics import Statistics
 
@@ -114,7 +114,7 @@ def test_names_and_places(tmp_path: Path) -> None:
         ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "Conv2d", False),
         ("x.0.debug", "out", 0, 3, "x", False),
     ]
-    assert dump.notes == ("2 arguments are no tensors (numbers, texts …); they are left out",)
+    assert dump.notes == ("2 arguments are not tensors (numbers, texts …); they are left out",)
 
 
 def test_gradients_in_the_spelling_with_a_number(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The SigmaStar binary dump against genuine files, their independent walks, and crafted trouble."""
+"""The SigmaStar binary dump against genuine files, their independent walks, and crafted trouble.
+
+Integer dumps without shapes that may be padded are told, those without padding are not.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,27 @@ from typing import Any
 import numpy as np
 import pytest
 from dumps.formats.conformance import Conformance, facts, plain_records
+from dumps.formats.sigmastar.made import F32, I16, LINES, body, plain_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgsdump import Quant, Record, Tensor, open_dump, save_dump
-from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED, TFLITE, BinVariant, read, walk, write
+from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
+from sgsdump.dumps.formats.sigmastar import binary, text_dump
+from sgsdump.dumps.formats.sigmastar.binary import (
+    FRAMEWORK,
+    SIM,
+    SIM_SHAPED,
+    TFLITE,
+    BinVariant,
+    padding_notes,
+    read,
+    walk,
+    write,
+)
+from sgsdump.dumps.formats.sigmastar.side_files import unpadded
 from sgsdump.errors import FormatError, LossWarning, OutputError, ValuesError
 from sgsdump.files.mapped import kept_open, map_file, opened
+from sgsdump.sidecars import parse_net
 from sgsdump.tensors.tensor import TensorInfo
 
 
@@ -443,3 +460,185 @@ def test_large_records_are_walked_the_same_whether_the_file_is_read_or_mapped(
     assert read == list(walk(path.read_bytes(), path)) and len(read) == len(records)
     for record, again in zip(records, open_dump(path).records):
         np.testing.assert_array_equal(again.tensor.stored().reshape(-1), record.tensor.stored())
+
+
+GROUPS = [
+    plain_record(np.ones(1, F32), "a", "in", 0, 0),
+    plain_record(np.ones(1, F32), "b", "in", 1, 0),
+    plain_record(np.ones(1, F32), "c", "out", 0, 0),
+    plain_record(np.ones(1, F32), "c", "in", 0, 1),
+    plain_record(np.ones(1, F32), "d", "out", 0, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("variant", "endings"),
+    [
+        (SIM, [b"\n};\n//buffer data size: 4\n", b"\n};\n", b"\n};\n", b"\n};\n", b"\n};\n"]),
+        (BinVariant(ending="short"), [b"\n};\n"] * 5),
+        (TFLITE, [b"};\n"] * 5),
+    ],
+)
+def test_how_records_end(tmp_path, variant, endings):
+    binary.write(GROUPS, tmp_path / "x", variant)
+    data = (tmp_path / "x").read_bytes()
+    assert data.startswith(b"isFloat: 1\n")
+    assert [place.ending for place in binary.walk(data, tmp_path / "x")] == endings
+    again = open_dump(tmp_path / "x")
+    assert again.variant == variant and [r.op_index for r in again.records] == [0, 0, 0, 1, 1]
+
+
+def test_the_four_variants():
+    assert (SIM.shaped, SIM.ending, SIM_SHAPED.shaped, FRAMEWORK.ending, TFLITE.ending) == (
+        *(False, "group", True, "none", "tflite"),
+    )
+    assert (
+        all(variant.is_float for variant in (SIM, SIM_SHAPED, FRAMEWORK, TFLITE)) and FRAMEWORK.shaped and TFLITE.shaped
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "holds no tensor; was the run that wrote it cut off"),
+        (body() + b"x", r"record 1 at byte \d+ has no whole header"),
+        (body() + LINES, r"record 1 at byte \d+ has no whole header"),
+        (
+            body(size=-4, lines=LINES.replace(b"0.000000", b"0.0")),
+            "record 0 'x' at byte 11 says it holds -4 bytes, 8 are left in the file",
+        ),
+        (body(size=9, ending=b"\n};\n"), r"says it holds 9 bytes, 8 are left"),
+        (body(ending=b"\n}\n"), "does not end after its 4 bytes"),
+        (body(lines=LINES.replace(b"out", b"in"), ending=b""), "does not end after its 4 bytes"),
+        (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last one though its ending promises more"),
+        (body() + body(ending=b""), "is the last one though its ending promises more"),
+    ],
+)
+def test_where_a_file_is_damaged(tmp_path, data, message):
+    with pytest.raises(FormatError, match=message):
+        list(binary.walk(b"isFloat: 1\n" + data, tmp_path / "x"))
+
+
+def test_a_payload_to_the_very_end_is_a_dumpers_last_record(tmp_path):
+    data = b"isFloat: 1\n" + body(ending=b"") + body(b"", ending=b"")
+    assert [(place.size, place.ending) for place in binary.walk(data, tmp_path)] == [(4, b""), (0, b"")]
+    with pytest.raises(FormatError, match="does not begin with 'isFloat"):
+        list(binary.walk(b"isFloat: 2\n" + body(), tmp_path))
+
+
+def test_a_payload_is_a_whole_number_of_values(tmp_path):
+    (tmp_path / "x").write_bytes(b"isFloat: 1\n" + body() + body(b"12345"))
+    with pytest.raises(FormatError, match=r"record 1 'x' .* holds 5 bytes, not a whole number of float32"):
+        binary.read(tmp_path / "x")
+
+
+def test_usual_variants_by_the_first_tensor(tmp_path):
+    cases = [
+        (plain_record(np.ones(1, F32)), b"1"),
+        (plain_record(np.ones(1, I16)), b"1"),
+        (plain_record(np.ones(1, I16), quant=Quant(I16, 0.5)), b"0"),
+        (plain_record(np.ones(1, F32), quant=Quant(I16, 0.5)), b"1"),
+    ]
+    for made, flag in cases:
+        binary.write([made], tmp_path / "x", None)
+        assert (tmp_path / "x").read_bytes()[9:10] == flag
+        text_dump.write([made], tmp_path / "y", None)
+        assert (tmp_path / "y").read_bytes()[9:10] == flag
+        assert open_dump(tmp_path / "x").variant == BinVariant(flag == b"1")
+    for writer in (binary.write, text_dump.write):
+        with pytest.raises(OutputError, match="there is no tensor to write"):
+            writer([], tmp_path / "z", None)
+
+
+def test_the_dumpers_form_refuses_inputs_and_says_so(tmp_path):
+    assert next(binary.loses(GROUPS[:1], FRAMEWORK)).what.startswith("is an input, which the ONNX")
+    assert not list(binary.loses(GROUPS[:1], SIM_SHAPED)) and not list(binary.loses(GROUPS[2:3], FRAMEWORK))
+    with pytest.raises(OutputError, match="cannot write input 'a'"):
+        binary.write(GROUPS[:1], tmp_path / "x", FRAMEWORK)
+
+
+def test_bytes_that_follow_no_rule_come_back(tmp_path):
+    odd = LINES.replace(b"s: 0.000000", b"s: 0.0").replace(b"name: x", b"name: y")
+    data = b"isFloat: 1\n" + body() + body(lines=odd) + body(ending=b"};\n") + body()
+    (tmp_path / "x").write_bytes(data)
+    dump = open_dump(tmp_path / "x")
+    assert sorted(dump.variant.odd) == [1, 2] and dump.variant.odd[1].name == "y" and dump.variant.odd[1].size == 4
+    binary.write(dump.records, tmp_path / "y", dump.variant)
+    assert (tmp_path / "y").read_bytes() == data
+    # another tensor in that place has lines of its own
+    binary.write([plain_record(np.ones(2, F32), "z") for _ in range(4)], tmp_path / "z", dump.variant)
+    assert b"s: 0.0 " not in (tmp_path / "z").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["bin", "txt"])
+def test_a_selected_part_leaves_the_overrides_of_other_records_out(tmp_path, ending):
+    """They are by number in the whole file: the second y of the part is the third record."""
+    second = LINES.replace(b"name: x", b"name: y")
+    odd = second.replace(b"s: 0.000000", b"s: 0.0")
+    if ending == "bin":
+        data = b"isFloat: 1\n" + body() + body(lines=odd) + body(lines=second)
+    else:
+        data = b"isFloat: 1\n" + b"".join(lines + b"\n1.000000, \n\n};\n" for lines in (LINES, odd, second))
+    path = tmp_path / f"x.{ending}"
+    path.write_bytes(data)
+    dump = open_dump(path)
+    assert list(dump.variant.odd) == [1]
+    part = dump.select("y")
+    assert len(part.records) == 2 and not part.variant.odd and part.variant == replace(dump.variant, odd={})
+    save_dump(part, tmp_path / f"part.{ending}")
+    assert b"s: 0.0 " not in (tmp_path / f"part.{ending}").read_bytes()
+    save_dump(dump.select("*"), tmp_path / f"all.{ending}")
+    assert (tmp_path / f"all.{ending}").read_bytes() == data
+
+
+DUMP = "sigma_outtensor_dump.bin"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("tiny_fixed_d_plain", True),
+        ("tiny_all16_plain", True),
+        ("tiny_fixed_b_elim", False),
+        ("tiny_all16_elim", False),
+        ("tiny_fixed_c_dequant", False),
+        ("tiny_float_b_noelim", False),
+    ],
+)
+def test_the_vendors_padded_dumps_are_told_and_no_others(shared: Path, name: str, told: bool) -> None:
+    dump = open_dump(shared / "sigmastar/dumps" / name / DUMP)
+    assert len(dump.notes) == told
+    if told:
+        assert dump.notes[0].startswith("may be padded: all of 27 integer tensors") and "--parse-net" in dump.notes[0]
+
+
+def test_nothing_is_told_where_parse_net_says_the_shapes(shared: Path) -> None:
+    dump = open_dump(shared / "sigmastar/dumps/tiny_fixed_d_plain" / DUMP)
+    net = parse_net.read(shared / "sigmastar/model/parse_net_tiny_fixed_L5.txt")
+    assert unpadded(dump, net).notes == ()
+
+
+def record(size: int, last: int = 0, dtype: type = np.uint8, **facts: object) -> Record:
+    values = np.ones(size, dtype)
+    values[-1:] = last
+    info = TensorInfo("x", facts.get("shape"), values.dtype)  # type: ignore[arg-type]
+    return Record("out", 0, 0, "CONV_2D", Tensor(info, lambda: values), constant=bool(facts.get("constant")))
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([record(64), record(128, 1)], True),
+        ([record(64, 1), record(128, 1)], False),
+        ([record(64), record(100)], False),
+        ([record(64), record(10, dtype=np.float32)], True),
+        ([record(64, dtype=np.float32)], False),
+        ([record(64, shape=(64,))], False),
+        ([record(64, constant=True)], False),
+        ([record(0)], False),
+        ([], False),
+    ],
+)
+def test_what_counts_as_a_sign(records: list[Record], told: bool) -> None:
+    sizes = [record.tensor.raw().nbytes for record in Dump(records).records]
+    assert len(padding_notes(records, sizes)) == told

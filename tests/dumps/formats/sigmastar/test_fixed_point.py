@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgsdump import Record, Tensor, open_dump
-from sgsdump.dumps.formats.sigmastar.text import fixed_point, text
-from sgsdump.dumps.formats.sigmastar.text import values as text_values
-from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, SIM, TFLITE, TextVariant
+from sgsdump.dumps.formats.sigmastar import text_dump, text_values
+from sgsdump.dumps.formats.sigmastar.text_dump import FRAMEWORK, SIM, TFLITE, TextVariant
 from sgsdump.errors import FormatError
 
 # Every length of the number before the point, halves and ties of float32 among them.
@@ -29,7 +28,7 @@ def printed(values: list[float]) -> bytes:
 @given(st.lists(VALUES, min_size=1, max_size=50))
 def test_decimals_are_what_float_makes_of_them(values):
     piece = printed(values)
-    read = fixed_point.floats(piece)
+    read = text_values.fixed_floats(piece)
     assert read is not None
     expected = np.array([float(each) for each in piece.split(b",")], np.float64).astype(np.float32)
     assert read.dtype == np.float32 and read.tobytes() == expected.tobytes()  # bytes: -0.0 too
@@ -39,7 +38,7 @@ def test_decimals_are_what_float_makes_of_them(values):
 def test_one_byte_changed_is_refused_or_read_as_float_reads_it(values, data):
     piece = bytearray(printed(values))
     piece[data.draw(st.integers(0, len(piece) - 1))] = data.draw(st.sampled_from(b"0159.,-+ \ne:/\x80\xff_n"))
-    read = fixed_point.floats(bytes(piece))
+    read = text_values.fixed_floats(bytes(piece))
     if read is not None:
         expected = np.array([float(each) for each in bytes(piece).split(b",")], np.float64).astype(np.float32)
         assert read.tobytes() == expected.tobytes()
@@ -49,11 +48,11 @@ def test_one_byte_changed_is_refused_or_read_as_float_reads_it(values, data):
 def test_bytes_are_what_int_makes_of_them(values, data):
     piece = (" " + "".join(f"{value:6d}, " + "\n" * (at % 16 == 15) for at, value in enumerate(values))).encode()
     piece = piece.rstrip(b", \n")
-    read = fixed_point.bytes_of(piece)
+    read = text_values.fixed_bytes(piece)
     assert read is not None and read.dtype == np.uint8 and read.tolist() == values
     changed = bytearray(piece)
     changed[data.draw(st.integers(0, len(piece) - 1))] = data.draw(st.sampled_from(b"0129, -\n:/\x80a"))
-    read = fixed_point.bytes_of(bytes(changed))
+    read = text_values.fixed_bytes(bytes(changed))
     if read is not None:
         assert read.tolist() == [int(each) for each in bytes(changed).split(b",")]
 
@@ -64,15 +63,15 @@ BETWEEN = b" 1.000000,2.000000| 1.000000,  2.000000| 1.000000, \n\n2.000000| 1.0
 
 @pytest.mark.parametrize("piece", [*OTHERWISE.split(b"|"), *BETWEEN.split(b"|")])
 def test_what_is_printed_otherwise_is_left_to_others(piece):
-    assert fixed_point.floats(piece) is None
-    assert fixed_point.bytes_of(piece) is None
+    assert text_values.fixed_floats(piece) is None
+    assert text_values.fixed_bytes(piece) is None
 
 
 @pytest.mark.parametrize(
     "piece", [b"    256", b"  1    ", b"    1 2", b"   -001", b"   1000", b"      1,      2", b"    0x1"]
 )
 def test_no_bytes_as_the_sdk_prints_them(piece):
-    assert fixed_point.bytes_of(b" " + piece) is None
+    assert text_values.fixed_bytes(b" " + piece) is None
 
 
 @pytest.mark.parametrize("variant", [SIM, FRAMEWORK, TFLITE, TextVariant(is_float=False), TextVariant(blank=False)])
@@ -84,7 +83,7 @@ def test_a_file_read_in_pieces_of_any_length(tmp_path, monkeypatch, variant, len
     if not variant.is_float:
         array = drawn.integers(-128, 128, 137).astype(np.int8)
     tensor = Tensor.of("x", array.reshape(1, 1, 1, -1), layout="NHWC")
-    text.write([Record("out", 0, 0, "Conv", tensor)], tmp_path / "x.txt", variant)
+    text_dump.write([Record("out", 0, 0, "Conv", tensor)], tmp_path / "x.txt", variant)
     whole = open_dump(tmp_path / "x.txt")["x"].raw()
     monkeypatch.setattr(text_values, "PIECE", length)
     pieces = open_dump(tmp_path / "x.txt")["x"].raw()

@@ -1,19 +1,18 @@
 """Dumps read with the facts of parse_net, against the SDK's own unpadded and dequantised dumps of the same run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from dumps.formats.sigmastar.made import F32, I8, I16, U8, integer_record
 
 import sgsdump
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.net_scales import scales_of, with_net_scales
-from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
-from sgsdump.dumps.formats.sigmastar.unpadded import unpadded
+from sgsdump import Dump, Quant, Record, Tensor, TensorInfo
+from sgsdump.dumps.formats.sigmastar.side_files import scales_of, unpadded, with_net_scales, with_side_files
 from sgsdump.errors import ConfigError, ValuesError
 from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.parse_net import NetTensor, ParseNet
-from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +191,99 @@ def test_a_cut_name_is_known_by_its_beginning():
     long = "block/" * 40
     net = text(facts("NHWC", (1, 2, 2, 10), long + "conv"), facts("NHWC", (1, 2, 2, 10), "y"))
     assert stored(net, buffer(64, long, cut=True))[0].shape == (1, 2, 2, 10)
+
+
+def listed(name="x", dtype=I16, shape=(1,), ddr="IPU_S16_NHWC", low=-4.0, high=2.0) -> NetTensor:
+    return NetTensor(name, str(np.dtype(dtype)).upper(), np.dtype(dtype), shape, ddr, low, high, 0.0, 0)
+
+
+def listing(*tensors, ambiguous=()) -> ParseNet:
+    return ParseNet(Path("net.txt"), {tensor.name: tensor for tensor in tensors}, frozenset(ambiguous))
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (listed(), None),
+        (listed(low=None), "has no range"),
+        (listed(high=None), "has no range"),
+        (listed(low=3.0), "has no range"),
+        (listed(dtype=I8), "net.txt has it as INT8, the dump as int16: they are of different conversions"),
+        (listed("y"), "net.txt does not list it"),
+        (listed(low=-8.0), "the ranges give scale"),
+    ],
+)
+def test_which_ranges_of_parse_net_are_used(facts, reason):
+    dump = Dump([integer_record("x", 4 / 32767)])
+    found, refused = scales_of(dump, listing(facts))
+    scaled = with_net_scales(dump, listing(facts))["x"].info.quant
+    if reason is None:
+        assert not refused and scaled == found["x"] and scaled.exact
+        assert scaled.scale == pytest.approx(4 / 32767, rel=1e-6)
+    else:
+        assert not found and reason in refused["x"] and not scaled.exact
+
+
+def test_equal_ends_and_names_of_several_tensors():
+    found, _ = scales_of(Dump([integer_record("x", 4 / 32767)]), listing(listed(low=4.0, high=4.0)))
+    assert found["x"].exact
+    _, refused = scales_of(Dump([integer_record("x", 4 / 32767)]), listing(listed("y"), ambiguous={"x"}))
+    assert refused["x"] == "net.txt lists different tensors of this name"
+
+
+def test_constants_keep_their_scale():
+    dump = Dump([integer_record("x", 4 / 32767), integer_record("x", 4 / 32767, io="in", constant=True)])
+    scaled = with_net_scales(dump, listing(listed()))
+    assert [r.tensor.info.quant.exact for r in scaled.records] == [True, False]
+
+
+def floats(size, name="x", **facts):
+    return Record("out", 0, 0, "OP", Tensor(TensorInfo(name, None, F32), lambda: np.arange(size, dtype=F32)), **facts)
+
+
+@pytest.mark.parametrize(
+    ("size", "ddr", "shape"),
+    [
+        (36, "IPU_U8_NHWX", (1, 3, 4, 3)),
+        (35, "IPU_U8_NHWX", None),
+        (64, "IPU_U8_NHWX", None),
+        (64, "RGB", (1, 3, 4, 3)),  # only a picture may be over-allocated
+        (64, "BGR", (1, 3, 4, 3)),
+        (64, "RGBA", None),
+        (63, "RGB", None),
+    ],
+)
+def test_floats_take_the_shape_that_fits(size, ddr, shape):
+    known = listing(listed(dtype=U8, shape=(1, 3, 4, 3), ddr=ddr))
+    tensor = unpadded(Dump([floats(size)]), known)["x"]
+    assert tensor.info.shape == shape and tensor.info.layout == (None if shape is None else "NHWC")
+    assert tensor.stored().reshape(-1)[:36].tolist() == list(range(min(size, 36)))
+    (constant,) = unpadded(Dump([floats(36, constant=True)]), known).records
+    assert constant.tensor.info.shape is None
+
+
+def test_other_ranks_have_a_shape_but_no_layout():
+    tensor = unpadded(Dump([floats(6)]), listing(listed(shape=(2, 3))))["x"]
+    assert tensor.info.shape == (2, 3) and tensor.info.layout is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((2, 3), True), ((1, 2, 1, 3), True), ((2, 4), False), ((2, 2), False), ((3, 2), False)]
+)
+def test_a_shape_of_the_dump_is_the_listed_one_but_for_ones(shape, fits):
+    made = integer_record("x")
+    values = np.zeros(shape, I16)
+    made = replace(made, tensor=Tensor(replace(made.tensor.info, shape=shape), lambda: values))
+    tensor = unpadded(Dump([made]), listing(listed(shape=(2, 3))))["x"]
+    if fits:
+        assert tensor.stored().shape == shape
+    else:
+        with pytest.raises(ValuesError, match=r"in the dump and \[2, 3\] in net\.txt; are they of one model"):
+            tensor.stored()
+
+
+@pytest.mark.parametrize(("names", "shape"), [(["xyz"], (2, 3)), (["xyz", "xya"], None), (["yxz"], None)])
+def test_a_cut_name_must_begin_one_name_only(names, shape):
+    known = listing(*(listed(name, shape=(2, 3)) for name in names))
+    assert unpadded(Dump([floats(6, "xy", cut=True)]), known)["xy"].info.shape == shape
+    assert unpadded(Dump([floats(6, "xy")]), known)["xy"].info.shape is None

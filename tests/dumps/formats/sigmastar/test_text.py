@@ -1,4 +1,7 @@
-"""The SigmaStar string dumps against genuine files, the binary dumps of the same runs, and crafted trouble."""
+"""The SigmaStar string dumps against genuine files, the binary dumps of the same runs, and crafted trouble.
+
+A record of a text dump ends with one of two marks and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from dumps.formats.conformance import Conformance, facts
+from dumps.formats.sigmastar.made import F32, I16, LINES, plain_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgsdump import Quant, Record, Tensor, open_dump, save_dump
-from sgsdump.dumps.formats.sigmastar.text.text import write
-from sgsdump.dumps.formats.sigmastar.text.variant import FRAMEWORK, LAYER, SIM, TFLITE, TextVariant
+from sgsdump.dumps.formats.sigmastar import text_dump
+from sgsdump.dumps.formats.sigmastar.record_header import format_size
+from sgsdump.dumps.formats.sigmastar.text_dump import FRAMEWORK, LAYER, SIM, TFLITE, TextVariant, write
 from sgsdump.errors import FormatError, ValuesError
 
 
@@ -262,3 +267,154 @@ def test_a_dump_without_blank_lines_whose_first_values_are_left_out_is_saved_as_
     (tmp_path / "x.txt").write_bytes(data)
     save_dump(open_dump(tmp_path / "x.txt"), tmp_path / "y.txt")
     assert (tmp_path / "y.txt").read_bytes() == data
+
+
+def printed(values, variant, tmp_path, **facts):
+    text_dump.write([plain_record(values, **facts)], tmp_path / "x", variant)
+    return (tmp_path / "x").read_bytes()
+
+
+SHAPED = LINES.replace(b":0\n", b":0 shape:[%d] dims:1\n", 1)
+
+
+@pytest.mark.parametrize(("count", "tail"), [(0, b""), (1, b""), (16, b"\n"), (17, b"\n")])
+def test_sixteen_values_to_a_row_in_every_style(tmp_path, count, tail):
+    values = np.arange(count, dtype=F32)
+    words = [b"%d.000000, " % value for value in range(count)]
+    rows = b"\n".join(b"".join(words[start : start + 16]) for start in range(0, count, 16))
+    rows += b"\n" if count and count % 16 == 0 else b""
+    ended = rows if count % 16 == 0 else rows + b"\n"  # only the ONNX and Caffe dumpers leave a short row open
+    size, lines = format_size(4 * count), SHAPED % count
+    head = b"isFloat: 1\n"
+    assert printed(values, text_dump.SIM, tmp_path) == head + LINES + b"\n" + ended + b"\n};\n"
+    assert printed(values, replace(text_dump.SIM, blank=False), tmp_path) == head + LINES + ended + b"\n};\n"
+    assert printed(values, text_dump.FRAMEWORK, tmp_path) == head + lines + size + b"\n" + rows + b"\n}\n"
+    assert printed(values, text_dump.LAYER, tmp_path) == lines + size + b"\n" + rows + b"\n}\n"
+    assert printed(values, text_dump.TFLITE, tmp_path) == head + lines + size + ended + b"};\n"
+
+
+def test_values_beyond_a_chunk_are_all_printed(tmp_path):
+    values = np.arange(text_dump.CHUNK + 5, dtype=F32)
+    for variant in (text_dump.SIM, text_dump.TFLITE):
+        printed(values, variant, tmp_path)
+        np.testing.assert_array_equal(open_dump(tmp_path / "x")["x"].raw(), values)
+
+
+def test_integers_are_printed_as_their_bytes(tmp_path):
+    variant = replace(text_dump.SIM, is_float=False)
+    data = printed(np.array([-2, 258], I16), variant, tmp_path, quant=Quant(I16, 0.5))
+    assert data.endswith(b"ADD = {\n\n   254,    255,      2,      1, \n\n};\n") and data.startswith(b"isFloat: 0\n")
+    assert open_dump(tmp_path / "x")["x"].raw().tolist() == [-2, 258]
+
+
+def test_the_sign_of_nan_is_the_simulators(tmp_path):
+    values = np.array([np.nan, -np.nan, 1, -np.inf], F32)
+    values[0], values[1] = np.copysign(np.float32(np.nan), 1), np.copysign(np.float32(np.nan), -1)
+    assert b"\nnan, -nan, 1.000000, -inf, \n" in printed(values, text_dump.SIM, tmp_path)
+    signs = np.signbit(open_dump(tmp_path / "x")["x"].raw())
+    assert signs.tolist() == [False, True, False, True]
+    assert b"\nnan, nan, 1.000000, -inf, " in printed(values, text_dump.FRAMEWORK, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (b"1.000000, x, \n};\n", "are not all numbers"),
+        (b"1.000000, 2.000000 3.000000, \n};\n", "are not all numbers"),
+        (b"1.000000, , 2.000000, \n};\n", "are not all numbers"),
+        (b"1.000000, 2.000000, 3.000000, \n};\n", "has 3 values, its header says 8 bytes"),
+        (b"1.000000, \n};\n", "has 1 values, its header says 8 bytes"),
+    ],
+)
+def test_values_that_do_not_fit_their_header(tmp_path, rows, message):
+    (tmp_path / "x").write_bytes(b"isFloat: 1\n" + LINES + format_size(8) + rows)
+    with pytest.raises(FormatError, match=message):
+        open_dump(tmp_path / "x")["x"].raw()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (b"   256,      0, \n", "is not printed as the bytes of int16"),
+        (b"    -1,      0, \n", "is not printed as the bytes of int16"),
+        (b"     1, \n", "is not printed as the bytes of int16"),
+        (b"", "are left out by the string dump"),
+        (b"   255,      0, \n", None),
+        (b"     0,    255, \n", None),
+    ],
+)
+def test_bytes_of_an_integer_dump(tmp_path, rows, message):
+    lines = LINES.replace(b"float", b"SGS_S16", 1)
+    (tmp_path / "x").write_bytes(b"isFloat: 0\n" + lines + b"\n" + rows + b"\n};\n")
+    tensor = open_dump(tmp_path / "x")["x"]
+    if message is None:
+        assert tensor.raw().dtype == I16 and tensor.raw().size == 1
+        return
+    with pytest.raises((FormatError, ValuesError), match=message):
+        tensor.raw()
+
+
+def test_an_empty_shape_has_no_values_to_leave_out(tmp_path):
+    lines = LINES.replace(b"float", b"SGS_S16", 1).replace(b":0\n", b":0 shape:[0, 3] dims:2\n", 1)
+    (tmp_path / "x").write_bytes(b"isFloat: 0\n" + lines + b"\n\n};\n")
+    assert open_dump(tmp_path / "x")["x"].stored().shape == (0, 3)
+    empty = plain_record(np.zeros((0, 3), I16), quant=Quant(I16, 0.5))
+    unshaped = replace(text_dump.SIM, is_float=False)
+    said = "is empty, read as one whose values the dump leaves out"
+    assert [loss.what for loss in text_dump.loses([empty], unshaped)][-1] == said
+    assert said not in [loss.what for loss in text_dump.loses([empty], replace(unshaped, shaped=True))]
+    full = plain_record(np.zeros((1, 3), I16), quant=Quant(I16, 0.5))
+    assert said not in [loss.what for loss in text_dump.loses([full], unshaped)]
+    assert "is printed with six decimals" in [
+        loss.what for loss in text_dump.loses([plain_record(np.ones(1, F32))], None)
+    ]
+
+
+def test_a_file_without_a_head_is_nchw_only_in_a_folder_of_that_name(tmp_path):
+    for name, layout in (("NCHW", "NCHW"), ("NHWC", "NHWC"), ("other", "NHWC")):
+        (tmp_path / name).mkdir()
+        values = np.zeros((1, 2, 3, 4), F32)
+        text_dump.write(
+            [plain_record(values, layout=layout)], tmp_path / name / "x", replace(text_dump.LAYER, layout=layout)
+        )
+        dump = open_dump(tmp_path / name / "x")
+        assert dump["x"].info.layout == layout and not dump.variant.head and dump.variant.layout == layout
+    text_dump.write([plain_record(values)], tmp_path / "NCHW" / "y", text_dump.FRAMEWORK)
+    assert open_dump(tmp_path / "NCHW" / "y")["x"].info.layout == "NHWC"  # a head line: the file of all tensors
+
+
+def test_a_first_tensor_that_was_left_out_comes_back(tmp_path):
+    lines = LINES.replace(b"float", b"SGS_S32", 1)
+    rows = b"     1,      0,      0,      0, \n"
+    data = b"isFloat: 0\n" + lines + b"\n\n};\n" + lines + b"\n" + rows + b"\n};\n"
+    (tmp_path / "x").write_bytes(data)
+    dump = open_dump(tmp_path / "x")
+    assert dump.variant.blank
+    text_dump.write(dump.records, tmp_path / "y", dump.variant)
+    assert (tmp_path / "y").read_bytes() == data
+
+
+def test_kinds_of_record_do_not_mix(tmp_path):
+    one = LINES + b"1.000000, \n\n};\n"
+    other = LINES + format_size(4) + b"1.000000, \n};\n"
+    (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + other)
+    with pytest.raises(FormatError, match=r"record 1 'x' at byte \d+ ends as a tflite record, those before it as sim"):
+        text_dump.read(tmp_path / "x")
+    (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + LINES + b"1.000000, \n}")
+    with pytest.raises(FormatError, match=r"record 1 'x' at byte \d+ has no end"):
+        text_dump.read(tmp_path / "x")
+
+
+RECORD = (
+    b"//out 0 s: 0.000000 z: 0 type: float name: x bConstant:0\nop_out[0] ADD = {\n"
+    b"//buffer data size: 4\n\n1.000000, \n"
+)
+
+
+@pytest.mark.parametrize("mark", [b"", b"}", b"} ", b"};", b"}a\n", b"}~\n", b"}\t\n", b"};;\n"])
+def test_another_mark_is_no_end(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / "whole.txt").write_bytes(RECORD + b"}\n")
+    assert open_dump(tmp_path / "whole.txt")["x"].real().tolist() == [1.0]
+    (tmp_path / "bad.txt").write_bytes(RECORD + b"}\n" + RECORD + mark)
+    with pytest.raises(FormatError, match=r"bad\.txt: record 1 'x' at byte \d+ has no end"):
+        open_dump(tmp_path / "bad.txt")

@@ -1,14 +1,18 @@
 """True scales derived from calibrated ranges, against the SDK's own dequantised dump of the same run, bit for bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from dumps.formats.sigmastar.made import F32, I8, I16, U8, integer_record, plain_record
 
 import sgsdump
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.formats.sigmastar.true_scales import true_scales, with_scales
+from sgsdump import Dump, Quant, Record, Tensor
+from sgsdump.dumps.formats.sigmastar.side_files import true_scales, with_scales
 from sgsdump.errors import ValuesError
-from sgsdump.sidecars.tensor_min_max import Range, read_ranges
-from sgsdump.tensors.tensor import Quant, Tensor, values_of
+from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.tensors.tensor import values_of
+from sgsdump.tensors.types import Range
 
 REFUSED: dict[str, set[str]] = {"tiny_L5": set(), "tiny_all16": set()}
 
@@ -51,7 +55,7 @@ def test_integer_dump_compares_like_the_dequantised_one(shared):
     ranges = read_ranges(folder / "calibration/tiny_L5/tensor_min_max.txt")
     ours = sgsdump.compare(with_scales(raw, ranges), benchmark)
     theirs = sgsdump.compare(real, benchmark)
-    assert not ours.failed and [row.replaced(sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
+    assert not ours.failed and [replace(row, sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
 
 
 def test_ranges_of_another_model_are_refused(shared):
@@ -127,3 +131,107 @@ def test_unknown_scale_is_never_read_as_numbers():
     assert values.to_real(values.array).tolist() == [0.0, 0.5]
     plain = Tensor.of("shape", np.array([1, 2], np.int64))
     assert values_of(plain).to_real is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "scale", "zero"),
+    [
+        (U8, -1.0, 1.0, 2 / 255, 128),
+        (U8, 1.0, 3.0, 3 / 255, 0),  # the range is extended to include 0
+        (U8, -3.0, -1.0, 3 / 255, 255),
+        (U8, 0.0, 0.0, 0.0, 0),
+        (I16, -4.0, 2.0, 4 / 32767, 0),
+        (I16, -2.0, 4.0, 4 / 32767, 0),
+        (I16, 3.0, 4.0, 4 / 32767, 0),
+        (I8, -2.0, 1.0, 2 / 127, 0),
+    ],
+)
+def test_the_scale_of_a_range(dtype, low, high, scale, zero):
+    found, refused = true_scales(Dump([integer_record("x", scale, dtype, zero)]), {"x": Range.of(low, high)})
+    assert not refused and found["x"].exact
+    assert found["x"].scale == pytest.approx(scale, rel=1e-6) and found["x"].zero_point == zero
+
+
+@pytest.mark.parametrize(("zero", "fits"), [(127, True), (128, True), (126, False), (129, False)])
+def test_a_half_is_rounded_as_the_header_says(zero, fits):
+    found, refused = true_scales(Dump([integer_record("x", 2 / 255, U8, zero)]), {"x": Range.of(-1, 1)})  # 127.5
+    assert ("x" in found) is fits and ("x" in refused) is not fits
+    if fits:
+        assert found["x"].zero_point == zero
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "fixed"),
+    [("SOFTMAX", I16, 1 / 32768), ("LOGISTIC", I16, 1 / 32767), ("SOFTMAX", U8, None), ("CONV_2D", I16, None)],
+)
+def test_fixed_scales_are_those_of_16_bits(op, dtype, fixed):
+    found, refused = true_scales(Dump([integer_record("x", 0.000031, dtype, op=op)]), {})
+    if fixed is None:
+        assert not found and "has no range for it" in refused["x"]
+    else:
+        assert found["x"].scale == fixed and found["x"].zero_point == 0 and not refused
+
+
+def test_a_softmax_reads_from_minus_ten():
+    reads = integer_record("x", 10 / 32767, op="SOFTMAX", io="in")
+    found, _ = true_scales(Dump([reads]), {"x": Range.of(-3, 2)})
+    assert found["x"].scale == pytest.approx(10 / 32767, rel=1e-6)
+    found, _ = true_scales(Dump([integer_record("x", 12 / 32767, op="SOFTMAX", io="in")]), {"x": Range.of(-12, 2)})
+    assert found["x"].scale == pytest.approx(12 / 32767, rel=1e-6)
+    _, refused = true_scales(Dump([integer_record("x", 10 / 32767, op="ADD", io="in")]), {"x": Range.of(-3, 2)})
+    assert "the ranges give scale 0.000092 and zero point 0, the dump's header says 0.000305 and 0" in refused["x"]
+
+
+SHARING = (
+    "MAX_POOL_2D AVERAGE_POOL_2D RESHAPE Reshape_Alias TRANSPOSE SQUEEZE EXPAND_DIMS PAD SLICE STRIDED_SLICE GATHER "
+)
+SHARING += "CONCATENATION SPLIT SPLIT_V PACK UNPACK"
+
+
+@pytest.mark.parametrize("op", [*SHARING.split(), "CONV_2D", "ADD"])
+def test_which_operators_share_one_domain(op):
+    scale = round(4 / 32767, 6)
+    around = [
+        integer_record("a", scale, op=op, io="in"),
+        integer_record("b", scale, op=op),
+        integer_record("c", scale, op="X", op_index=1),
+    ]
+    found, refused = true_scales(Dump(around), {"a": Range.of(-4, 1), "c": Range.of(-1, 1)})
+    assert set(found) == ({"a", "b"} if op in SHARING.split() else {"a"}) and "c" in refused
+
+
+@pytest.mark.parametrize("change", [{"scale": 0.000123}, {"zero": 1}, {"dtype": I8}])
+def test_only_equal_headers_share(change):
+    facts = {"scale": round(4 / 32767, 6), "dtype": I16, "zero": 0}
+    around = [integer_record("a", **facts, op="PACK", io="in"), integer_record("b", **{**facts, **change}, op="PACK")]
+    found, refused = true_scales(Dump(around), {"a": Range.of(-4, 1)})
+    assert set(found) == {"a"} and "has no range for it, nor for what shares its domain" in refused["b"]
+
+
+def test_a_domain_takes_its_union_first_then_what_fits():
+    scale = round(2 / 32767, 6)
+    around = [
+        integer_record(name, scale, op="PACK", io=io, slot=i)
+        for i, (name, io) in enumerate([("a", "in"), ("b", "out")])
+    ]
+    found, _ = true_scales(Dump(around), {"a": Range.of(-2, 1), "b": Range.of(-1, 8)})
+    assert found["a"].scale == found["b"].scale == pytest.approx(2 / 32767, rel=1e-6)
+
+
+def test_constants_floats_and_exact_scales_are_left_out():
+    exact = integer_record("e")
+    exact = replace(
+        exact, tensor=Tensor(replace(exact.tensor.info, quant=Quant(I16, 0.5, exact=True)), exact.tensor.raw)
+    )
+    unknown = integer_record("u")
+    unknown = replace(unknown, tensor=Tensor(replace(unknown.tensor.info, quant=Quant(None, 0.5)), unknown.tensor.raw))
+    dump = Dump(
+        [
+            integer_record("c", constant=True),
+            exact,
+            unknown,
+            plain_record(np.ones(1, F32), "f"),
+            plain_record(np.ones(1, I16), "n"),
+        ]
+    )
+    assert true_scales(dump, {name: Range.of(-1, 1) for name in "ceufn"}) == ({}, {})

@@ -21,9 +21,10 @@ def numbers(values: tuple[int, ...]) -> bytes:
     return b"(" + b"".join(map(number, values)) + b"t"
 
 
-def storage(key: str, type_name: str = "FloatStorage", elements: int = 4) -> bytes:
+def storage(key: str, type_name: str = "FloatStorage", elements: int = 4, view: bytes = b"") -> bytes:
+    """A reference to a storage; ``view``: (key, first element, elements) of a view in the older form, or None."""
     of = b"ctorch\n" + type_name.encode() + b"\n"
-    return b"(" + text("storage") + of + text(key) + text("cpu") + number(elements) + b"tQ"
+    return b"(" + text("storage") + of + text(key) + text("cpu") + number(elements) + view + b"tQ"
 
 
 def tensor(

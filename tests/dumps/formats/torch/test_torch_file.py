@@ -32,7 +32,7 @@ class TestZip(ReadOnly):
         np.testing.assert_array_equal(dump["conv.weight"].stored(), np.arange(12, dtype=np.float32).reshape(3, 4).T)
         assert name_of(dump["out.0"].dtype) == "bfloat16" and dump["out.0"].real().tolist() == [1.5, -2]
         assert dump["out.1"].stored().tolist() == [1 - 2j]
-        assert dump.notes == ("1 values are no tensors (numbers, texts …); they are left out",)
+        assert dump.notes == ("1 values are not tensors (numbers, texts …); they are left out",)
         assert modules == {name for name in sys.modules if name.partition(".")[0] == "torch"}
 
 
@@ -65,6 +65,27 @@ def test_views_share_their_storage_where_it_lies(tmp_path: Path) -> None:
     whole, part = dump["all"].stored(), dump["every second"].stored()
     assert part.tolist() == [2, 4] and not whole.flags.writeable and not part.flags.writeable
     assert np.shares_memory(whole, part)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "expected"),
+    [("QUInt8Storage", [0, 1, 200, 255]), ("QInt8Storage", [0, 1, -56, -1]), ("ByteStorage", [0, 1, 200, 255])],
+)
+def test_bytes_are_signed_as_their_storage_says(type_name: str, expected: list[int], tmp_path: Path) -> None:
+    body = hand_made.tensor(of=hand_made.storage("0", type_name))
+    dump = opened(tmp_path, hand_made.archive(body, {"0": bytes([0, 1, 200, 255])}))
+    assert dump["x"].stored().tolist() == expected
+
+
+def test_a_view_of_the_older_form_begins_at_its_first_element(tmp_path: Path) -> None:
+    """A tensor's offset counts from there; a storage that is no view has None in its place."""
+    view = b"(" + hand_made.text("view") + hand_made.number(1) + hand_made.number(3) + b"t"
+    part = hand_made.tensor("0", (2,), of=hand_made.storage("0", view=view))
+    later = hand_made.tensor("0", (2,), offset=1, of=hand_made.storage("0", view=view))
+    whole = hand_made.tensor("0", (2,), of=hand_made.storage("0", view=b"N"))
+    body = hand_made.named({"part": part, "later": later, "whole": whole})
+    dump = opened(tmp_path, hand_made.legacy(body, {"0": FLOATS}))
+    assert {name: dump[name].stored().tolist() for name in dump} == {"part": [2, 3], "later": [3, 4], "whole": [1, 2]}
 
 
 def test_a_file_packed_again_is_read_too(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""How Ascend numbers its element types, and how their elements are encoded."""

@@ -1,0 +1,237 @@
+"""The tensors of a torch file as views of its mapped bytes: where its pickle and its storages lie, and their values.
+
+``torch/torch_file.py`` specifies the file. Nothing in it is run: ``torch_pickle.py`` says what its pickle may hold.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from functools import partial
+from mmap import mmap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.formats.shared import zip_member
+from sgsdump.dumps.formats.shared.torch_pickle import BYTES, Scaled, Storage, View, rebuilt, referred, tensors_in
+from sgsdump.dumps.formats.shared.zip_member import Member
+from sgsdump.errors import FormatError
+from sgsdump.files import pickles as pickle_machine
+from sgsdump.files.mapped import map_file, view
+from sgsdump.registry import listed
+from sgsdump.tensors.dtypes import carrier
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+
+# A tensor may have that many times its file's bytes: one row that stands for many (``expand``) is stored once.
+MOST_TIMES = 32
+PICKLE = "data.pkl"
+MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+_MOST_PICKLE = 256 << 20
+_SHOWN = 3
+
+
+class StorageSpan(NamedTuple):
+    """The bytes of a storage in a file: as they lie there, or a deflated member of an archive."""
+
+    offset: int
+    size: int
+    member: Member | None = None
+
+
+class TorchFile(NamedTuple):
+    """A file whose pickle has been read. ``data`` gives it mapped; little-endian unless ``big``."""
+
+    path: Path
+    data: Callable[[], mmap]
+    size: int
+    spans: dict[str, StorageSpan]
+    big: bool = False
+
+
+def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
+    """The tensor that a view is, or why it is left out. Raises FormatError when its storage is missing or too short."""
+    where = f"{file.path}: tensor {name[:80]!r}"
+    if view.dtype is None:
+        return f"is of the type {view.type_name[:60]}, which is not known"
+    span = file.spans.get(view.storage.key)
+    if span is None:
+        raise FormatError(f"{where} is of the storage {view.storage.key[:80]!r}, which is missing")
+    item = view.dtype.itemsize
+    if view.span and (view.offset + view.span) * item > span.size:
+        raise FormatError(
+            f"{where} needs the bytes up to {(view.offset + view.span) * item} of a storage of {span.size}"
+        )
+    if view.elements * item > MOST_TIMES * file.size:
+        return f"is expanded to {view.elements} elements, of which the file stores {view.span}"
+    quant, dtype = None, view.dtype
+    if view.scaled is not None:
+        quant = _quant(file, name, view, view.scaled)
+        if quant is None:
+            return "is quantised in a way that is not known"
+        dtype = np.dtype(np.float32) if _many_zeros(file, name, view) is not None else dtype
+    return Tensor(TensorInfo(name, view.shape, dtype, quant=quant), partial(_load, file, name, view))
+
+
+def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = True) -> list[Tensor]:
+    """The tensors of a file. ``keep_open``: it stays mapped; else it is mapped again whenever values are asked for.
+
+    Raises FormatError for damage, for a file without tensors, and for a pickle that wants to call anything.
+    """
+    data = map_file(path)
+    content, file = (_archive if data[:4] == zip_member.MAGIC else _legacy)(data, path)
+    file = file._replace(data=(lambda: data) if keep_open else partial(map_file, path))
+    readable: list[Tensor] = []
+    left_out: dict[str, list[str]] = {}
+    for name, part in tensors_in(content, alone, notes):
+        stored = tensor(file, name, part)
+        if isinstance(stored, Tensor):
+            readable.append(stored)
+        else:
+            left_out.setdefault(stored, []).append(name[:80])
+    notes += [_line(why, names) for why, names in left_out.items()]
+    if not readable:
+        raise FormatError(f"{path} holds no tensor that can be read{': ' + notes[-1] if notes else ''}")
+    return readable
+
+
+def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | None:
+    """How the integers mean numbers; None where the arrays of scales are not arrays of this tensor's channels."""
+    if scaled.axis is None:
+        return (
+            Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
+        )
+    arrays = [_array(file, name, stored) for stored in (scaled.scale, scaled.zero_point)]
+    scales, zeros = arrays
+    if scales is None or zeros is None or scales.shape != zeros.shape or scales.shape != (view.shape[scaled.axis],):
+        return None
+    zero = int(zeros[0]) if zeros.size and zeros.min() == zeros.max() else 0
+    return Quant(view.dtype, scales.astype(np.float64), zero, scaled.axis, exact=True)
+
+
+def _many_zeros(file: TorchFile, name: str, view: View) -> np.ndarray | None:
+    """The zero points of channels that have different ones, which a Quant cannot say: such values are dequantised."""
+    if view.scaled is None or view.scaled.axis is None:
+        return None
+    zeros = _array(file, name, view.scaled.zero_point)
+    return zeros if zeros is not None and zeros.size and zeros.min() != zeros.max() else None
+
+
+def _array(file: TorchFile, name: str, view: View) -> np.ndarray | None:
+    stored = tensor(file, name, view) if view.scaled is None else ""
+    plain = isinstance(stored, Tensor) and stored.dtype in (np.float64, np.float32, np.int64, np.int32)
+    array = stored.stored() if isinstance(stored, Tensor) and plain else None
+    return array if array is not None and np.isfinite(array).all() else None
+
+
+def _load(file: TorchFile, name: str, view: View) -> np.ndarray:
+    values = _values(file, view)
+    zeros = _many_zeros(file, name, view)
+    if zeros is None or view.scaled is None:
+        return values
+    scales = _array(file, name, view.scaled.scale)
+    assert scales is not None and view.scaled.axis is not None
+    along = [-1 if axis == view.scaled.axis else 1 for axis in range(values.ndim)]
+    real = (values.astype(np.int64) - zeros.reshape(along)).astype(np.float32)
+    return np.asarray(real * scales.astype(np.float32).reshape(along), np.float32)
+
+
+def _values(file: TorchFile, view: View) -> np.ndarray:
+    """The stored values in their shape: a view of the mapped file where they lie there as they are."""
+    assert view.dtype is not None
+    span = file.spans[view.storage.key]
+    flat = _run(file, span, view.dtype, view.span, view.offset)
+    if file.big:
+        flat = _turned(flat, view.dtype)
+    if view.is_contiguous or not view.elements:
+        array = flat.reshape(view.shape)
+    else:
+        steps = [stride * view.dtype.itemsize for stride in view.strides]
+        array = np.ndarray(view.shape, view.dtype, flat, 0, steps)
+    if view.conjugated:
+        array = np.conj(array)
+    return np.negative(array) if view.negated else array
+
+
+def _run(file: TorchFile, span: StorageSpan, dtype: np.dtype, count: int, first: int) -> np.ndarray:
+    try:
+        if span.member is None:
+            return view(file.data(), dtype, count, span.offset + first * dtype.itemsize)
+        unpacked = zip_member.unpack(file.data(), span.member)
+        return np.frombuffer(unpacked, dtype, count, first * dtype.itemsize)
+    except ValueError as error:
+        raise FormatError(f"cannot read {file.path}, was it changed? ({error})") from None
+
+
+def _turned(flat: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Values of a file of the other byte order."""
+    unit = dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    if unit == 1 or not math.prod(flat.shape):
+        return flat
+    turned = flat.view(carrier(dtype)).view(np.uint8).reshape(-1, unit)[:, ::-1]
+    return np.ascontiguousarray(turned).reshape(-1).view(dtype)
+
+
+def _line(why: str, names: list[str]) -> str:
+    return f"left out: {listed(names, _SHOWN, repr)}: it {why}"
+
+
+def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
+    """What a zip archive holds, and where its storages lie."""
+    members = {member.name: member for member in zip_member.members(data, path)}
+    names = [name for name in members if name.rpartition("/")[2] == PICKLE and name.count("/") <= 1]
+    if not names:
+        raise FormatError(f"{path} is not a torch file: there is no {PICKLE} in it")
+    folder = names[0].removesuffix(PICKLE)
+    storages = f"{folder}data/"
+    spans = {
+        name.removeprefix(storages): StorageSpan(member.offset, member.size, member if member.deflated else None)
+        for name, member in members.items()
+        if name.startswith(storages)
+    }
+    order = members.get(f"{folder}byteorder")
+    big = order is not None and zip_member.start_of(data, order, 8) == b"big"
+    text = _content(data, members[names[0]], path)
+    content = pickle_machine.load(io.BytesIO(text), f"{path}: {PICKLE}", rebuilt, referred)
+    return content, TorchFile(path, lambda: data, len(data), spans, big)
+
+
+def _content(data: mmap, member: zip_member.Member, path: Path) -> bytes:
+    if member.size > _MOST_PICKLE:
+        raise FormatError(f"{path}: its {PICKLE} has {member.size} bytes, more than tensors need")
+    return zip_member.unpack(data, member).tobytes() if member.deflated else data[member.offset :][: member.size]
+
+
+def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
+    """What the older form holds, and where its storages lie."""
+    data.seek(0)
+    used: dict[str, Storage] = {}
+
+    def refer(reference: Any) -> Any:
+        stored = referred(reference)
+        if isinstance(stored, Storage):
+            used.setdefault(stored.key, stored)
+        return stored
+
+    magic, protocol, machine, content, keys = (pickle_machine.load(data, str(path), rebuilt, refer) for _ in range(5))
+    if magic != MAGIC or protocol != _PROTOCOL or not isinstance(machine, dict) or not isinstance(keys, list):
+        raise FormatError(f"{path} is not a whole torch file of the older form")
+    big = machine.get("little_endian") is False
+    spans: dict[str, StorageSpan] = {}
+    offset = data.tell()
+    for key in keys:
+        if not isinstance(key, str) or key not in used:
+            raise FormatError(f"{path} has a storage {str(key)[:80]!r} that no tensor is of")
+        stored = used[key]
+        if stored.dtype is None and stored.type_name != BYTES:
+            raise FormatError(f"{path} has storages of the type {stored.type_name[:60]!r}, which is not known")
+        count = int.from_bytes(data[offset : offset + 8], "big" if big else "little")
+        size = count * (1 if stored.dtype is None else stored.dtype.itemsize)
+        if offset + 8 + size > len(data):
+            raise FormatError(f"{path} is cut off: the storage {key[:80]!r} needs {size} bytes")
+        spans[key] = StorageSpan(offset + 8, size)
+        offset += 8 + size
+    return content, TorchFile(path, lambda: data, len(data), spans, big)

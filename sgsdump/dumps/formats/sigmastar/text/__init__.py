@@ -1,1 +1,0 @@
-"""String dumps: a binary dump's headers with printed values; ``text.py`` has the grammar and the format."""

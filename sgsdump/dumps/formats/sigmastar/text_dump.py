@@ -1,0 +1,210 @@
+r"""The SigmaStar string dump: a binary dump's headers with printed values, of simulators and framework dumpers.
+
+::
+
+    file   := ["isFloat: " 0|1 "\n"] record*                     no head: the dumpers' files of one layer each
+    record := header ["\n"] rows "\n};\n"                        sim: no size line (the file's name still ends in .bin)
+            | header size "\n" rows "\n}\n"                      framework: ONNX and Caffe; only full rows end in "\n"
+            | header size rows "};\n"                            tflite
+    rows   := 16 values "%.6f, " and "\n", as often as needed
+
+N of the size line is 4 bytes per value. With isFloat 0 (simulators only) the values are the payload's *bytes*,
+unsigned, ``%6d, ``, whatever the type; with eliminateGarbage on the blank line before the rows is missing and int32
+parameters are left out: their body is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import Format, Lost
+from sgsdump.dumps.formats.sigmastar.record import (
+    header_of,
+    infer_op_indexes,
+    lost,
+    payload_of,
+    record_of,
+    stored_dtype,
+)
+from sgsdump.dumps.formats.sigmastar.record_header import HEAD, Buffer, format_header, format_size, holds_text
+from sgsdump.dumps.formats.sigmastar.text_values import LeftOut, TextSpan, floats, integers, walk
+from sgsdump.errors import FormatError, OutputError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.mapped import let_bytes_go, map_file
+from sgsdump.tensors.dtypes import is_integer
+from sgsdump.tensors.types import NCHW, NHWC
+
+PER_ROW = 16
+CHUNK = 4096 * PER_ROW
+
+
+class HeaderOverride(NamedTuple):
+    """The header lines of the tensor ``name`` as they stood in the file, where no rule would give them back."""
+
+    name: str
+    lines: bytes
+
+
+@dataclass(frozen=True)
+class TextVariant:
+    """How a string dump is written.
+
+    style     ``sim``, ``framework`` or ``tflite``: the three kinds of record above.
+    is_float  the head's flag; 0 in style ``sim`` only.
+    shaped    header lines with shape and dims (where the shape is known).
+    head      False for a file of one layer, which has no head line.
+    blank     a blank line before the rows (style ``sim``).
+    layout    of 4-D tensors: ``NHWC``, or ``NCHW`` in the dumpers' NCHW folder.
+    odd       by record number, header lines that follow none of these rules.
+    """
+
+    style: str = "sim"
+    is_float: bool = True
+    shaped: bool = False
+    head: bool = True
+    blank: bool = True
+    layout: str = NHWC
+    odd: Mapping[int, HeaderOverride] = field(default_factory=dict)
+
+    def of_part(self) -> TextVariant:
+        """The variant for a dump of other records."""
+        return replace(self, odd={})
+
+
+SIM = TextVariant()
+FRAMEWORK = TextVariant("framework", shaped=True)
+LAYER = TextVariant("framework", shaped=True, head=False)
+TFLITE = TextVariant("tflite", shaped=True)
+
+
+def write_record(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
+    odd = variant.odd.get(number)
+    if odd is not None and odd.name == record.name:
+        file.write(odd.lines)
+    else:
+        file.write(format_header(header_of(record, variant.shaped, variant.is_float, variant.layout)))
+    payload = _payload(record, variant)
+    if variant.style != "sim":
+        file.write(format_size(payload.nbytes))
+    if variant.style == "framework" or (variant.style == "sim" and variant.blank):
+        file.write(b"\n")
+    for start in range(0, payload.size, CHUNK):
+        file.write(_rows(payload[start : start + CHUNK], signed_nan=variant.style == "sim"))
+    if payload.size % PER_ROW and variant.style != "framework":
+        file.write(b"\n")
+    file.write({"sim": b"\n};\n", "framework": b"\n}\n", "tflite": b"};\n"}[variant.style])
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    return (HEAD.match(head) is not None or head.startswith((b"//out ", b"//in "))) and holds_text(map_file(path))
+
+
+def read(path: Path) -> Dump:
+    """A dump whose values are parsed when asked for. Raises FormatError for a damaged file."""
+    data = map_file(path)
+    head = HEAD.match(data)
+    is_float = head is None or head[1] == b"1"
+    layout = NCHW if head is None and path.resolve().parent.name == NCHW else NHWC
+    spans = list(walk(data, path))
+    for number, span in enumerate(spans):
+        if span.style != spans[0].style:
+            raise FormatError(
+                f"{path}: record {number} {span.header.name!r} at byte {span.offset} ends as a {span.style} record, "
+                f"those before it as {spans[0].style}; the file is damaged, dump it again"
+            )
+    indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
+    records = [
+        record_of(span.header, index, stored_dtype(span.header, is_float), _loader(data, span, is_float, path), layout)
+        for span, index in zip(spans, indexes)
+    ]
+    variant = _variant(data, spans, records, is_float, head is not None, layout)
+    let_bytes_go(data, 0, len(data))
+    return Dump(records, FORMAT.name, variant, path)
+
+
+def write(records: Iterable[Record], path: Path, variant: TextVariant | None) -> None:
+    """Write records one at a time. ``variant`` None: FRAMEWORK, or for quantised integers SIM with shapes.
+
+    Raises ValuesError for a tensor that the variant cannot hold, OutputError when the disk refuses.
+    """
+    with replacing(Path(path)) as file:
+        number = 0
+        for record in records:
+            variant = variant or _usual(record)
+            if not number and variant.head:
+                file.write(b"isFloat: %d\n" % variant.is_float)
+            write_record(file, record, number, variant)
+            number += 1
+            del record
+        if not number:
+            raise OutputError(f"cannot write {path}: there is no tensor to write")
+
+
+def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lost]:
+    """What a string dump of this variant cannot hold; see ``Format.loses``."""
+    for record in records:
+        variant = variant or _usual(record)
+        yield from lost(record, variant.shaped, variant.is_float, variant.layout)
+        if variant.is_float:
+            yield Lost(record, "is printed with six decimals")
+        elif not variant.shaped and record.tensor.info.shape is not None and not math.prod(record.tensor.info.shape):
+            yield Lost(record, "is empty, read as one whose values the dump leaves out")
+
+
+def _payload(record: Record, variant: TextVariant) -> np.ndarray:
+    """The float32 values to print, or the bytes; none where the file that was read leaves them out as well."""
+    if variant.is_float:
+        return payload_of(record, True, variant.layout)
+    try:
+        return payload_of(record, False, variant.layout).view(np.uint8)
+    except LeftOut:
+        return np.empty(0, np.uint8)
+
+
+def _rows(values: np.ndarray, signed_nan: bool) -> bytes:
+    """Rows of 16 values; the C printf of the simulators prints a NaN's sign, the dumpers' Python does not."""
+    form = "%6d, " if values.dtype == np.uint8 else "%.6f, "
+    full, rest = divmod(values.size, PER_ROW)
+    rows = (form * PER_ROW + "\n") * full + form * rest
+    if signed_nan and values.dtype != np.uint8 and np.any(np.isnan(values) & np.signbit(values)):
+        rows = rows.replace("%.6f", "%s")
+        printed = ["-nan" if v != v and s else f"{v:.6f}" for v, s in zip(values.tolist(), np.signbit(values))]
+        return (rows % tuple(printed)).encode()
+    return (rows % tuple(values.tolist())).encode()
+
+
+def _loader(data: Buffer, span: TextSpan, is_float: bool, path: Path) -> Callable[[], np.ndarray]:
+    return partial(floats if is_float else integers, data, span, path)
+
+
+def _variant(
+    data: Buffer, spans: list[TextSpan], records: list[Record], is_float: bool, head: bool, layout: str
+) -> TextVariant:
+    shaped = any(span.header.shape is not None for span in spans)
+    filled = next((span for span in spans if data[span.start : span.start + 2].strip(b"\n}")), spans[0])
+    blank = data[filled.start : filled.start + 1] == b"\n"
+    odd = {}
+    for number, (span, record) in enumerate(zip(spans, records)):
+        if span.plain:
+            continue
+        lines = data[span.offset : span.lines_end]
+        if lines != format_header(header_of(record, shaped, is_float, layout)):
+            odd[number] = HeaderOverride(record.name, lines)
+    return TextVariant(spans[0].style, is_float, shaped, head, blank, layout, odd)
+
+
+def _usual(first: Record) -> TextVariant:
+    info = first.tensor.info
+    is_float = info.quant is None or not is_integer(info.dtype)
+    return FRAMEWORK if is_float else TextVariant(is_float=False, shaped=True)
+
+
+FORMAT = Format("sigmastar_text", recognises, read, write, loses)

@@ -1,0 +1,239 @@
+"""Trees and folders with the dumps of several runs: which there are, which is meant, which belong together.
+
+The runs in a tree of dumps, and which of them is meant.
+
+A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds
+for every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen
+by step, rank and graph, beside the path or after it: ``TREE@step=3,rank=0``.
+
+Which runs of two trees belong together, so that a comparison goes run by run.
+
+Folders of dumps, one for each run (a picture, a step): which of one folder belongs to which of the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from sgsdump.errors import ConfigError
+from sgsdump.files.folder import in_order
+
+SHOWN = 3
+NO_GRAPH = "-"
+_SUFFIX = re.compile(r"(?P<tree>.*?)/?@(?P<words>(?:step|rank|graph)=.*)", re.DOTALL)
+_WORD = re.compile(r"(step|rank)=([0-9]{1,18})|(graph)=(.+)", re.DOTALL)
+_TIME = re.compile(r"[0-9]{12,17}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a tree.
+
+    place  its folder, as the path below the tree with ``/``; "" for the tree itself.
+    rank   of the process among those that ran together: the global rank, or the device's number where there is none.
+    step   the iteration, execution or token; None where the tree does not say, as for rank.
+    graph  the model that ran and its number, ``model/1``; "" where there is none.
+    """
+
+    place: str = ""
+    rank: int | None = None
+    step: int | None = None
+    graph: str = ""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sorts step by step, then by rank, graph and folder; ``part2`` before ``part10``."""
+        return (_known(self.step), _known(self.rank), in_order(self.graph), in_order(self.place))
+
+    def __str__(self) -> str:
+        """``step 3, rank 0, graph model/1``; the folder where nothing of these is known."""
+        return ", ".join(f"{name} {value}" for name, value in self._facts() if value not in (None, "")) or self.place
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("step", self.step), ("rank", self.rank), ("graph", self.graph)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a run has to be; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave the
+    model's number out; ``-`` is a run without a graph."""
+
+    step: int | None = None
+    rank: int | None = None
+    graph: str = ""
+
+    def __bool__(self) -> bool:
+        return self != Choice()
+
+    def fits(self, run: Run) -> bool:
+        if self.step not in (None, run.step) or self.rank not in (None, run.rank):
+            return False
+        if self.graph == NO_GRAPH:
+            return not run.graph
+        return not self.graph or any(fnmatchcase(run.graph, graph) for graph in (self.graph, f"{self.graph}/*"))
+
+    def __str__(self) -> str:
+        return str(Run("", self.rank, self.step, self.graph))
+
+
+class RunPairs(NamedTuple):
+    """The pairs, sample first, step by step; and the runs that only one tree has."""
+
+    pairs: list[tuple[Run, Run]]
+    only_in_sample: list[Run]
+    only_in_benchmark: list[Run]
+
+
+@dataclass(frozen=True)
+class PairedDumps:
+    """The dumps of one name on both sides, in order, and the names that stand on one side only."""
+
+    pairs: dict[str, tuple[Path, Path]]
+    only_in_sample: tuple[str, ...]
+    only_in_benchmark: tuple[str, ...]
+
+
+def split_choice(path: Path) -> tuple[Path, Choice]:
+    """``TREE@step=3,rank=0`` as the tree and the choice; any other path as it is.
+
+    Raises ConfigError for a choice that cannot be read.
+    """
+    match = _SUFFIX.fullmatch(str(path))
+    if match is None:
+        return path, Choice()
+    given: dict[str, str] = {}
+    for word in match["words"].split(","):
+        pair = _WORD.fullmatch(word)
+        name = (pair[1] or pair[3]) if pair else ""
+        if pair is None or name in given:
+            raise ConfigError(f"{word!r} in {str(path)!r} chooses no run; write TREE@step=3, rank=0 or graph=NAME")
+        given[name] = pair[2] or pair[4]
+    numbers = {name: int(given[name]) for name in ("step", "rank") if name in given}
+    return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))
+
+
+def joined(path: Path, one: Choice, other: Choice) -> Choice:
+    """Both choices in one, ``path`` being what they are of. Raises ConfigError when they contradict each other."""
+    for name in ("step", "rank"):
+        values = {getattr(one, name), getattr(other, name)} - {None}
+        if len(values) > 1:
+            raise ConfigError(f"{path} is asked for {name} {' and '.join(map(str, sorted(values)))}; name one of them")
+    step, rank = (getattr(one if getattr(other, name) is None else other, name) for name in ("step", "rank"))
+    return Choice(step, rank, other.graph or one.graph)
+
+
+def chosen(path: Path, runs: Sequence[Run], choice: Choice) -> list[Run]:
+    """The runs of a tree that fit, in order. Raises ConfigError where none does."""
+    fitting = sorted((run for run in runs if choice.fits(run)), key=lambda run: run.order)
+    if runs and not fitting:
+        raise ConfigError(f"{path} has no run of {choice}; it has {_listed(sorted(runs, key=lambda run: run.order))}")
+    return fitting
+
+
+def one_of(path: Path, runs: Sequence[Run], choice: Choice) -> Run:
+    """The only run. Raises ConfigError that says how to choose where there are several."""
+    if len(runs) == 1:
+        return runs[0]
+    raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how_to_choose(path, choice, runs)}")
+
+
+def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
+    """What to write for one of several runs that a choice left, by what tells them apart."""
+    apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
+    if len({(run.step, run.rank, run.graph) for run in runs}) < len(runs):
+        return "name the folder of one"
+    asked = [(name, getattr(choice, name)) for name in ("step", "rank", "graph") if name not in apart]
+    given = [f"{name}={value}" for name, value in asked if value not in (None, "")]
+    how = f"write {path}@{','.join([*given, *(f'{name}=…' for name in apart)])}"
+    if "graph" not in apart and not choice:
+        return f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
+    unnamed = "graph" in apart and not all(run.graph for run in runs)
+    return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how
+
+
+def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
+    """Pair runs of the same step and rank, and among these of the same graph.
+
+    Steps are of no meaning where each side has only one, and so are ranks. Times in a graph's name do not count. Graphs
+    whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
+    """
+    facts = [name for name in ("step", "rank") if any(_varies(side, name) for side in (sample, benchmark))]
+    groups: defaultdict[tuple, tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
+    for side, runs in enumerate((sample, benchmark)):
+        for run in sorted(runs, key=lambda run: run.order):
+            groups[tuple(getattr(run, name) for name in facts)][side].append(run)
+    result = RunPairs([], [], [])
+    for samples, benchmarks in groups.values():
+        pairs = _by_graph(samples, benchmarks)
+        left = [[run for run in side if run not in paired] for side, paired in zip((samples, benchmarks), zip(*pairs))]
+        left = left or [samples, benchmarks]
+        if len(left[0]) == len(left[1]):
+            pairs += zip(*left)
+            left = [[], []]
+        result.pairs.extend(pairs)
+        result.only_in_sample.extend(left[0])
+        result.only_in_benchmark.extend(left[1])
+    result.pairs.sort(key=lambda pair: pair[1].order)
+    return result
+
+
+def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
+    """Dumps (files or folders) directly in two folders, paired by name, endings apart: ``1.bin`` with ``1.npz``.
+
+    Names that begin with a dot are passed over. Where the name without ending is not unique in a folder, whole names
+    count. Raises ConfigError for what is not a folder, and when no name is on both sides.
+    """
+    sides = [_entries(folder) for folder in (sample, benchmark)]
+    unique = all(max(Counter(path.stem for path in side).values(), default=0) == 1 for side in sides)
+    name_of: Callable[[Path], str] = (lambda path: path.stem) if unique else (lambda path: path.name)
+    left, right = ({name_of(path): path for path in side} for side in sides)
+    pairs = {name: (path, right[name]) for name, path in left.items() if name in right}
+    if not pairs:
+        raise ConfigError(
+            f"no dump of one name in both folders: {sample} has {len(left)}, {benchmark} has {len(right)}; dumps of "
+            f"one run need one name"
+        )
+    return PairedDumps(
+        pairs,
+        tuple(name for name in left if name not in right),
+        tuple(name for name in right if name not in left),
+    )
+
+
+def _listed(runs: Sequence[Run]) -> str:
+    alike = len({str(run) for run in runs}) < len(runs)
+    shown = [run.place if alike else str(run) for run in runs[:SHOWN]]
+    return "; ".join(shown) + (" …" if len(runs) > SHOWN else "")
+
+
+def _known(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def _by_graph(samples: Sequence[Run], benchmarks: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """The runs whose graphs are called alike, where no other run's is."""
+    sides = [{_graph(run): run for run in side} for side in (samples, benchmarks)]
+    if any(len(names) < len(side) for names, side in zip(sides, (samples, benchmarks))):
+        return []
+    return [(run, sides[1][name]) for name, run in sides[0].items() if name in sides[1]]
+
+
+def _graph(run: Run) -> str:
+    return _TIME.sub("", run.graph)
+
+
+def _varies(runs: Sequence[Run], name: str) -> bool:
+    return len({getattr(run, name) for run in runs}) > 1
+
+
+def _entries(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "is not there"
+        raise ConfigError(f"a folder of dumps, one for each run, is asked for; {folder} {what}")
+    return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: in_order(path.name))
