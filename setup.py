@@ -31,7 +31,7 @@ def compiled(source: str) -> Extension:
 KERNELS = (
     "sgsdump/comparison/sums/kernel.c",
     "sgsdump/tensors/one_pass/kernel.c",
-    "sgsdump/capture/hook/sgsdump_kernel.c",
+    "sgsdump/programs/hook/sgsdump_kernel.c",
 )
 
 setup(
@@ -46,9 +46,9 @@ setup(
             "comparison/sums/kernel.pyi",
             "tensors/one_pass/kernel.pyi",
             "samples/*",
-            "capture/hook/*.py",
-            "capture/hook/for_torch/*.py",
-            "capture/hook/sgsdump_kernel.pyi",
+            "programs/hook/*.py",
+            "programs/hook/for_torch/*.py",
+            "programs/hook/sgsdump_kernel.pyi",
             "reports/html/page/*",
             "reports/*/*.css",
             "reports/*/schema.json",

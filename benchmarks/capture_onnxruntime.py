@@ -22,8 +22,8 @@ from pathlib import Path
 
 from rows import Row, show
 
-from sgsdump.capture.control import DumpControl
-from sgsdump.capture.program import run_program
+from sgsdump.programs.control import DumpControl
+from sgsdump.programs.program import run_program
 
 TURNS = """
 import json, sys, time

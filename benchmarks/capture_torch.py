@@ -29,9 +29,8 @@ from pathlib import Path
 
 from rows import Row, show
 
-from sgsdump.capture.control import DumpControl
-from sgsdump.capture.program import run_program
-from sgsdump.capture.steps import Steps
+from sgsdump.programs.control import DumpControl, Steps
+from sgsdump.programs.program import run_program
 
 DUMPED = 3
 TURNS = 6  # of the idle hook, for each forward of the others

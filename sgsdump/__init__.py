@@ -10,7 +10,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     tuning          which convolutions deserve INT16: advice, repair, search
     quantisation    ranges -> fixed model -> simulation; levels, plans, fusion
     pipeline        dump a model by any executor; bisection; test cases
-    capture         dump a program that runs: control, hooks, result trees
+    programs        dump a program that runs: control, hooks, result trees
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
     comparison      pair, measure and judge two dumps: pairing/, naming/, metrics/ …

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sgsdump"
 ELSEWHERE = ("tests", "tools", "benchmarks", "docs")
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
-    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "capture"),
+    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "programs"),
     *("executors", "models"),
     *("comparison", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
 )
@@ -60,7 +60,7 @@ LIBRARIES_AT_HOME = {
     "openvino": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
-    "torch": ("msit", "torchair", "capture"),
+    "torch": ("msit", "torchair", "programs"),
     "jinja2": ("reports",),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the

@@ -12,9 +12,9 @@ import numpy as np
 from in_process import Done, script
 
 from sgsdump import open_dump
-from sgsdump.capture.control import DumpControl
-from sgsdump.capture.process_index import Process, lines_of
-from sgsdump.capture.program import Captured, run_program
+from sgsdump.programs.control import dump_control
+from sgsdump.programs.process_index import Process, lines_of
+from sgsdump.programs.program import Captured, run_program
 
 NETS = '''
 import torch
@@ -141,7 +141,7 @@ def runner(folder: Path, capfd) -> Callable[..., Run]:
         os.chdir(elsewhere)
         capfd.readouterr()
         try:
-            captured = run_program(argv or (sys.executable, str(program), *words), DumpControl(**control), root)
+            captured = run_program(argv or (sys.executable, str(program), *words), dump_control(**control), root)
         finally:
             os.chdir(before)
         out, errors = capfd.readouterr()

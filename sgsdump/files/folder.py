@@ -18,18 +18,19 @@ Endings = str | tuple[str, ...]
 _DIGITS = re.compile(r"(\d+)")
 
 
-def files_below(root: Path, ending: Endings, notes: list[str]) -> list[str]:
+def files_below(root: Path, ending: Endings, notes: list[str], too_deep: list[str] | None = None) -> list[str]:
     """The files whose names end so, as paths below ``root`` with ``/``, in no order (see ``in_order``).
 
-    What is skipped gets a line in ``notes``. Raises FormatError when the folder cannot be listed.
+    What is skipped gets a line in ``notes``, folders that are too deep are in ``too_deep`` as well. Raises FormatError
+    when the folder cannot be listed.
     """
-    return list(_walk(root, ending, notes))
+    return list(_walk(root, ending, notes, [] if too_deep is None else too_deep))
 
 
 def has_file(root: Path, ending: Endings, accept: Callable[[Path], bool] = lambda path: True) -> bool:
     """Whether ``files_below`` would find one that ``accept`` takes; only the first few are asked."""
     try:
-        return any(accept(root / name) for name in islice(_walk(root, ending, []), _TRIED))
+        return any(accept(root / name) for name in islice(_walk(root, ending, [], []), _TRIED))
     except FormatError:
         return False
 
@@ -66,7 +67,7 @@ def leads_out(path: Path, root: Path) -> bool:
         return True
 
 
-def _walk(root: Path, ending: Endings, notes: list[str]) -> Iterator[str]:
+def _walk(root: Path, ending: Endings, notes: list[str], too_deep: list[str]) -> Iterator[str]:
     waiting: list[tuple[str, int]] = [("", 0)]
     entries_read = 0
     while waiting:
@@ -86,6 +87,7 @@ def _walk(root: Path, ending: Endings, notes: list[str]) -> Iterator[str]:
                     elif entry.is_dir() and depth < DEPTH:
                         waiting.append((f"{name}/", depth + 1))
                     elif entry.is_dir():
+                        too_deep.append(name)
                         notes.append(f"{name} is more than {DEPTH} folders deep; it is skipped")
                     elif entry.name.endswith(ending) and entry.is_file():
                         yield name

@@ -60,7 +60,9 @@ class BinTensor:
             return torch.from_numpy(bits).view(getattr(torch, _TORCH_NAMES[name]))
         if name in KNOWN and array.dtype.kind != "V" and array.dtype.newbyteorder("=") == np.dtype(name):
             return torch.from_numpy(np.array(array))
-        raise FormatError(f"tensor {self.tensor.info.name!r} is {name}, which torch has not; use sgsdump.open_dump")
+        raise FormatError(
+            f"tensor {self.tensor.info.name!r} is {name}, which torch does not have; use sgsdump.open_dump"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,11 @@ def get_bin_data_from_dir(dump_data_dir: str, max_depth: int = 20) -> list[str]:
     """The paths of all .bin files below a folder. Raises FormatError when one lies ``max_depth`` folders deep or more,
     or the folder cannot be read."""
     root = Path(dump_data_dir).resolve()
-    notes: list[str] = []
-    names = sorted(files_below(root, _BIN, notes), key=in_order)
-    deep = next((name for name in names if name.count("/") >= max_depth), None)
-    too_deep = next((note for note in notes if "folders deep" in note), None)
-    if deep or too_deep:
-        raise FormatError(f"{root}: {deep or too_deep} lies deeper than max_depth ({max_depth}) allows")
+    skipped: list[str] = []
+    names = sorted(files_below(root, _BIN, [], too_deep=skipped), key=in_order)
+    deeper = [*(name for name in names if name.count("/") >= max_depth), *skipped]
+    if deeper:
+        raise FormatError(f"{root}: {deeper[0]} lies deeper than max_depth ({max_depth}) allows")
     return [str(root / name) for name in names]
 
 
@@ -136,7 +137,7 @@ def convert_bin_data_to_pt(bin_tensor: BinTensor) -> Any:
 def convert_bin_data_to_npy(bin_dump_data: DumpData, dtype: Any = "uint8") -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The inputs and the outputs of what ``read_dump_data`` gave: flat arrays of the payloads' bytes read as ``dtype``.
 
-    Raises ConfigError when the bytes are no whole number of such elements.
+    Raises ConfigError when the bytes are not a whole number of such elements.
     """
 
     def array(payload: Payload) -> np.ndarray:
@@ -166,12 +167,12 @@ def atb_json_to_onnx(
     if source.suffix != _JSON:
         raise FormatError(f"{source} does not end in {_JSON}; give the JSON that was dumped of a layer or model")
     csv = _operations_of(source) if cache_csv_file is not None else None
-    known = None
+    tensors = None
     if csv is not None and cache_csv_file is not None:
         if str(csv) not in cache_csv_file:
             cache_csv_file[str(csv)] = read_operations(csv, notes)
-        known = cache_csv_file[str(csv)]
-    return (*notes, *convert_topology(source, source.with_suffix(_ONNX), target_level, known))
+        tensors = cache_csv_file[str(csv)]
+    return (*notes, *convert_topology(source, source.with_suffix(_ONNX), target_level, tensors))
 
 
 def _operations_of(source: Path) -> Path | None:
@@ -203,12 +204,12 @@ def _save(path: str, endings: tuple[str, ...], write: Callable[[Any], object]) -
         write(file)
 
 
-def torch_for(what: str) -> Any:
-    """The module torch. Raises MissingExtra that says what it is needed for."""
+def torch_for(purpose: str) -> Any:
+    """The module torch. Raises MissingExtra that names the purpose."""
     try:
         import torch
     except ImportError:
         raise MissingExtra(
-            f"torch is needed to {what}; pip install sgsdump[torch], or use sgsdump.open_dump, which needs none"
+            f"torch is needed to {purpose}; pip install sgsdump[torch], or use sgsdump.open_dump, which needs none"
         ) from None
     return torch

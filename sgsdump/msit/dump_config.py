@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sgsdump.capture.control import DumpControl, Mode
-from sgsdump.capture.steps import Steps
 from sgsdump.errors import ConfigError
+from sgsdump.programs.control import DumpControl, Mode, Steps, dump_control
 
 _MODES: tuple[Mode, ...] = ("input", "output", "all")
 _KINDS = ("module", "api")
@@ -87,7 +86,7 @@ class DumpConfig:
     def control(self) -> DumpControl:
         """The same as the record that every way of dumping a program goes by."""
         tokens = self.token_range or [0]
-        return DumpControl(
+        return dump_control(
             mode=_MODES[self.tensor_part],
             steps=Steps(tuple((token, token) for token in tokens)),
             patterns=() if self.layer_name is None else (pattern_of(self.layer_name),),
@@ -102,7 +101,7 @@ class DumpConfig:
 
     def wants_function(self, function: Any, name: str) -> bool:
         """Whether ``api_list`` has a function of torch."""
-        return not self.api_list or any(one is function or one == name for one in self.api_list)
+        return not self.api_list or any(item is function or item == name for item in self.api_list)
 
 
 def pattern_of(layer_name: str) -> str:
@@ -128,18 +127,18 @@ def start_random_numbers_at(seed: int) -> None:
     torch.use_deterministic_algorithms(True)
 
 
-def _check(name: str, value: Any, what: str, fits: Callable[[Any], bool]) -> None:
+def _check(name: str, value: Any, expected: str, fits: Callable[[Any], bool]) -> None:
     if value is not None and not fits(value):
-        raise ConfigError(f"{name} is {what}, not {str(value)[:80]!r}")
+        raise ConfigError(f"{name} is {expected}, not {str(value)[:80]!r}")
 
 
 def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list | tuple | range) and all(type(one) is int and one >= 0 for one in value)
+    return isinstance(value, list | tuple | range) and all(type(item) is int and item >= 0 for item in value)
 
 
 def _are_classes(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, type) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, type) for item in value)
 
 
 def _are_functions(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(callable(one) or isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(callable(item) or isinstance(item, str) for item in value)

@@ -2,17 +2,22 @@
 
 A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
 what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has
-``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is no tensor is passed over; so is a
+``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is not a tensor is ignored; so is a
 tensor without values of its own (sparse, nested, meta, of torch.func), and the run's index says that. The model's
 results are what they are without the hook.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import warnings
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,12 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.msit.bin_data import torch_for
 from sgsdump.msit.dump_config import DumpConfig
-from sgsdump.msit.modules import ROOT, check_names, device_of, is_dumped, named_modules, tree_of
-from sgsdump.msit.run_writer import ENDING, RunWriter, part_of
-from sgsdump.msit.values import by_itself, plain_tensor, statistics_of, tensors_in
+from sgsdump.msit.run_writer import ENDING, RunWriter, Taken, part_of
+from sgsdump.programs.one_pass import sums_of
+from sgsdump.registry import hint
 
+ROOT = "root"
+_DEEPEST = 20
 _HOOK_TYPE = "dump_data"
 _PROPERTIES = ("__get__", "__set__", "__delete__")
 
@@ -31,9 +38,9 @@ _PROPERTIES = ("__get__", "__set__", "__delete__")
 def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -> ModuleHook:
     """Dump what ``model`` (a torch.nn.Module, the outermost one) computes from now on, as ``config`` says.
 
-    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. What is given back ends the dump
-    with ``remove()``. Raises ConfigError for what is no module, for a hook type other than "dump_data", and for a layer
-    name or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
+    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. ``remove()`` of the result ends
+    the dump. Raises ConfigError for anything but a module, for a hook type other than "dump_data", and for a layer name
+    or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
     """
     torch = torch_for("dump a torch model")
     if not isinstance(model, torch.nn.Module):
@@ -89,22 +96,23 @@ class ModuleHook:
         self._writer().modules(tree_of(self._model, self._names, self._order))
         if self._config.dump_weight:
             self._weights()
-        # Compiled code stops at a hook and goes on behind it. (This imports torch's compiler, which takes a second or
+        # Compiled code stops at a hook and goes on after it. (This imports torch's compiler, which takes a second or
         # two, whether or not the program compiles: later it would be too late.)
-        apart = self._torch.compiler.disable
-        self._handles = [self._model.register_forward_pre_hook(apart(self._start), with_kwargs=True, prepend=True)]
-        # Behind the program's own hooks, whose changes are the module's; the model's end is behind all others.
+        eager = self._torch.compiler.disable
+        self._handles = [self._model.register_forward_pre_hook(eager(self._start), with_kwargs=True, prepend=True)]
+        # After the program's own hooks, whose changes are the module's; the model's end comes after all others.
         for name, module in self._names.items():
             before, after = self._hooks(name, module)
-            self._handles.append(module.register_forward_pre_hook(apart(before), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(apart(after), with_kwargs=True, always_call=True))
-        self._handles.append(self._model.register_forward_hook(apart(self._end), with_kwargs=True, always_call=True))
+            self._handles.append(module.register_forward_pre_hook(eager(before), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(eager(after), with_kwargs=True, always_call=True))
+        self._handles.append(self._model.register_forward_hook(eager(self._end), with_kwargs=True, always_call=True))
 
     def _writer(self) -> RunWriter:
         """Of this process: one that was forked has a folder of its own."""
         pid = os.getpid()
         if pid not in self._writers:
-            self._writers[pid] = RunWriter(self._root / f"{self._device}_{pid}", self._control.min_free)
+            folder, least = self._root / f"{self._device}_{pid}", self._control.storage.min_free
+            self._writers[pid] = RunWriter(self._torch, folder, least, self._config.keeps_values)
             if len(self._writers) > 1:
                 self._writers[pid].modules(tree_of(self._model, self._names, self._order))
         return self._writers[pid]
@@ -139,11 +147,11 @@ class ModuleHook:
             self._functions = None
 
     def _hooks(self, name: str, module: Any) -> tuple[Any, Any]:
-        """What is called before and after a module runs."""
+        """The hooks called before and after a module runs."""
         kind = type(module).__name__
         classes = tuple(self._config.module_list or ())
-        wanted = "module" in self._config.kinds and not self._config.dump_last_logits
-        wanted = wanted and self._config.wants_layer(name) and (not classes or isinstance(module, classes))
+        dumped = "module" in self._config.kinds and not self._config.dump_last_logits
+        dumped = dumped and self._config.wants_layer(name) and (not classes or isinstance(module, classes))
 
         def before(_module: Any, arguments: Any, keywords: Any) -> None:
             if not self._dumping:
@@ -151,7 +159,7 @@ class ModuleHook:
             calls = self._calls[name]
             self._calls[name] += 1
             self._running.append((name, f"{name}@{calls}" if calls else name))
-            if wanted and self._control.mode != "output":
+            if dumped and self._control.mode != "output":
                 self._save((*arguments, keywords), self._running[-1][1], kind, "in", len(arguments))
 
         def after(_module: Any, _arguments: Any, _keywords: Any, output: Any) -> None:
@@ -162,7 +170,7 @@ class ModuleHook:
             if self._config.dump_last_logits and (name != ROOT or self._logits is None):
                 if any(True for _ in tensors_in(self._torch, output)):
                     self._logits = called, kind, output
-            elif wanted and self._control.mode != "input":
+            elif dumped and self._control.mode != "input":
                 self._save(output, called, kind, "out")
 
         return before, after
@@ -190,7 +198,7 @@ class ModuleHook:
             self._save(output, *call, "out")
 
     def _save(self, values: Any, name: str, kind: str, side: str, positional: int = -1) -> None:
-        """Save the tensors in arguments or results; what is behind ``positional`` are keywords."""
+        """Save the tensors in arguments or results; those at ``positional`` are keywords."""
         writer = self._writer()
         if writer.stopped:
             return
@@ -205,7 +213,7 @@ class ModuleHook:
                 except Exception as error:  # whatever the tensor is, the program runs on
                     without.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
                     continue
-                writer.tensor(self._torch, plain, name, kind, side, part_of(keys), stats, self._config.keeps_values)
+                writer.tensor(Taken(plain, name, kind, side, part_of(keys), stats))
         for why in without:
             writer.left_out(f"{name}, {side}put", why)
 
@@ -216,7 +224,7 @@ class ModuleHook:
             if self._config.wants_layer(named):
                 with self._torch.no_grad():
                     path = writer.folder / "weights" / f"{named.replace('/', '_')}{ENDING}"
-                    writer.save(self._torch, plain_tensor(self._torch, parameter), path)
+                    writer.save(plain_tensor(self._torch, parameter), path)
 
 
 def _watching(hook: ModuleHook) -> Any:
@@ -236,3 +244,119 @@ def _watching(hook: ModuleHook) -> Any:
             return output
 
     return Watch()
+
+
+def named_modules(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
+    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are reported."""
+    scripted = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            scripted.append(f"{ROOT}.{name}")
+        else:
+            yield f"{ROOT}.{name}" if name else ROOT, module
+    if scripted:
+        more = f" and {len(scripted) - 1} more" if len(scripted) > 1 else ""
+        warnings.warn(f"{scripted[0]}{more} is scripted: nothing inside is dumped", stacklevel=5)
+
+
+def check_names(names: Mapping[str, Any], config: DumpConfig) -> None:
+    if config.kinds == ("module",) and config.layer_name is not None and not any(map(config.wants_layer, names)):
+        raise ConfigError(f"no module is named {config.layer_name!r}{hint(config.layer_name, list(names))}")
+    classes = tuple(config.module_list or ())
+    if classes and not any(isinstance(module, classes) for module in names.values()):
+        existing = {type(module).__name__: None for module in names.values()}
+        missing = ", ".join(kind.__name__ for kind in classes)
+        raise ConfigError(f"no module is of the class {missing}{hint(missing, existing)}")
+
+
+def tree_of(model: Any, names: Mapping[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
+    """The document of ``model_tree.json``: children in the ``order`` in which they first ran, then all others."""
+    never, first_run = len(names), itemgetter(0)
+
+    def node(name: str, module: Any) -> tuple[int, dict[str, Any]]:
+        inner = sorted((node(f"{name}.{word}", child) for word, child in module.named_children()), key=first_run)
+        # a list of modules does not run itself
+        rank = order.get(name, min(map(first_run, inner), default=never))
+        return rank, {"name": name, "type": type(module).__name__, "children": [document for _, document in inner]}
+
+    return node(ROOT, model)[1]
+
+
+def device_of(model: Any) -> str:
+    """The device that the model is on, as in folder names: cpu, npu0."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return str(tensor.device).replace(":", "")
+    return "cpu"
+
+
+def is_dumped(device: str, number: int | None) -> bool:
+    if number is None or device == "cpu" or device == f"{device.rstrip('0123456789')}{number}":
+        return True
+    warnings.warn(f"nothing is dumped: the model is on {device}, device_id is {number}", stacklevel=4)
+    return False
+
+
+def tensors_in(
+    torch: Any, value: Any, keys: tuple[Any, ...] = (), without: list[str] | None = None
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The tensors with values in tuples, lists and dicts within one another, with the keys that lead to each;
+    ``without`` gets why others have none."""
+    if isinstance(value, torch.Tensor):
+        why = why_without_values(value)
+        if not why:
+            yield keys, value
+        elif without is not None:
+            without.append(why)
+    elif len(keys) < _DEEPEST and isinstance(value, tuple | list | Mapping):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in inner:
+            yield from tensors_in(torch, item, (*keys, key), without)
+
+
+def plain_tensor(torch: Any, tensor: Any) -> Any:
+    """The tensor alone on the CPU (which waits for the device), without the rest of a storage it is a view of."""
+    plain = tensor.detach().to("cpu").resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        return plain.clone()
+    if type(plain) is not torch.Tensor:
+        plain = plain.as_subclass(torch.Tensor)
+    whole = plain.is_contiguous() and plain.untyped_storage().nbytes() == plain.numel() * plain.element_size()
+    return plain if whole else plain.clone(memory_format=torch.contiguous_format)
+
+
+def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
+    """max, min, mean and l2norm as torch computes them, NaN where there is one; None for what has none."""
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
+        return None
+    sums = sums_of(tensor)
+    if sums is not None:
+        least, most, total, squares = sums
+        return {"max": most, "min": least, "mean": total / tensor.numel(), "l2norm": math.sqrt(squares)}
+    values = tensor.double()
+    return {
+        "max": float(values.max()),
+        "min": float(values.min()),
+        "mean": float(values.mean()),
+        "l2norm": float(torch.linalg.vector_norm(values)),
+    }
+
+
+def why_without_values(tensor: Any) -> str:
+    """Why a tensor has no values that could be saved; "" where it has. Those of a quantised one are its integers."""
+    # torch is there: a program that has none has no tensors
+    from sgsdump.programs.hook.for_torch.sgsdump_torch_tensors import unreadable, why_not_plain
+
+    if tensor.is_quantized:
+        return ""
+    return why_not_plain(tensor) or unreadable(tensor)
+
+
+@contextmanager
+def by_itself(torch: Any) -> Iterator[None]:
+    """The program sees nothing of what is computed here: no gradients, no modes, no transforms of torch.func."""
+    from sgsdump.programs.hook.for_torch.sgsdump_torch_tensors import outside_transforms
+
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
+        yield

@@ -1,4 +1,4 @@
-"""Writing what a running model computes: a folder for each token, its files whole, its index line by line.
+"""Everything that ``register_hook`` puts on the disk: a folder for each token, its files whole, its index by lines.
 
 A write that fails ends the dump and never the program: it is reported once, as a warning, and the index of that token
 keeps no last line, so that the tree says it is not complete.
@@ -11,26 +11,45 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from sgsdump.capture.control import DISK_FULL
 from sgsdump.dumps.formats.torch import model_tree, run_index
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.files.names import fitting, safe
+from sgsdump.programs.control import DISK_FULL
 
 ENDING = ".pth"
 _UNSAFE = re.compile(r"[^\w.@-]")
 _FOLDER_MODE = 0o750
 
 
-class RunWriter:
-    """The folder ``torch_tensors/{device}_{pid}`` of one process. ``min_free``: bytes of free disk to leave."""
+@dataclass(frozen=True)
+class Taken:
+    """A tensor that a module or function takes or gives.
 
-    def __init__(self, folder: Path, min_free: int):
+    name    of the call, ``root.a@1``; ``kind``: the class or function.
+    side    in or out; ``part``: ``0`` or ``0_1`` within these, "" for an output alone.
+    stats   its statistics, None without.
+    """
+
+    tensor: Any
+    name: str
+    kind: str
+    side: str
+    part: str
+    stats: Mapping[str, float] | None = None
+
+
+class RunWriter:
+    """The folder ``torch_tensors/{device}_{pid}`` of one process. ``min_free``: bytes of free disk to leave;
+    ``with_values`` False: only the index is written, without tensors."""
+
+    def __init__(self, torch: Any, folder: Path, min_free: int, with_values: bool):
         self.folder = folder
-        self._min_free = min_free
+        self._torch, self._min_free, self._with_values = torch, min_free, with_values
         self._index: IO[str] | None = None
         self._run = folder
         self._numbers: dict[tuple[str, str], int] = {}
@@ -58,22 +77,21 @@ class RunWriter:
         self._index.close()
         self._index = None
 
-    def tensor(
-        self, torch: Any, tensor: Any, module: str, kind: str, side: str, part: str, stats: Any, values: bool
-    ) -> None:
-        """Write a tensor (``part`` is ``0`` or ``0_1``, "" for an output alone) and its line."""
+    def tensor(self, taken: Taken) -> None:
+        """Write a tensor and its line."""
         if self.stopped or self._index is None:
             return
+        module, side, tensor = taken.name, taken.side, taken.tensor
         word = "input" if side == "in" else "output"
         folder = safe(module.replace("\\", "_"))
-        name = f"{folder}/{word}_{part}" if part else f"{folder}/{word}"
-        file = f"{fitting(folder, '')}/{fitting(name.rpartition('/')[2], ENDING)}" if values else None
+        name = f"{folder}/{word}_{taken.part}" if taken.part else f"{folder}/{word}"
+        file = f"{fitting(folder, '')}/{fitting(name.rpartition('/')[2], ENDING)}" if self._with_values else None
         slot = self._numbers[module, side] = self._numbers.get((module, side), -1) + 1
-        if file is not None and not self.save(torch, tensor, self._run / file):
+        if file is not None and not self.save(tensor, self._run / file):
             return
         dtype = str(tensor.dtype).removeprefix("torch.")
-        line = {"name": name, "file": file, "module": module, "type": kind, "side": side, "slot": slot}
-        self._write_line({**line, "dtype": dtype, "shape": list(map(int, tensor.shape)), "stats": stats})
+        line = {"name": name, "file": file, "module": module, "type": taken.kind, "side": side, "slot": slot}
+        self._write_line({**line, "dtype": dtype, "shape": list(map(int, tensor.shape)), "stats": taken.stats})
 
     def left_out(self, name: str, why: str) -> None:
         """A tensor has no values to write: a line in the token's index for each reason."""
@@ -82,7 +100,7 @@ class RunWriter:
         self._reasons.add(why)
         self._write_line({"event": "note", "text": f"{name} is left out, and others like it: {why}"})
 
-    def save(self, torch: Any, tensor: Any, path: Path) -> bool:
+    def save(self, tensor: Any, path: Path) -> bool:
         """Write one tensor whole, or stop; whether it was written."""
         if self.stopped or not self._has_room(path):
             return False
@@ -90,7 +108,7 @@ class RunWriter:
         try:
             if not path.parent.is_dir():
                 path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            torch.save(tensor, beside)
+            self._torch.save(tensor, beside)
             beside.replace(path)
         except (OSError, RuntimeError) as error:  # torch's writer raises the latter for a full disk
             beside.unlink(missing_ok=True)

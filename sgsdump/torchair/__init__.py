@@ -12,18 +12,16 @@ The captured graph runs operator by operator on whatever device the program uses
 docs/dump_a_compiled_program.md has every option.
 
 options.py    CompilerConfig and its dump_config, as users set them
-plan.py       what is dumped and where to, from these and the JSON file, which may be edited (live_plan.py)
+plan.py       what is dumped and where to, from these and the JSON file, which may be edited
 scope.py      with-blocks whose operators are dumped
-lowering.py   the captured graph as aten operators; operators.py: their names and types
-choice.py     which of them are dumped
-graph_run.py  runs them one by one; dumped.py, watched.py: what is taken while they run
+operators.py  the captured graph as aten operators, and which of them are dumped
+dumped.py     runs them one by one, and what is taken while they run
 tree.py       the result tree and its index; values.py: a tensor's bytes and statistics
-listing.py    the operators as text (``DUMP_GE_GRAPH``), to choose from
 """
 
 from sgsdump.torchair import scope
 from sgsdump.torchair.backend import get_npu_backend
-from sgsdump.torchair.log import logger
+from sgsdump.torchair.operators import logger
 from sgsdump.torchair.options import CompilerConfig
 
 __all__ = ["CompilerConfig", "get_npu_backend", "logger", "scope"]

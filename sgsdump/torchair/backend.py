@@ -1,29 +1,32 @@
-"""The backend of ``torch.compile`` that dumps."""
+"""The backend of ``torch.compile`` that dumps.
+
+Where ``DUMP_GE_GRAPH`` asks for it, the operators of each graph are listed as ``ge_proto_*.txt``: their names can be
+chosen from before anything is dumped. ``sgsdump show --operators`` reads the file.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sgsdump.errors import ConfigError
-from sgsdump.torchair.blacklist import Places, left_out
-from sgsdump.torchair.choice import chosen
-from sgsdump.torchair.listing import wanted, write_listing
-from sgsdump.torchair.live_plan import LivePlan
-from sgsdump.torchair.log import logger
-from sgsdump.torchair.lowering import lowered
-from sgsdump.torchair.operators import operators_of
+from sgsdump.errors import ConfigError, SgsdumpError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.sidecars.ge_proto import GraphOperator, render
+from sgsdump.torchair.operators import Operator, Slots, chosen, left_out, logger, lowered, operators_of
 from sgsdump.torchair.options import CompilerConfig
-from sgsdump.torchair.plan import Plan
+from sgsdump.torchair.plan import LivePlan, Plan
 
 if TYPE_CHECKING:
-    from sgsdump.torchair.graph_run import Observer
+    from sgsdump.torchair.dumped import Observer
     from sgsdump.torchair.tree import Step
 
+LEVEL, FOLDER = "DUMP_GE_GRAPH", "DUMP_GRAPH_PATH"
 MODE = "max-autotune"
 _numbers = itertools.count(1)
 _graphs: Counter[str] = Counter()
@@ -35,7 +38,7 @@ def get_npu_backend(
     """A backend for ``torch.compile`` that runs the captured graph operator by operator and dumps what is asked for.
 
     compiler_config        as TorchAir's; without one nothing is dumped.
-    custom_decompositions  taken, without effect: operators are run as they are.
+    custom_decompositions  accepted for compatibility; no effect: operators are run as they are.
 
     Raises ConfigError for options that cannot be, before the program is compiled.
     """
@@ -46,19 +49,41 @@ def get_npu_backend(
     live = LivePlan(options)
     if not live.plan.control.enabled and options.given.get("dump_config_path"):
         logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file names nothing")
-    if options.enable_dump or wanted():
+    if options.enable_dump or _lists_graphs():
         _let_recurrent_networks_compile()
 
     def npu_backend(captured: Any, examples: Sequence[Any]) -> Callable[..., Any]:
-        if not (options.enable_dump or wanted()):
+        if not (options.enable_dump or _lists_graphs()):
             return captured.forward  # type: ignore[no-any-return]
         return _Graph(captured, examples, live)
 
     return npu_backend
 
 
+def _lists_graphs() -> bool:
+    """Whether the environment asks for graphs: 1, 2 and 3 all give names, types, inputs and where they stand."""
+    return os.environ.get(LEVEL, "") in ("1", "2", "3")
+
+
+def _write_listing(graph: str, number: int, operators: Sequence[Operator]) -> None:
+    """``ge_proto_00000001_graph_1.txt`` in the folder of ``DUMP_GRAPH_PATH``, or the current one."""
+    path = Path(os.environ.get(FOLDER) or ".") / f"ge_proto_{number:08d}_graph_{number}.txt"
+    text = render(graph, [_listed(operator) for operator in operators])
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except SgsdumpError as error:
+        logger.warning("%s", error)
+
+
+def _listed(operator: Operator) -> GraphOperator:
+    facts = {"_module": operator.module, "_source": operator.source, "_also": " ".join(operator.aliases)}
+    attributes = tuple((name, value) for name, value in facts.items() if value)
+    return GraphOperator(operator.name, operator.op_type, operator.inputs, attributes)
+
+
 def _let_recurrent_networks_compile() -> None:
-    """Else torch's compiler passes over every function that calls an LSTM, a GRU or an RNN, and there is no graph."""
+    """Otherwise torch's compiler skips every function that calls an LSTM, a GRU or an RNN, and there is no graph."""
     if find_spec("torch") is None:
         return
     import torch._dynamo.config as compiler
@@ -69,12 +94,12 @@ def _let_recurrent_networks_compile() -> None:
 
 class _Choice(NamedTuple):
     """nodes  that are dumped or watched; listed: after which watched ones are dumped again, None for all.
-    left_out  of nodes, places by node.
+    left_out  of nodes, inputs and outputs by node.
     """
 
     nodes: frozenset[str]
     listed: frozenset[str] | None
-    left_out: Mapping[str, Places]
+    left_out: Mapping[str, Slots]
 
 
 class _Graph:
@@ -95,13 +120,13 @@ class _Graph:
         self._steps, self._dumped = itertools.count(), itertools.count()
         self._earlier = Earlier()
         self._choices: tuple[Plan, _Choice] | None = None
-        if wanted():
-            write_listing(self._name, self._number, self._operators)
+        if _lists_graphs():
+            _write_listing(self._name, self._number, self._operators)
 
     def __call__(self, *inputs: Any) -> Any:
         step, plan = next(self._steps), self._live.now()
         control, tree = plan.control, self._live.tree
-        if not control.enabled or step not in control.steps or not tree.room(control.min_free):
+        if not control.enabled or step not in control.steps or not tree.room(control.storage.min_free):
             return self._module(*inputs)
         choice = self._choice(plan)
         if step:
@@ -117,9 +142,7 @@ class _Graph:
         return self._observed(plan, folder, choice, inputs)
 
     def _observed(self, plan: Plan, folder: Step, choice: _Choice, inputs: Sequence[Any]) -> Any:
-        from sgsdump.torchair.dumped import Dumped
-        from sgsdump.torchair.graph_run import run_observed
-        from sgsdump.torchair.watched import Watched
+        from sgsdump.torchair.dumped import Dumped, Watched, run_observed
 
         observer: Observer = Dumped(plan, folder, choice.nodes, choice.left_out, self._earlier)
         if plan.control.scene == "watcher":
@@ -140,8 +163,12 @@ class _Graph:
     def _chosen(self, plan: Plan) -> _Choice:
         control, names, operators = plan.control, self._live.names, self._operators
         if control.scene == "watcher":
-            watched = names.find(operators, control.watched, "watcher_nodes")
-            return _Choice(watched, names.find(operators, control.names, "layer") if control.names else None, {})
+            watched = names.find(operators, control.operators.watched, "watcher_nodes")
+            return _Choice(
+                watched,
+                names.find(operators, control.operators.names, "layer") if control.operators.names else None,
+                {},
+            )
         nodes = chosen(operators, control, plan.ranges, self._names, names)
         return _Choice(nodes, None, left_out(operators, plan.entries, self._names, names))
 
@@ -160,6 +187,6 @@ def _owner() -> str:
         code = getattr(compiled, "f_code", None)
         if code is not None:
             values = getattr(compiled, "f_locals", {}).values()
-            return next((type(one).__name__ for one in values if hasattr(one, "_modules")), str(code.co_name))
+            return next((type(value).__name__ for value in values if hasattr(value, "_modules")), str(code.co_name))
         frame = frame.f_back  # type: ignore[assignment]
     return ""

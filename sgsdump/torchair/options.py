@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sgsdump.capture.steps import read_steps
 from sgsdump.errors import ConfigError
+from sgsdump.programs.control import read_steps
 from sgsdump.registry import hint
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -38,12 +38,12 @@ class DumpOptions:
     enable_dump       the master switch; off, nothing is dumped whatever else is set.
     dump_mode         input, output or all.
     dump_path         a folder that is there; "./" is the current one.
-    quant_dumpable    taken, without effect: nothing is fused away here, so values before quantisation are always there.
+    quant_dumpable    accepted, no effect: nothing is fused away here, values before quantisation are always there.
     dump_step         ``0|3-5|10``; None or "" for every step.
     dump_layer        operators' names, separated by spaces; None or "" for all.
     dump_data         tensor, or stats for a CSV of statistics.
     dump_config_path  a JSON file with any of these but enable_dump; options that are set win over it.
-    data_dump_stage   taken, without effect: it belongs to modes that are not max-autotune.
+    data_dump_stage   accepted, no effect: it belongs to modes that are not max-autotune.
 
     Raises ConfigError for an option of another name, and for a value that it cannot have.
     """

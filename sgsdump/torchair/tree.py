@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sgsdump.capture.control import DISK_FULL
 from sgsdump.dumps.formats.ascend.ascend_dir import INDEX
-from sgsdump.torchair.log import logger
+from sgsdump.programs.control import DISK_FULL
+from sgsdump.torchair.operators import logger
 
 _IN_FOLDERS = re.compile(r"[./\\\s]")
 

@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from capture.programs import MAIN, ROOT, program, sgsdump, trees
+from hooked_programs import MAIN, ROOT, program, sgsdump, trees
 
 from sgsdump import open_dump
 

@@ -5,7 +5,7 @@ import sys
 
 import onnx
 import pytest
-from capture.programs import sgsdump, trees
+from hooked_programs import sgsdump, trees
 
 from sgsdump import open_dump
 

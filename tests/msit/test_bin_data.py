@@ -82,7 +82,7 @@ def test_bin_files_become_torch_tensors(tmp_path: Path, torch: Any) -> None:
     found = msit.convert_bin_data_to_pt(msit.read_bin_data(atb_file(tmp_path / "b.bin", bf16)))
     assert found.kind == "torch.bfloat16"
     np.testing.assert_array_equal(found.array, bf16.view(np.int16))
-    with pytest.raises(FormatError, match="int4, which torch has not"):
+    with pytest.raises(FormatError, match="int4, which torch does not have"):
         msit.read_atb_data(atb_file(tmp_path / "c.bin", np.ones(4, KNOWN["int4"])))
 
 
@@ -193,6 +193,9 @@ def test_the_depth_of_a_folder_is_bounded(tmp_path: Path) -> None:
     assert msit.get_bin_data_from_dir(str(tmp_path), max_depth=3) == [path]
     with pytest.raises(FormatError, match="deeper than max_depth"):
         msit.get_bin_data_from_dir(str(tmp_path), max_depth=2)
+    (tmp_path / "/".join("n" * 21)).mkdir(parents=True)
+    with pytest.raises(FormatError, match=r"/n lies deeper than max_depth \(40\)"):
+        msit.get_bin_data_from_dir(str(tmp_path), max_depth=40)
 
 
 def test_operator_dumps_become_arrays(shared: Path) -> None:

@@ -18,11 +18,10 @@ torch = pytest.importorskip("torch", reason="what is dumped here is a torch prog
 from msit.decoder import Decoder, generate, made  # noqa: E402
 
 from sgsdump import list_runs, open_dump  # noqa: E402
-from sgsdump.capture.control import DumpControl  # noqa: E402
-from sgsdump.capture.steps import Steps  # noqa: E402
 from sgsdump.cli import main  # noqa: E402
 from sgsdump.errors import ConfigError, MissingExtra  # noqa: E402
 from sgsdump.msit import DumpConfig, register_hook  # noqa: E402
+from sgsdump.programs.control import DumpControl, Steps  # noqa: E402
 
 HERE = Path(__file__).parent
 

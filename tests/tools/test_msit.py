@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from capture.programs import MAIN, environment, program, trees
+from hooked_programs import MAIN, environment, program, trees
 from in_process import script
 
 from sgsdump import open_dump

@@ -47,7 +47,7 @@ def test_a_range_that_cannot_be_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     for _ in range(2):
         run(PICTURE)
     assert [record.getMessage() for record in caplog.records if "opname_range" in record.getMessage()] == [
-        "opname_range: 'relu_' runs before 'mean', so that nothing is between them",
+        "opname_range: 'relu_' runs before 'mean', nothing is between them",
         "opname_range: no graph has an operator 'meaN'; did you mean 'mean'?",
     ]
 
@@ -104,8 +104,8 @@ def test_items_that_leave_out_nothing_are_told(tmp_path: Path, caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records if "list" in record.getMessage()] == [
         "optype_blacklist: an item without pos leaves out nothing",
         "optype_blacklist: an item without name leaves out nothing",
-        "opname_blacklist: 'in0' is no place of 'exp'; write input0 or output0",
-        "opname_blacklist: 'output' is no place of 'exp'; write input0 or output0",
+        "opname_blacklist: 'in0' is not a position of 'exp'; write input0 or output0",
+        "opname_blacklist: 'output' is not a position of 'exp'; write input0 or output0",
         "optype_blacklist: no graph has an operator of type 'Ad'; did you mean 'Add'?",
     ]
     assert sides(tmp_path, "add") == ["input:0", "output:0"] == sides(tmp_path, "exp")

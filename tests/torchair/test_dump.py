@@ -408,9 +408,9 @@ def test_a_model_of_the_json_is_meant_by_its_class(tmp_path: Path) -> None:
 
 
 def test_the_json_may_be_edited_while_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sgsdump.torchair import live_plan
+    from sgsdump.torchair import plan
 
-    monkeypatch.setattr(live_plan, "RELOAD_SECONDS", 0.0)
+    monkeypatch.setattr(plan, "RELOAD_SECONDS", 0.0)
     file = tmp_path / "dump.json"
     section = {"dump_path": str(tmp_path), "dump_op_switch": "on", "dump_list": []}
     file.write_text(json.dumps({"dump": {**section, "dump_step": "0"}}))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sgsdump.capture.steps import Steps
 from sgsdump.dumps.formats.ascend.ascend_stats import DEFAULT
 from sgsdump.errors import ConfigError
+from sgsdump.programs.control import Steps
 from sgsdump.torchair.backend import get_npu_backend
 from sgsdump.torchair.options import CompilerConfig
 from sgsdump.torchair.plan import plan_of
@@ -56,7 +56,7 @@ def test_defaults_are_those_of_the_vendor() -> None:
         ("enable_dump", 1, "True or False"),
         ("dump_mode", "inputs", "one of input, output, all"),
         ("dump_data", "stat", "one of tensor, stats"),
-        ("dump_step", "1-", "is no step"),
+        ("dump_step", "1-", "is not a step"),
         ("dump_step", "5-2", "goes backwards"),
         ("dump_step", "9" * 5000 + "-1", "goes backwards"),
         ("quant_dumpable", "on", "True or False"),
@@ -76,13 +76,17 @@ def test_steps_and_names_are_read_as_the_vendor_reads_them(tmp_path: Path) -> No
         enable_dump=True, dump_path=str(tmp_path), dump_step="0|3-5|10|", dump_layer=' "Add1_in_0" Add  Mul_2 '
     )
     control = plan_of(made.dump_config).control
-    assert control.steps == Steps(((0, 0), (3, 5), (10, 10))) and control.names == ("Add1_in_0", "Add", "Mul_2")
+    assert control.steps == Steps(((0, 0), (3, 5), (10, 10))) and control.operators.names == (
+        "Add1_in_0",
+        "Add",
+        "Mul_2",
+    )
 
 
 @pytest.mark.parametrize("path", ["nowhere", "file"])
 def test_a_path_that_is_no_folder_is_refused_before_anything_is_compiled(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         get_npu_backend(compiler_config=config(enable_dump=True, dump_path=str(tmp_path / path)))
 
 
@@ -136,7 +140,7 @@ def test_the_json_has_its_own_default_mode_and_the_option_wins(tmp_path: Path) -
     file = json_file(tmp_path, dump_list=[{"model_name": "Net"}], dump_step="2", dump_data="stats")
     plan = plan_of(config(enable_dump=True, dump_config_path=file).dump_config)
     assert (plan.control.mode, plan.control.content, plan.path) == ("output", "stats", tmp_path)
-    assert plan.control.models == (("Net", ()),) and plan.control.steps == Steps(((2, 2),))
+    assert plan.control.operators.models == (("Net", ()),) and plan.control.steps == Steps(((2, 2),))
     assert plan.control.enabled and plan.statistics == DEFAULT
     (tmp_path / "other").mkdir()
     options = {"dump_mode": "all", "dump_step": "1", "dump_data": "tensor", "dump_path": str(tmp_path / "other")}
@@ -149,14 +153,14 @@ def test_the_master_switch_is_not_in_the_json(tmp_path: Path) -> None:
     file = json_file(tmp_path, dump_op_switch="on", dump_list=[])
     assert not plan_of(config(dump_config_path=file).dump_config).control.enabled
     plan = plan_of(config(enable_dump=True, dump_config_path=file).dump_config)
-    assert plan.control.enabled and not plan.control.models
+    assert plan.control.enabled and not plan.control.operators.models
     assert (plan.control.mode, plan.control.content) == ("output", "tensor")
 
 
 def test_names_of_the_option_replace_those_of_the_json(tmp_path: Path) -> None:
     file = json_file(tmp_path, dump_list=[{"model_name": "Net", "layer": ["conv"]}])
     control = plan_of(config(enable_dump=True, dump_config_path=file, dump_layer="relu").dump_config).control
-    assert control.names == ("relu",) and not control.models
+    assert control.operators.names == ("relu",) and not control.operators.models
 
 
 def test_a_scene_of_exceptions_has_no_effect_and_says_so(tmp_path: Path) -> None:
@@ -169,7 +173,12 @@ def test_a_scene_of_exceptions_has_no_effect_and_says_so(tmp_path: Path) -> None
 def test_a_watcher_dumps_outputs_only(tmp_path: Path) -> None:
     file = json_file(tmp_path, dump_scene="watcher", dump_list=[{"layer": ["a"], "watcher_nodes": ["c", "d"]}])
     control = plan_of(config(enable_dump=True, dump_config_path=file).dump_config).control
-    assert (control.scene, control.mode, control.names, control.watched) == ("watcher", "output", ("a",), ("c", "d"))
+    assert (control.scene, control.mode, control.operators.names, control.operators.watched) == (
+        "watcher",
+        "output",
+        ("a",),
+        ("c", "d"),
+    )
     with pytest.raises(ConfigError, match="outputs only"):
         plan_of(config(enable_dump=True, dump_config_path=file, dump_mode="all").dump_config)
 

@@ -13,8 +13,8 @@ from torchair.programs import Alias, compiled, opened, operators_in, runs_of, to
 from sgsdump.cli import main
 from sgsdump.dumps.watched_changes import watched_changes
 from sgsdump.errors import ValuesError
+from sgsdump.torchair.dumped import Watched
 from sgsdump.torchair.operators import Operator
-from sgsdump.torchair.watched import Watched
 
 
 def with_json(model: Any, folder: Path, **section: Any) -> Any:
@@ -106,13 +106,13 @@ def test_a_name_in_both_lists_dumps_its_own_alone(tmp_path: Path) -> None:
 def test_collective_communication_is_not_looked_behind(
     monkeypatch: pytest.MonkeyPatch, listed: frozenset[str] | None
 ) -> None:
-    from sgsdump.torchair import watched
+    from sgsdump.torchair import dumped
 
     written: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        watched,
+        dumped.Writer,
         "write",
-        lambda plan, step, op, i, o, watched=None: written.append((op.name, getattr(watched, "name", ""))),
+        lambda self, op, i, o, watched=None: written.append((op.name, getattr(watched, "name", ""))),
     )
     looker = Watched(None, None, frozenset({"c"}), listed)  # type: ignore[arg-type]
     kinds = {"x": "Data", "c": "Add", "all_reduce": "HcomAllReduce", "relu": "Relu"}
@@ -141,7 +141,7 @@ def test_statistics_of_a_watcher_tell_a_change_too(tmp_path: Path) -> None:
 
 def test_any_other_dump_is_no_watcher_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compiled(Alias(), tmp_path)(torch.tensor([1.0, 2.0]))
-    with pytest.raises(ValuesError, match="not a watcher's dump"):
+    with pytest.raises(ValuesError, match="no watcher's dump"):
         watched_changes(opened(tmp_path))
     assert main(["compare", str(tmp_path)]) == 2
     assert main(["compare", str(tmp_path), "--csv", "x.csv"]) == 2

@@ -1,0 +1,301 @@
+"""The hook of torch: where steps, modules and torch's own operators begin and end.
+
+``Module.__call__`` is replaced by one that tells where a module begins and ends. The outermost call of a thread is a
+round, a step of the dump; in a step that is dumped a mode stands around it, which sees every operator below autograd.
+Everywhere else the program runs as it would without the hook: the replacement hands on to what it replaced, and while
+torch compiles or exports it is nothing but that.
+
+A compiled program runs its operators one by one in a step that is dumped, and compiled in all others. Runs that torch
+makes by itself (tracing, checking a trace, recomputing activations in a backward pass) are not steps.
+"""
+
+import atexit
+import contextlib
+import functools
+import itertools
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+
+import torch
+from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
+from sgsdump_torch_taking import Taking
+from sgsdump_torch_tensors import plain, tensors_in
+
+COMPILED = (
+    "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
+    "results may differ from those of the compiled program in their last digits"
+)
+TRAINS = (
+    "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules "
+    "compute; a step shows the weights as they were then"
+)
+# Modules that torch runs once to quantise a network.
+OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
+# Stands for an operator that is made of others, which are seen instead.
+OF_OTHERS = object()
+
+
+def install(torch_module, session):
+    """Hook torch for a process; called once, right after the program's own import of it."""
+    steps = Steps(session)
+    if session.control.get("seed") is not None:
+        start_from(session.control["seed"])
+    torch.nn.Module.__call__ = steps.calling(torch.nn.Module.__call__)  # type: ignore[method-assign]
+    torch.compile = steps.compiling(torch.compile)
+    for name in ("trace", "trace_module", "_get_trace_graph"):  # the last is torch.onnx.export's
+        if hasattr(torch.jit, name):
+            setattr(torch.jit, name, steps.aside(getattr(torch.jit, name)))
+    atexit.register(steps.tell_training)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=steps.after_fork)
+
+
+def start_from(seed):
+    """Every random generator from one number, and deterministic algorithms wherever torch has them."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    if hasattr(torch.backends, "cudnn"):
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+
+
+class Thread(threading.local):
+    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen."""
+
+    round = None
+    inside = 0
+
+
+class Steps:
+    def __init__(self, session):
+        self.session = session
+        self.taking = Taking(session)
+        self.thread = Thread()
+        self.numbers = itertools.count()
+        self.facts = {}
+        self.operators = {}
+        self.compiles = False
+        self.trained = None
+
+    def after_fork(self):
+        self.taking.memories.after_fork()
+        self.numbers = itertools.count()
+
+    # what stands around the program's calls
+
+    def calling(self, original):
+        """``Module.__call__``."""
+        steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if compiling():
+                return original(self, *args, **kwargs)
+            round = thread.round
+            if round is not None:
+                return steps.inner(round, original, self, args, kwargs)
+            if thread.inside or is_no_step() or type(self).__module__ in OBSERVERS:
+                return original(self, *args, **kwargs)
+            return steps.outermost(original, self, type(self).__name__, (self, *args), kwargs)
+
+        return __call__
+
+    def compiling(self, original):
+        """``torch.compile``: a function that it compiled is called like a module."""
+        steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def compile(*args, **kwargs):
+            if not str(getattr(args[0] if args else None, "__module__", "")).startswith("torch._higher_order_ops"):
+                steps.compiles = True  # not where torch.cond does it, for itself
+            compiled = original(*args, **kwargs)
+            if not (args and args[0] is not None) and kwargs.get("model") is None:
+                return compiled  # a decorator, which calls torch.compile again
+            if isinstance(compiled, (torch.nn.Module, type)) or not callable(compiled):
+                return compiled
+
+            @functools.wraps(compiled)
+            def called(*args, **kwargs):
+                if compiling() or thread.inside or is_no_step():
+                    return compiled(*args, **kwargs)
+                if thread.round is not None:
+                    with steps.operator_by_operator(True):
+                        return compiled(*args, **kwargs)
+                return steps.outermost(compiled, None, getattr(compiled, "__name__", "function"), args, kwargs)
+
+            return called
+
+        return compile
+
+    def aside(self, original):
+        """A call in which torch runs modules for purposes of its own."""
+        thread = self.thread
+
+        @functools.wraps(original)
+        def called(*args, **kwargs):
+            thread.inside += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                thread.inside -= 1
+
+        return called
+
+    def outermost(self, original, module, name, args, kwargs):
+        """A step, dumped or not."""
+        thread = self.thread
+        step = next(self.numbers)
+        self.session.begins(step)
+        if not self.session.wants_step(step):
+            thread.inside += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                thread.inside -= 1
+        root = transparent(module) or module
+        try:
+            with torch._C.DisableTorchFunction():
+                round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
+        except Exception as error:
+            self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
+            return self.aside(original)(*args, **kwargs)
+        thread.round = round
+        taking = self.taking
+        inputs = args if module is None else args[1:]
+        taking.guard(round, taking.step_begins, (inputs, kwargs))
+        taking.guard(round, self.look_for_training)
+        result, ended = None, False
+        try:
+            with self.operator_by_operator(self.compiles), Dispatch(self.dispatched, round):
+                result = original(*args, **kwargs)
+                ended = True
+                return result
+        finally:
+            thread.round = None
+            taking.guard(round, taking.step_ends, result, ended)
+            taking.memories.tidy()
+
+    def look_for_training(self, round):
+        """Gradients on a network's weights come of a backward pass."""
+        if round.graded:
+            self.session.trouble(TRAINS)
+        if isinstance(round.root, torch.nn.Module) and round.root is not (self.trained and self.trained()):
+            self.tell_training()
+            self.trained = weakref.ref(round.root)
+
+    def tell_training(self):
+        """Of the network of the last step that was dumped: asked when one of another begins, and at the end."""
+        root = self.trained and self.trained()
+        if root is not None and any(weight.grad is not None for weight in root.parameters()):
+            self.session.trouble(TRAINS)
+
+    @contextlib.contextmanager
+    def operator_by_operator(self, compiles):
+        """Let Dynamo, where it is used, leave everything as it was written; else it would never compile again what it
+        saw under a dispatch mode, or compile the hook."""
+        if not compiles or not hasattr(torch.compiler, "set_stance"):
+            yield
+            return
+        if self.compiles:
+            self.session.trouble(COMPILED)
+        with torch.compiler.set_stance("force_eager"):
+            yield
+
+    def inner(self, round, original, module, args, kwargs):
+        """A module that is called inside a step that is dumped."""
+        if round.quiet or module is round.root or transparent(module) or type(module).__name__ == "GuardsFn":
+            return original(module, *args, **kwargs)
+        taking = self.taking
+        running = taking.guard(round, self.begin_module, module, args, kwargs)
+        if running is None:
+            return original(module, *args, **kwargs)
+        result, ended, begun = None, False, time.perf_counter_ns()
+        try:
+            result = original(module, *args, **kwargs)
+            ended = True
+            return result
+        finally:
+            taken = time.perf_counter_ns() - begun
+            round.end_module()
+            if ended:
+                taking.guard(round, taking.after, running, result, None, taken, ())
+
+    def begin_module(self, round, module, args, kwargs):
+        inputs = tensors_in((args, kwargs) if kwargs else args)
+        operator = round.begin_module(module)
+        try:
+            return self.taking.before(round, operator, inputs)
+        except Exception:
+            round.end_module()
+            raise
+
+    def dispatched(self, round, func, types, args, kwargs):
+        """One of torch's operators."""
+        facts = self.facts.get(func) or self.facts.setdefault(func, Facts(func))
+        if round.quiet:
+            return func(*args, **kwargs)
+        taking = self.taking
+        if types and not taking.guard(round, _are_plain, types, args, kwargs):
+            return NotImplemented  # what stands for tensors tells by itself what it does with them
+        if facts.skipped:
+            result = func(*args, **kwargs)
+            if facts.gives:
+                taking.guard(round, taking.allocated, result)
+            return result
+        running = taking.guard(round, self.begin_operator, facts, args, kwargs)
+        if running is None:
+            return func(*args, **kwargs)
+        if running is OF_OTHERS:
+            with Dispatch(self.dispatched, round):
+                return facts.by_others(args, kwargs)
+        begun = time.perf_counter_ns()
+        if facts.body is None:
+            result = func(*args, **kwargs)
+        else:
+            with Dispatch(self.dispatched, round):
+                result = facts.body(*args, **kwargs)
+        taken = time.perf_counter_ns() - begun
+        taking.guard(round, self.end_operator, running, args, kwargs, result, taken)
+        return result
+
+    def begin_operator(self, round, facts, args, kwargs):
+        """What runs: ``Running``; ``OF_OTHERS`` where that is other operators; None for what is not the program's."""
+        tensors = facts.inputs(args, kwargs)
+        inputs = [tensor for tensor in tensors if plain(tensor)]
+        if len(inputs) == len(tensors) and facts.is_made_of_others(inputs):
+            return OF_OTHERS
+        if round.is_of_optimiser(facts.kind):
+            return None
+        running = self.taking.before(round, round.begin_operator(facts.kind, inputs), inputs)
+        running.facts = facts
+        if facts.resizes:
+            running.size = args[0].untyped_storage().nbytes()
+        self.taking.say(round)
+        return running
+
+    def end_operator(self, round, running, args, kwargs, result, taken):
+        taking, facts = self.taking, running.facts
+        written = facts.written(args, kwargs)
+        output = written if result is None else result
+        unwritten = taking.memories.unwritten
+        if facts.resizes:
+            taking.grown(round, args[0], running.size)
+        elif unwritten:
+            unwritten.ran(facts.kind, facts.func, args, kwargs, result, written)
+        for slot in facts.scratch:
+            taking.allocated(round, result[slot])
+        taking.after(round, running, output, facts.param(args, kwargs), taken, written)
+
+
+def _are_plain(round, types, args, kwargs):
+    """Whether the tensors of subclasses that know what operators do with them have memory of their own all the same."""
+    subclasses = {kind for kind in types if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__}
+    return not subclasses or all(plain(tensor) for tensor in tensors_in((args, kwargs)) if type(tensor) in subclasses)

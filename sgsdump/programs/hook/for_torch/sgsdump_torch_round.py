@@ -1,0 +1,326 @@
+"""One round: a forward of the outermost module, its modules and operators numbered and named as they run; and what
+the schemas of torch's own operators say (``Facts``), which ``Dispatch`` sees below autograd.
+
+Top-level modules and operators of a round count from 0 in the order in which they start; what runs inside operator 3
+is ``3_0``, ``3_1`` …. A module is called by its path (``layer1.0.conv1``), an operator by the path of the module it
+runs in and its own name (``layer1.0.conv1.convolution``); whatever runs again in a round gets ``_1``, ``_2`` …
+"""
+
+import re
+import sys
+from typing import Any
+
+import torch
+from sgsdump_records import Operator
+from sgsdump_torch_taking import TensorLookup
+from sgsdump_torch_tensors import plain, tensors_in
+from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ROOT = "root"
+MOST_OPERATORS = 20000
+_COMPILED = "_orig_mod"
+_OPAQUE = (torch.jit.ScriptModule, torch.fx.GraphModule)
+# They compute nothing: torch makes them in passing.
+SKIPPED = {
+    *("aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.is_same_size", "aten.sym_size"),
+    *GIVING,
+}
+SIMPLE = frozenset((bool, int, float, str, type(None)))
+MOST_IN_LIST = 100
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+class Frame:
+    """A module that is running: its path below the outermost one ("" for that), and its ``Operator``, None for that.
+
+    asks      its program asks whether tensors are equal; None where that is not known yet.
+    children  how many ran in it so far; opaque: which of its modules an operator is of its calls do not tell.
+    """
+
+    __slots__ = ("asks", "children", "module", "nodes", "opaque", "operator", "path")
+
+    def __init__(self, module, path, operator=None):
+        self.module = module
+        self.path = path
+        self.operator = operator
+        self.opaque = not isinstance(module, torch.nn.Module) or isinstance(module, _OPAQUE)
+        self.asks = None
+        self.children = 0
+        self.nodes = None
+
+
+class Round:
+    """``step`` counts from 0; ``root`` is the outermost module (a compiled function has none, but a ``model`` name).
+
+    lookup     finds the records of its tensors; lines: of the index, that are still to be written.
+    mark       stands for this round, for what outlives it.
+    graded     whether a weight has a gradient as it begins.
+    operators  those of earlier rounds, by where they stood.
+    """
+
+    def __init__(self, step, root, model, operators):
+        self.step = step
+        self.root = root
+        self.model = model
+        self.paths: dict = {}
+        self.owners: dict = {}
+        self.kept: list = []
+        self.graded = False
+        if isinstance(root, torch.nn.Module):
+            self._learn(root, "")
+        self.frames = [Frame(root, "")]
+        self.names: dict = {}
+        self.quiet = False
+        self.lookup = TensorLookup()
+        self.mark = object()
+        self.lines: list = []
+        self._operators = operators
+
+    def begin_module(self, module):
+        """A module is called: its ``Operator``, whose inner ones come until ``end_module``."""
+        outer = self.frames[-1]
+        path = self.paths.get(id(module))
+        if path is None:
+            path = _below(outer.path, type(module).__name__)
+            self._learn(module, path)
+        operator = self._operator(outer, path, type(module).__name__, path)
+        self.frames.append(Frame(module, path, operator))
+        return operator
+
+    def _learn(self, module, path):
+        """Where a network's modules stand, and of their weights' memory {its number: (path of the owner, name, shape)}.
+        A program may change both between its steps."""
+        if id(module) in self.paths:
+            return
+        self.kept.append(module)  # no other module gets its number
+        self.paths[id(module)] = path
+        prefix = _below(ROOT, path) + "."
+        for stored in (module._parameters, module._buffers):
+            for word, tensor in stored.items():
+                if tensor is not None and not is_lazy(tensor) and plain(tensor):
+                    self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
+        self.graded = self.graded or any(
+            weight is not None and not is_lazy(weight) and weight.grad is not None
+            for weight in module._parameters.values()
+        )
+        for word, inner in module._modules.items():
+            if inner is not None:
+                self._learn(inner, path if word == _COMPILED else _below(path, word))
+
+    def weight(self, storage, tensor):
+        """The name of a weight in the network, ``root.fc.weight``; "" for any other tensor. ``storage``: its number."""
+        owner = self.owners.get(storage)
+        return owner[1] if owner is not None and owner[2] == tensor.shape else ""
+
+    def end_module(self):
+        self.frames.pop()
+
+    def begin_operator(self, kind, tensors):
+        """The ``Operator`` of one of torch's own: ``kind`` is its name with namespace, ``aten.addmm``."""
+        frame = self.frames[-1]
+        path = self._path_inside(frame, tensors) if frame.opaque else frame.path
+        return self._operator(frame, _below(path, kind.partition(".")[2]), kind, path)
+
+    def _operator(self, frame, name, kind, path):
+        again = self.names.get(name, 0)
+        self.names[name] = again + 1
+        key = (frame.operator or self.model, frame.children, name, again, kind, path)
+        frame.children += 1
+        operator = self._operators.get(key)
+        if operator is None:
+            if len(self._operators) >= MOST_OPERATORS:
+                self._operators.clear()
+            operator = self._operators[key] = self._new_operator(frame, *key[1:])
+        return operator
+
+    def _new_operator(self, frame, number, name, again, kind, path):
+        short = _short(path, frame.path) if name == path else kind.partition(".")[2]
+        suffix = f"_{again}" if again else ""
+        folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
+        outer = frame.operator.folders if frame.operator else ()
+        return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix)
+
+    def is_of_optimiser(self, kind):
+        """Whether TorchScript's optimiser runs an operator for itself: it looks for equal constants, in a program that
+        asks for no such thing."""
+        frame = self.frames[-1]
+        if kind != "aten.equal" or not isinstance(frame.module, torch.jit.ScriptModule):
+            return False
+        if frame.asks is None:
+            graph = getattr(frame.module, "inlined_graph", None)
+            frame.asks = graph is None or bool(graph.findAllNodes("aten::equal", recurse=True))
+        return not frame.asks
+
+    def _path_inside(self, frame, tensors):
+        """Where an operator of a scripted, traced or FX graph stands: by its node, else by whose weights it reads."""
+        if isinstance(frame.module, torch.fx.GraphModule):
+            path = _path_of_node(frame)
+            if path is not None:
+                return _below(frame.path, path)
+        for tensor in tensors:
+            owner = self.owners.get(tensor.untyped_storage()._cdata)
+            if owner is not None and (not frame.path or (owner[0] + ".").startswith(frame.path + ".")):
+                return owner[0]
+        return frame.path
+
+
+def _below(path, name):
+    return path + "." + name if path and name else path or name
+
+
+def _short(path, outer):
+    """A module's path as its folder has it, in that of the ``outer`` module; of a list's modules with the list's."""
+    if not outer or not path.startswith(outer + "."):
+        return path
+    short = path[len(outer) + 1 :]
+    return outer.rpartition(".")[2] + "." + short if short.isdigit() else short
+
+
+def clean(path):
+    """A module's path without what ``torch.compile`` puts into it."""
+    return ".".join(part for part in path.split(".") if part != _COMPILED)
+
+
+def _path_of_node(frame):
+    """The path, in the graph's own network, of the module that the running node comes from; None where that is unknown.
+
+    FX keeps a table from the lines of the code it generates to the graph's nodes, for its error messages.
+    """
+    graph_module = frame.module
+    code = getattr(getattr(type(graph_module), "forward", None), "__code__", None)
+    lines = getattr(graph_module, "_lineno_map", None)
+    if code is None or not lines:
+        return None
+    running: Any = sys._getframe(1)
+    while running is not None and running.f_code is not code:
+        running = running.f_back
+    if running is None:
+        return None
+    if frame.nodes is None:
+        frame.nodes = list(graph_module.graph.nodes)
+    index = lines.get(running.f_lineno - getattr(graph_module, "_prologue_start", 0))
+    if index is None or index >= len(frame.nodes):
+        return None
+    stack = frame.nodes[index].meta.get("nn_module_stack")
+    if not stack:
+        return None
+    last = list(stack.values())[-1]
+    name = last[0] if isinstance(last, tuple) else last
+    return clean(name) if isinstance(name, str) and re.fullmatch(r"[\w.]*", name) else None
+
+
+class Dispatch(TorchDispatchMode):
+    """Hands every operator to ``dispatched(round, func, types, args, kwargs)``."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # it would import Dynamo, which takes seconds
+
+    def __init__(self, dispatched, round):
+        super().__init__()
+        self.dispatched = dispatched
+        self.round = round
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.dispatched(self.round, func, types, args, kwargs or {})
+
+
+class Facts:
+    """What an operator's schema says, looked up once."""
+
+    def __init__(self, func):
+        schema = getattr(func, "_schema", None)
+        self.func = func
+        self._decomposed: dict = {}
+        self.body = None
+        if schema is None:  # torch.cond and its like
+            self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
+            self.arguments, self.out, self.writes = [], set(), []
+            self.gives = self.resizes = False
+            self.scratch = ()
+            self.body = _body_of(func)
+            return
+        namespace, _, name = schema.name.partition("::")
+        self.kind = "{}.{}".format(namespace, name)
+        self.skipped = self.kind in SKIPPED or namespace == "prim"
+        self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
+        self.scratch = SCRATCH.get(self.kind, ())
+        self.arguments = [argument.name for argument in schema.arguments]
+        self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
+        self.writes = [
+            (index, argument.name)
+            for index, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+
+    def is_made_of_others(self, inputs):
+        """Whether torch has nothing but other operators for it, on the device of its inputs. Autograd makes these of it
+        before the hook sees it; where there is none (``torch.inference_mode``) nobody has."""
+        device = inputs[0].device.type if inputs else "cpu"
+        if device not in self._decomposed:
+            self._decomposed[device] = _is_made_of_others(self.func, device)
+        return self._decomposed[device]
+
+    def by_others(self, args, kwargs):
+        """What the operator gives, of which the others are seen; autocast is for them what it was for the operator."""
+        with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]
+            return self.func._op_dk(COMPOSITE, *args, **kwargs)
+
+    def inputs(self, args, kwargs):
+        """The tensors that it reads."""
+        if self.out:
+            kwargs = {name: value for name, value in kwargs.items() if name not in self.out}
+        return tensors_in((args, kwargs) if kwargs else args)
+
+    def written(self, args, kwargs):
+        if not self.writes:
+            return ()
+        values = [args[index] if index < len(args) else kwargs.get(name) for index, name in self.writes]
+        return [tensor for tensor in tensors_in(values) if plain(tensor)]
+
+    def param(self, args, kwargs):
+        """The arguments that are not tensors."""
+        param = {name: value for name, value in zip(self.arguments, args) if type(value) in SIMPLE or is_simple(value)}
+        if kwargs:
+            param.update((name, value) for name, value in kwargs.items() if is_simple(value))
+        return param
+
+
+def _is_made_of_others(func, device):
+    schema, has_kernel = getattr(func, "_schema", None), torch._C._dispatch_has_kernel_for_dispatch_key
+    if schema is None or not hasattr(func, "_op_dk") or not hasattr(torch._C, "_RestorePythonTLSSnapshot"):
+        return False
+    try:
+        key = torch._C._dispatch_key_for_device(device)
+        return has_kernel(func.name(), COMPOSITE) and not has_kernel(func.name(), key)
+    except (AttributeError, RuntimeError):
+        return False
+
+
+def _body_of(func):
+    """What an operator that calls the program's own functions does, so that their operators are seen too."""
+    name = getattr(func, "__name__", "")
+    if name == "cond":
+        return lambda pred, yes, no, operands: (yes if pred else no)(*operands)
+    kernels = getattr(func, "py_kernels", {}) if name == "while_loop" else {}
+    return kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+
+
+def is_simple(value):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return True
+    return isinstance(value, (list, tuple)) and len(value) <= MOST_IN_LIST and all(map(is_simple, value))
+
+
+def is_no_step():
+    """Whether what runs now is torch's own: a trace, or a backward pass that computes activations again."""
+    return torch._C._get_tracing_state() is not None or torch._C._current_graph_task_id() != -1
+
+
+def transparent(module):
+    """The module that ``torch.compile`` made another one of; None for any other."""
+    return module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None

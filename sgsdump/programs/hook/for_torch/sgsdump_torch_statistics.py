@@ -1,0 +1,156 @@
+"""Statistics of a tensor, and a checksum that shows whether its memory has changed.
+
+Both take one pass by the compiled kernel where it was built, the tensor is on the CPU and the type is one it knows;
+torch does the rest.
+"""
+
+import ctypes
+import math
+import os
+import sys
+import threading
+
+import torch
+from sgsdump_torch_tensors import fills_its_memory, in_memory_order
+
+# that of sgsdump_kernel.c
+INTERFACE = 2
+# Fewer elements are not worth the threads.
+MANY = 1 << 16
+# So many elements stay in the cache as float64.
+CHUNK = 1 << 18
+UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32") if hasattr(torch, name)]
+# Up to so many bytes a tensor is its own checksum.
+SMALL = 256
+# torch's checksum sums up so many stretches of memory, each in so many interleaved classes.
+STRETCHES, CLASSES = 8, 64
+WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
+
+
+def _loaded_kernel():
+    """None where it was not built, is switched off, or the program's Python is free-threaded: not of its ABI."""
+    if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
+        return None
+    try:
+        import sgsdump_kernel
+    except ImportError:
+        return None
+    return sgsdump_kernel if getattr(sgsdump_kernel, "INTERFACE", 1) == INTERFACE else None
+
+
+def _threads_of_torch():
+    """The address of the function that hands work to torch's own threads, where they are GNU OpenMP's; else 0."""
+    try:
+        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+        return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value or 0
+    except (OSError, AttributeError):
+        return 0
+
+
+def _without_threads():
+    """A forked process has none of these threads, and would wait for them."""
+    global _parallel
+    _parallel = 0
+
+
+kernel = _loaded_kernel()
+# The kernel's numbers for types.
+KINDS = {} if kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+_parallel = 0 if kernel is None else _threads_of_torch()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_without_threads)
+
+
+def statistics(tensor):
+    """Largest, smallest, mean and L2 norm; the last two summed in float64. None for an empty tensor, bool and complex.
+
+    NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
+    """
+    size = tensor.numel()
+    if not size or tensor.dtype is torch.bool or tensor.is_complex():
+        return None
+    kind = KINDS.get(tensor.dtype)
+    if not tensor.is_cpu or tensor.is_neg() or not fills_its_memory(tensor):
+        tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
+    if kind is None:
+        least, most, total, squares = _sums_by_torch(in_memory_order(tensor))
+    else:
+        least, most, total, squares = sums_of_memory(tensor.data_ptr(), size, kind)
+    return most, least, total / size, math.sqrt(squares) if squares == squares else math.nan
+
+
+def quick(tensor):
+    """Whether statistics take no longer than a checksum."""
+    return tensor.dtype in KINDS and tensor.is_cpu
+
+
+def sums_of_memory(address, count, kind):
+    """(least, most, sum, sum of squares) by the kernel; of many elements on the threads that torch computes with."""
+    if count < MANY or not _parallel:
+        return kernel.statistics(address, count, kind)
+    return kernel.statistics(address, count, kind, _parallel, torch.get_num_threads())
+
+
+def _sums_by_torch(flat):
+    """As ``sums_of_memory``."""
+    if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
+        flat = flat.float()
+    if flat.dtype in UNSIGNED:  # torch computes nothing with them
+        flat = flat.long()
+    least, most = torch.aminmax(flat)
+    total = squares = 0.0
+    for chunk in flat.split(CHUNK) if flat.numel() > CHUNK else (flat,):
+        numbers = _buffer.of(chunk.numel()).copy_(chunk)
+        total += numbers.sum().item()
+        squares += torch.dot(numbers, numbers).item()
+    return least.item(), most.item(), total, squares
+
+
+class Buffer(threading.local):
+    """Memory for a chunk, used again and again: allocating it costs more than the computation."""
+
+    numbers = None
+
+    def of(self, size):
+        if self.numbers is None:
+            with torch.inference_mode(False):
+                self.numbers = torch.empty(CHUNK, dtype=torch.float64, device="cpu")
+        return self.numbers[:size]
+
+
+_buffer = Buffer()
+
+
+def checksum_of(tensor):
+    """All bytes of a small tensor, else sums that change whenever one of its words changes, or two are swapped; None
+    where the elements do not fill their memory."""
+    if not fills_its_memory(tensor) or tensor.is_conj() or tensor.is_neg():
+        return None
+    size = tensor.numel() * tensor.element_size()
+    if size <= SMALL:
+        return _bytes(tensor)
+    if kernel is not None and tensor.is_cpu:
+        return kernel.checksum(tensor.data_ptr(), size)
+    return _checksum_by_torch(in_memory_order(tensor), size)
+
+
+def _checksum_by_torch(flat, size):
+    """The sums of the words in 512 sets of offsets."""
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    starts = flat.data_ptr() | flat.storage_offset() * flat.element_size()
+    word = next(width for width in WORDS if not (size % width or starts % width))
+    if word < flat.element_size():  # in memory that is not aligned
+        return _checksum_by_torch(flat.clone(), size)
+    words = flat.view(WORDS[word])
+    whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES
+    if not whole:
+        return _bytes(words)
+    sums = words[:whole].view(STRETCHES, -1, CLASSES).sum(1)
+    return _bytes(sums) + _bytes(words[whole:])
+
+
+def _bytes(tensor):
+    tensor = tensor.detach().cpu()
+    size = tensor.numel() * tensor.element_size()
+    return ctypes.string_at(tensor.data_ptr(), size) if size else b""

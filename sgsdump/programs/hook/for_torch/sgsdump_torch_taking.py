@@ -1,0 +1,346 @@
+"""What the session is told of an operator's inputs and outputs (``Taking``).
+
+Two tensors hold the same values where they are the same piece of the same memory and no operator has written to it in
+between (``Memories``); these are computed, checked and written once. A tensor that is still the same object, at the
+same address and of the same version by torch's own count, is found by itself, which is quicker (``TensorLookup``).
+
+Statistics are believed within a step as long as the version stays. In another step they are taken again, or a checksum
+tells whether the memory still holds the values; of values that are written in full it is always asked, for not
+everything that changes memory is an operator.
+"""
+
+import itertools
+import threading
+import weakref
+
+import torch
+from sgsdump_records import STATISTICS, Values, statistics_text
+from sgsdump_torch_statistics import checksum_of, quick, statistics
+from sgsdump_torch_tensors import (
+    in_c_order,
+    outside_transforms,
+    payload,
+    plain,
+    shape_of,
+    synchronise,
+    tensors_in,
+    type_word,
+    unreadable,
+    version,
+    why_not_plain,
+)
+from sgsdump_torch_unwritten import Unwritten
+from torch.multiprocessing.reductions import StorageWeakRef
+
+MOST_WHY = 300
+# Storages to be known before those that were freed are forgotten.
+LEAST = 1000
+
+
+class Running:
+    """An operator or module that is running. dumped: whether it is.
+
+    facts, size   of an operator: what its schema says; the bytes of the memory that it resizes.
+    """
+
+    __slots__ = ("dumped", "facts", "inputs", "operator", "size")
+
+    def __init__(self, operator, inputs, dumped):
+        self.operator = operator
+        self.inputs = inputs
+        self.dumped = dumped
+
+
+class Taking:
+    def __init__(self, session):
+        self.session = session
+        self.memories = Memories()
+        self._last = TensorLookup()  # of the round that began last
+
+    def guard(self, round, function, *args):
+        """Call something of the hook: the hook does not see it, and none of its errors reaches the program."""
+        round.quiet = True
+        try:
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
+                return function(round, *args)
+        except Exception as error:
+            self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
+            return None
+        finally:
+            round.quiet = False
+
+    def before(self, round, operator, inputs):
+        """Before a module or an operator runs."""
+        dumped = self.session.wants(round.step, operator)
+        if dumped:
+            self.take(round, operator, "in", "before", inputs)
+        return Running(operator, inputs, dumped)
+
+    def after(self, round, running, outputs, param, nanoseconds, written):
+        operator = running.operator
+        for tensor in written:
+            self.memories.written(tensor)
+        if running.dumped:
+            self.take(round, operator, "in", "after", running.inputs)
+            self.take(round, operator, "out", "after", tensors_in(outputs))
+        round.lines.append(self.session.operator(round.step, operator, param, nanoseconds))
+
+    def allocated(self, round, result):
+        """An operator gave memory to which nothing is written."""
+        for tensor in tensors_in(result):
+            if plain(tensor):
+                self.memories.unwritten.given(tensor)
+
+    def grown(self, round, tensor, before):
+        """An operator resized memory that had so many bytes."""
+        self.memories.written(tensor)
+        self.memories.unwritten.grown(tensor, before)
+
+    def say(self, round):
+        """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
+        lines, round.lines = round.lines, []
+        if lines:
+            self.session.say(lines)
+
+    def step_begins(self, round, inputs):
+        self.memories.unwritten.begins()
+        self.session.line(event="step", step=round.step, model=round.model, inputs=self._numbers(inputs))
+
+    def step_ends(self, round, result, ended):
+        self.say(round)
+        self.memories.unwritten.ends()
+        outputs = self._numbers(result)
+        self.session.line(event="step", step=round.step, model=round.model, outputs=outputs, ended=ended)
+
+    def _numbers(self, value):
+        return [self.memories.values(tensor).number for tensor in tensors_in(value) if plain(tensor)]
+
+    def take(self, round, operator, side, moment, tensors):
+        session = self.session
+        if not tensors or moment not in session.moments(side):
+            return
+        content = session.content
+        if round.lookup.content != content:
+            round.lookup = self._last = TensorLookup(content, self._last)
+        told = []
+        for slot, tensor in enumerate(tensors):
+            port = round.step, operator, side, slot, moment
+            try:
+                told.append(self._of_tensor(round, content, port, tensor))
+            except Exception as error:
+                told.append(self._left_out(port, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY]))
+        round.lines.append(session.tensors(round.step, operator, side, moment, told))
+
+    def _of_tensor(self, round, content, port, tensor):
+        """What the index says of a tensor."""
+        if content != "tensor":
+            values = round.lookup.get(tensor) or self.described(round, content, tensor)
+            return self._left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
+        why = why_not_plain(tensor) or unreadable(tensor)
+        if why:
+            return self._left_out(port, tensor, why)
+        values = self._record(round, tensor)
+        if values.unwritten:
+            return self.session.tensor(port, values)
+        values, lying = self.to_be_stored(values, tensor)
+        told = self.session.tensor(port, values, None if lying is None else payload(lying))
+        del lying  # until now, for the payload is its memory
+        return told
+
+    def _left_out(self, port, tensor, why):
+        """What the index says of a tensor whose values cannot be had."""
+        return self.session.tensor(port, Values(type_word(tensor.dtype), shape_of(tensor), why=why))
+
+    def described(self, round, content, tensor):
+        """The values of a tensor that is not to be stored."""
+        record = round.lookup.of_last(tensor)
+        if record is not None:
+            record.belong(round.weight(record.storage, tensor))
+        else:
+            why = why_not_plain(tensor)
+            if why:
+                return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
+            record = self._record(round, tensor)
+        if record.unwritten:
+            return record
+        if content == "stats" and (record.round is not round.mark or record.version != version(tensor)):
+            why = unreadable(tensor)
+            if why:
+                return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
+            record = self.with_statistics(round, record, tensor)
+        round.lookup.add(tensor, record)
+        return record
+
+    def _record(self, round, tensor):
+        record = self.memories.values(tensor)
+        record.belong(round.weight(record.storage, tensor))
+        return record
+
+    def with_statistics(self, round, record, tensor):
+        """The values with their statistics. Those of values met in an earlier step (weights, most of all)
+        are taken again where that is quick; else a checksum tells whether they have changed."""
+        synchronise(tensor)
+        checksum = None
+        if (record.weight or record.round is not None) and not quick(tensor):
+            checksum = checksum_of(tensor)
+        if record.round is None or checksum is None or checksum != record.checksum:
+            figures = statistics(tensor)
+            if record.round is None or figures != record.figures:
+                record = self._with_figures(record, figures, tensor)
+        if checksum is not None:
+            record.checksum = checksum
+        record.round, record.version = round.mark, version(tensor)
+        return record
+
+    def _with_figures(self, record, figures, tensor):
+        """The record of values with these statistics: a new one where it had others."""
+        stats = figures and dict(zip(STATISTICS, figures))
+        if record.round is not None:
+            if (statistics_text(stats) if stats else "") == record.stats:  # NaN equals none
+                return record
+            record = self.memories.renew(tensor, record)
+        record.figures = figures
+        record.tell(stats)
+        return record
+
+    def to_be_stored(self, record, tensor):
+        """The record, and the elements in C order that have yet to be stored; None where they are stored."""
+        synchronise(tensor)
+        lying, checksum = None, checksum_of(tensor)
+        if checksum is None:
+            lying = in_c_order(tensor)
+            checksum = checksum_of(lying)
+        if record.checksum is not None and checksum != record.checksum:
+            record = self.memories.renew(tensor, record)
+        record.checksum = checksum
+        if record.stored is not None:
+            return record, None
+        return record, in_c_order(tensor) if lying is None else lying
+
+
+class TensorLookup:
+    """The records of a round's tensors. ``content``: what is dumped of them; ``last``: the lookup of the round before,
+    whose weights count."""
+
+    def __init__(self, content="", last=None):
+        self.content = content
+        self._of_id: dict = {}
+        self._weights: dict = {}
+        self._last: dict = {} if last is None or last.content != content else last._weights
+
+    def add(self, tensor, record):
+        counted = version(tensor)
+        if counted is not None:
+            entry = weakref.ref(tensor), counted, tensor.data_ptr(), tensor.shape, record
+            self._of_id[id(tensor)] = entry
+            if record.weight:
+                self._weights[id(tensor)] = entry, tensor.stride(), tensor.dtype
+
+    def get(self, tensor):
+        """The record of a tensor; None where it has to be found."""
+        entry = self._of_id.get(id(tensor))
+        return entry[-1] if entry is not None and _holds(entry, tensor) else None
+
+    def of_last(self, tensor):
+        """The record of a weight in the last round; as ``get``. Its values may be others, by ``.data``."""
+        entry, stride, dtype = self._last.get(id(tensor), (None, None, None))
+        if entry is None or not _holds(entry, tensor) or stride != tensor.stride() or dtype is not tensor.dtype:
+            return None
+        return entry[-1]
+
+
+def _holds(entry, tensor):
+    reference, counted, address, shape, record = entry
+    return (
+        record.current
+        and reference() is tensor
+        and counted == tensor._version
+        and address == tensor.data_ptr()
+        and shape == tensor.shape
+    )
+
+
+class ValueRecord(Values):
+    """checksum  of the values; None until one was taken, and of what has none.
+    figures   their statistics, as they were taken last; round, version: in which round (its ``mark``) and at which of
+              torch's versions of the tensor that was.
+    storage   the number of the memory they are in; current: as far as is known they are there.
+    """
+
+    __slots__ = ("checksum", "current", "figures", "round", "storage", "version")
+
+    def __init__(self, tensor, number, storage):
+        device = None if tensor.is_cpu else tensor.device.index
+        super().__init__(type_word(tensor.dtype), tensor.shape, number, device)
+        self.checksum = self.figures = self.round = self.version = None
+        self.storage = storage
+        self.current = True
+
+
+class Memories:
+    def __init__(self):
+        self._numbers = itertools.count()
+        self.unwritten = Unwritten()
+        self._of_storage: dict = {}
+        self._enough = LEAST
+        self.after_fork()
+
+    def after_fork(self):
+        self._lock = threading.RLock()
+
+    def values(self, tensor):
+        """The record of a tensor's values as they are now."""
+        storage = tensor.untyped_storage()
+        number = storage._cdata
+        view = _view_of(tensor)
+        memory = self._of_storage.get(number)
+        record = None if memory is None else memory.records.get(view)
+        if record is not None and record.unwritten and not self.unwritten.holds(tensor):
+            self.written(tensor)  # by what torch knows nothing of
+            record = None
+        if record is None:
+            with self._lock:
+                memory = self._of_storage.get(number)
+                if memory is None:
+                    memory = self._of_storage[number] = Memory(storage)
+                record = memory.records.setdefault(view, ValueRecord(tensor, next(self._numbers), number))
+                record.unwritten = self.unwritten.holds(tensor)
+        return record
+
+    def renew(self, tensor, record):
+        """Other values are where these were, and no operator told of it."""
+        with self._lock:
+            new = ValueRecord(tensor, next(self._numbers), record.storage)
+            new.belong(record.weight)
+            self._of_storage[record.storage].records[_view_of(tensor)] = new
+            record.current = False
+        return new
+
+    def written(self, tensor):
+        """An operator wrote to a tensor's memory."""
+        memory = self._of_storage.get(tensor.untyped_storage()._cdata)
+        if memory is not None:
+            for record in memory.records.values():
+                record.current = False
+            memory.records = {}
+
+    def tidy(self):
+        """Forget memory that was freed, now and then."""
+        if len(self._of_storage) < self._enough:
+            return
+        with self._lock:
+            for number in [number for number, memory in self._of_storage.items() if memory.reference.expired()]:
+                del self._of_storage[number]
+            self._enough = 2 * len(self._of_storage) + LEAST
+
+
+class Memory:
+    """A storage, by a weak reference: as long as that is kept, no other storage gets its number."""
+
+    def __init__(self, storage):
+        self.reference = StorageWeakRef(storage)
+        self.records: dict = {}
+
+
+def _view_of(tensor):
+    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())

@@ -1,0 +1,187 @@
+"""The files of one process below ``processes/{pid}``, as long as the disk has room and the dump may grow (``Files``);
+and which values have one already (``Store``).
+
+The values of a tensor are written once, in one go, from where they lie in memory: ``values/{number}.bin``. Such a file
+is whole where a line of the index names it. The others (models, feeds) are written beside their name and renamed.
+With ``links`` other than "none" values that are equal to earlier ones share their file.
+"""
+
+import errno
+import hashlib
+import itertools
+import os
+import threading
+from collections import OrderedDict
+
+from sgsdump_records import header_of
+
+DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
+COPIED_AT_ONCE = 1 << 30
+VALUES = "values"
+MOST_FOLDERS = 10000
+MOST_DIGESTS = 50000
+
+
+class Full(Exception):
+    """The disk is, or the dump; its text says which."""
+
+
+class Files:
+    def __init__(self, root, pid):
+        self._root = root
+        self._pid = pid
+        self._numbers = itertools.count()
+        self._folders = set()
+
+    def store(self, fields, header, payload):
+        """Write values; returns their file's path below ``processes/``. Raises Full, OSError."""
+        self._check_room(fields, len(header) + payload.nbytes)
+        number = -1
+        while number < 0:
+            name = f"{self._pid}/{VALUES}/{next(self._numbers)}.bin"
+            path = self._path(f"processes/{name}")
+            try:
+                number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            except FileExistsError:  # of an earlier process that had this number
+                continue
+        try:
+            _write(number, header, payload)
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(number)
+        return name
+
+    def write(self, fields, name, chunks, copied=None):
+        """Write a file whole, the file ``copied`` after the chunks. Raises Full, OSError."""
+        size = sum(memoryview(chunk).nbytes for chunk in chunks) + (os.fstat(copied.fileno()).st_size if copied else 0)
+        self._check_room(fields, size)
+        target = self._path(f"processes/{self._pid}/{name}")
+        part = os.path.join(self._root, "processes", str(self._pid), f".part{threading.get_ident()}")
+        try:
+            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+            try:
+                _write(number, *chunks)
+                while copied and _copied(copied.fileno(), number):
+                    pass
+            finally:
+                os.close(number)
+            os.replace(part, target)
+        except OSError:
+            if os.path.lexists(part):
+                os.unlink(part)
+            raise
+
+    def _path(self, path):
+        path = os.path.join(self._root, path)
+        folder = os.path.dirname(path)
+        if folder not in self._folders:
+            os.makedirs(folder, mode=0o750, exist_ok=True)
+            if len(self._folders) >= MOST_FOLDERS:
+                self._folders.clear()
+            self._folders.add(folder)
+        return path
+
+    def _check_room(self, fields, size):
+        least, most = fields["min_free"], fields["max_bytes"]
+        if least and hasattr(os, "statvfs"):
+            status = os.statvfs(self._root)
+            free = status.f_bavail * status.f_frsize
+            if free < least + size:
+                raise Full(f"{DISK_FULL} {free >> 20}")
+        if most and not self._spend(size, most):
+            raise Full(f"the dump has reached its {most} bytes (--max-size); nothing more is dumped")
+
+    def _spend(self, size, most):
+        """Count bytes for all processes of the dump together."""
+        import fcntl
+
+        number = os.open(os.path.join(self._root, "processes", ".bytes"), os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX)
+            spent = int(os.read(number, 30) or b"0")
+            if spent + size > most:
+                return False
+            os.pwrite(number, b"%020d" % (spent + size), 0)
+            return True
+        finally:
+            os.close(number)
+
+
+def _write(number, *chunks):
+    remaining = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
+    while remaining:
+        done = os.writev(number, remaining) if hasattr(os, "writev") else os.write(number, remaining[0])
+        while remaining and done >= remaining[0].nbytes:
+            done -= remaining.pop(0).nbytes
+        if done:
+            remaining[0] = remaining[0][done:]
+
+
+def _copied(source, target):
+    """Copy a piece of a file, within the kernel where it can; returns the number of bytes, 0 at its end."""
+    if hasattr(os, "copy_file_range"):
+        try:
+            return os.copy_file_range(source, target, COPIED_AT_ONCE)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+                raise
+    data = os.read(source, 1 << 20)
+    _write(target, data)
+    return len(data)
+
+
+class Store:
+    """``stop(why)`` is called when nothing more can be stored."""
+
+    def __init__(self, stop):
+        self._stop = stop
+        self._by_digest = OrderedDict()
+
+    def begin(self, files):
+        """Use the files of this process; once more in one that was forked, which knows what the first has stored."""
+        self._files = files
+        self._lock = threading.Lock()
+
+    def keep(self, control, path, values, data):
+        """Give values a file, whose first place in the tree is ``path``. Returns None, or why they have none: "" where
+        that is reported already."""
+        try:
+            data = data() if callable(data) else data
+            if data is None:
+                return "its values cannot be had"
+            payload = memoryview(data)
+            if not payload.nbytes:
+                return "it has no elements"
+            payload = payload.cast("B")
+            header = header_of(values.dtype, values.shape, payload.nbytes)
+            digest = _digest(header, payload) if control["links"] != "none" else None
+            stored = None if digest is None else self._by_digest.get(digest)
+            if stored is None:
+                stored = self._files.store(control, header, payload), path
+                if digest is not None:
+                    self._remember(digest, stored)
+            values.stored, values.first = stored
+            return None
+        except Full as full:
+            self._stop(str(full))
+        except OSError as error:
+            if error.errno == errno.EFAULT:
+                return "its memory cannot be read"
+            self._stop(f"{path}: {error.strerror or error}")
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _remember(self, digest, stored):
+        with self._lock:
+            self._by_digest[digest] = stored
+            if len(self._by_digest) > MOST_DIGESTS:
+                self._by_digest.popitem(last=False)
+
+
+def _digest(header, payload):
+    state = hashlib.blake2b(header, digest_size=16)
+    state.update(payload)
+    return state.digest()

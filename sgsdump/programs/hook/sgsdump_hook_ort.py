@@ -1,0 +1,407 @@
+"""What a program feeds to onnxruntime and gets from it; the tensors between are computed afterwards, by the parent.
+
+The methods of ``InferenceSession`` and ``IOBinding`` are patched in place: the program's classes, sessions and
+results stay what they are. Neither onnx nor more of numpy than arrays have is needed. Below the process's folder::
+
+    onnxruntime/{session}/model.onnx, …           the model as it was loaded, with its external data
+    onnxruntime/{session}/{step}_in0.raw, …       and out0: elements in C order, little-endian, as they lay in memory
+
+In the index, files with their path below the dump's root::
+
+    {"event": "ort_model", "session": 0, "name": "net/0", "path": …, "file": …, "options": {…}, "device", "rank",
+        "why": no file, "seen": [bytes, nanoseconds] of the program's file, "linked": it is that file, "changed": since}
+    {"event": "ort_run", "session": 0, "step": 0, "feeds": [{"name", "dtype", "shape", "file" or "why"}]}
+    {"event": "ort_end", "session": 0, "step": 0, "outputs": [the same] or "failed": the error}
+
+A step is a run of one session, from 0. Not seen: what C++ code runs, the binding's own class
+(``onnxruntime.capi._pybind_state.InferenceSession``), weights that only ``add_external_initializers`` knows.
+"""
+
+import ctypes
+import functools
+import itertools
+import os
+import sys
+import threading
+from typing import Any
+
+import sgsdump_model_files
+from sgsdump_records import folder_name
+
+NOT_SEEN = ("run_async", "run_with_ortvaluevector")
+MARK = "_sgsdump_capture"
+FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
+# Configuration entries of a session that change what it computes.
+ENTRIES = (
+    "session.disable_quant_qdq",
+    "session.disable_double_qdq_remover",
+    "session.enable_quant_qdq_cleanup",
+    "session.set_denormal_as_zero",
+    "session.disable_prepacking",
+    "session.disable_aot_function_inlining",
+    "session.x64quantprecision",
+    "session.qdqisint8allowed",
+    "session.enable_dq_matmulnbits_fusion",
+    "optimization.enable_gelu_approximation",
+    "optimization.minimal_build_optimizations",
+    "optimization.disable_specified_optimizers",
+    "mlas.enable_gemm_fastmath_arm64_bfloat16",
+    "mlas.use_lut_gemm",
+)
+# numpy's names for onnxruntime's words of element types, where they differ
+WORDS = {
+    **{"float": "float32", "double": "float64", "float8e8m0": "float8_e8m0fnu", "float4e2m1": "float4_e2m1fn"},
+    **{"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz"},
+    **{"float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"},
+}
+
+_lock = threading.Lock()
+_numbers = itertools.count()
+_of_name: dict = {}
+
+
+def install(onnxruntime, session):
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=after_fork)
+    if session.control["seed"] is not None and hasattr(onnxruntime, "set_seed"):
+        onnxruntime.set_seed(session.control["seed"])
+    sessions, bindings = onnxruntime.InferenceSession, onnxruntime.IOBinding
+    _patch(sessions, "__init__", functools.partial(load, session))
+    _patch(sessions, "run", functools.partial(run, session))
+    _patch(sessions, "run_with_ort_values", functools.partial(run, session))
+    _patch(sessions, "run_with_iobinding", functools.partial(run_bound, session))
+    for name in NOT_SEEN:
+        _patch(sessions, name, functools.partial(unseen, session, name))
+    for name in ("bind_cpu_input", "bind_input", "bind_ortvalue_input"):
+        _patch(bindings, name, functools.partial(bind, "inputs"))
+    for name in ("bind_output", "bind_ortvalue_output"):
+        _patch(bindings, name, functools.partial(bind, "outputs"))
+    _patch(bindings, "clear_binding_inputs", functools.partial(clear, "inputs"))
+    _patch(bindings, "clear_binding_outputs", functools.partial(clear, "outputs"))
+
+
+def _patch(kind, name, around):
+    """Let ``around(original, self, …)`` stand for a method, in the class that has it."""
+    for owner in kind.__mro__:
+        original = owner.__dict__.get(name)
+        if original is not None and owner is not object:
+            break
+    else:
+        return
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        return around(original, self, *args, **kwargs)
+
+    setattr(owner, name, method)
+
+
+def after_fork():
+    global _lock
+    # numpy's names for onnxruntime's words of element types, where they differ
+
+
+WORDS = {
+    **{"float": "float32", "double": "float64", "float8e8m0": "float8_e8m0fnu", "float4e2m1": "float4_e2m1fn"},
+    **{"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz"},
+    **{"float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"},
+}
+
+_lock = threading.Lock()
+
+
+class Capture:
+    """A session of the program.
+
+    number   of the session in its process; name: the model's, and which session of that name it is, ``net/0``.
+    kept     the file that holds the model and the folder of its external data, below the dump's root; None so far.
+    told     the processes (after a fork there are more) whose index has the model.
+    """
+
+    def __init__(self, path):
+        self.number = next(_numbers)
+        self.steps = itertools.count()
+        self.path = path
+        self.name = ""
+        self.kept = None
+        self.told = set()
+
+    @property
+    def folder(self):
+        return f"onnxruntime/{self.number}"
+
+
+def _argument(args, kwargs, position, *names):
+    """An argument of the program's call, None where it left it out."""
+    if len(args) > position:
+        return args[position]
+    return next((kwargs[name] for name in names if name in kwargs), None)
+
+
+def load(session, original, self, *args, **kwargs):
+    """``InferenceSession.__init__``."""
+    source = _argument(args, kwargs, 0, "path_or_bytes")
+    capture = Capture(os.path.abspath(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else None)
+    # The program may delete or overwrite the file as soon as it is loaded.
+    keeping = threading.Thread(target=_keep, args=(session, capture), daemon=True)
+    if capture.path is not None:
+        keeping.start()
+    try:
+        original(self, *args, **kwargs)
+    finally:
+        if capture.path is not None:
+            keeping.join()
+    try:
+        capture.name = _named(self, capture.path)
+        setattr(self, MARK, capture)
+    except Exception as error:
+        session.trouble(f"a model is not captured: {type(error).__name__}: {error}")
+
+
+def _keep(session, capture):
+    try:
+        capture.kept = sgsdump_model_files.keep(session, capture.path, capture.folder, _dumps(session))
+    except Exception as error:
+        session.trouble(f"the model {capture.path} is not kept: {type(error).__name__}: {error}")
+
+
+def _named(self, path):
+    name = os.path.splitext(os.path.basename(path))[0] if path else self.get_modelmeta().graph_name
+    name = folder_name(name or "model")
+    with _lock:
+        count = _of_name[name] = _of_name.get(name, -1) + 1
+    return f"{name}/{count}"
+
+
+def _dumps(session):
+    """Whether this process is to be dumped at all, at whatever step."""
+    control = session.control
+    if not control["enabled"] or session.stopped:
+        return False
+    return not control["ranks"] or session.rank in control["ranks"]
+
+
+def _tell(session, capture, self):
+    """The model's line, once in each process."""
+    with _lock:
+        if session.pid in capture.told:
+            return
+        capture.told.add(session.pid)
+        if capture.kept is None or capture.kept.linked:
+            if capture.path is None:
+                beside = _entries(self.get_session_options()).get(FOLDER_ENTRY) or os.getcwd()
+                capture.kept = sgsdump_model_files.write(session, self._model_bytes, capture.folder, beside)
+            else:
+                capture.kept = sgsdump_model_files.keep(session, capture.path, capture.folder, True, capture.kept)
+    options = self.get_session_options()
+    facts = {
+        "level": str(options.graph_optimization_level).rsplit(".", 1)[-1],
+        "mode": str(options.execution_mode).rsplit(".", 1)[-1],
+        "threads": options.intra_op_num_threads,
+        "providers": list(self.get_providers()),
+        "entries": _entries(options),
+    }
+    kept = capture.kept
+    session.line(
+        event="ort_model",
+        session=capture.number,
+        name=capture.name,
+        path=capture.path,
+        file=kept and kept.file,
+        why=kept and kept.why,
+        linked=bool(kept and kept.linked),
+        seen=kept and kept.seen,
+        changed=bool(kept and kept.changed),
+        device=session.device,
+        rank=session.rank,
+        options=facts,
+    )
+
+
+def _entries(options):
+    entries = {}
+    for key in (*ENTRIES, FOLDER_ENTRY):
+        try:
+            entries[key] = options.get_session_config_entry(key)
+        except Exception:  # noqa: PERF203 - it was not set
+            continue
+    return entries
+
+
+def run(session, original, self, *args, **kwargs):
+    """``run`` and ``run_with_ort_values``."""
+    feeds = _argument(args, kwargs, 1, "input_feed", "input_dict_ort_values")
+    capture, step = _step(session, self)
+    if step is None or not hasattr(feeds, "items"):
+        return original(self, *args, **kwargs)
+    _begin(session, capture, step, self, feeds)
+    results = _ran(session, capture, step, original, self, *args, **kwargs)
+    names = _argument(args, kwargs, 0, "output_names") or [output.name for output in self.get_outputs()]
+    _end(session, capture, step, zip(names, results))
+    return results
+
+
+def run_bound(session, original, self, *args, **kwargs):
+    """``run_with_iobinding``."""
+    binding = _argument(args, kwargs, 0, "iobinding")
+    capture, step = _step(session, self)
+    if step is None or not hasattr(binding, "get_outputs"):
+        return original(self, *args, **kwargs)
+    bound = binding.__dict__.get(MARK, {})
+    _begin(session, capture, step, self, bound.get("inputs", {}))
+    results = _ran(session, capture, step, original, self, *args, **kwargs)
+    try:
+        outputs = list(zip(bound.get("outputs", {}), binding.get_outputs()))
+    except Exception as error:
+        outputs = []
+        session.trouble(f"{capture.name}: outputs are not captured: {error}")
+    _end(session, capture, step, outputs)
+    return results
+
+
+def unseen(session, name, original, self, *args, **kwargs):
+    session.trouble(f"{name} is not captured: its runs are not dumped")
+    return original(self, *args, **kwargs)
+
+
+def bind(side, original, self, name, *args, **kwargs):
+    result = original(self, name, *args, **kwargs)
+    values = (*args, *kwargs.values())
+    value: Any = values[0] if len(values) == 1 else (args, kwargs)
+    if hasattr(value, "flags") and not value.flags.c_contiguous:
+        value = value.copy()  # onnxruntime has taken its own copy by now
+    self.__dict__.setdefault(MARK, {}).setdefault(side, {})[name] = value
+    return result
+
+
+def clear(side, original, self, *args, **kwargs):
+    self.__dict__.get(MARK, {}).pop(side, None)
+    return original(self, *args, **kwargs)
+
+
+def _wants(session, capture, step):
+    if not session.wants_step(step):
+        return False
+    control = session.control
+    if control["content"] == "structure" and step:
+        return False
+    if control["devices"] and session.device not in control["devices"]:
+        return False
+    if not control["models"] or control["names"] or control["prefixes"] or control["patterns"]:
+        return True
+    return any(model in ("", capture.name, capture.name.partition("/")[0]) for model, _ in control["models"])
+
+
+def _step(session, self):
+    """The session's capture and the number of the run that begins; None for both where it is not dumped."""
+    capture = self.__dict__.get(MARK)
+    if capture is not None:
+        step = next(capture.steps)
+        session.begins(step)
+        if _wants(session, capture, step):
+            return capture, step
+    return None, None
+
+
+def _ran(session, capture, step, original, self, *args, **kwargs):
+    try:
+        return original(self, *args, **kwargs)
+    except Exception as error:
+        session.line(event="ort_end", session=capture.number, step=step, failed=str(error)[:1000])
+        raise
+
+
+def _begin(session, capture, step, self, feeds):
+    """Write the feeds before the run: they are there even if it fails or is killed."""
+    try:
+        _tell(session, capture, self)
+        fed = [(name, _as_fed(self, name, value)) for name, value in feeds.items()]
+        lines = [_saved(session, capture, step, f"in{i}", *feed) for i, feed in enumerate(fed)]
+        session.line(event="ort_run", session=capture.number, step=step, feeds=lines)
+    except Exception as error:
+        session.trouble(f"{capture.name}: step {step} is not captured: {type(error).__name__}: {error}")
+
+
+def _end(session, capture, step, results):
+    try:
+        lines = [_saved(session, capture, step, f"out{i}", *result) for i, result in enumerate(results)]
+        session.line(event="ort_end", session=capture.number, step=step, outputs=lines)
+    except Exception as error:
+        session.trouble(f"{capture.name}: outputs of step {step} are not captured: {type(error).__name__}: {error}")
+
+
+def _saved(session, capture, step, stem, name, value):
+    """Write a value into the session's folder; returns its line."""
+    line = {"name": name}
+    try:
+        dtype, shape, data = _data(value)
+    except Exception as error:
+        return dict(line, why=f"{type(error).__name__}: {error}" if not isinstance(error, NotKept) else str(error))
+    line.update(dtype=dtype, shape=shape)
+    file = session.write(f"{capture.folder}/{step}_{stem}.raw", data)
+    return dict(line, file=file) if file else dict(line, why=session.stopped or "it could not be written")
+
+
+class NotKept(Exception):
+    """A value that is not a tensor of numbers, with the reason."""
+
+
+def _as_fed(self, name, value):
+    """A list in the element type that the model's input has."""
+    if not isinstance(value, (list, int, float, bool)):
+        return value
+    word = next(model_input.type for model_input in self.get_inputs() if model_input.name == name)[len("tensor(") : -1]
+    return sys.modules["numpy"].asarray(value, dtype=WORDS.get(word, word))
+
+
+def _data(value):
+    """Element type, shape and elements of a value, whichever way it was given."""
+    if isinstance(value, tuple):
+        return _pointed(*value)
+    if hasattr(value, "data_type") and hasattr(value, "is_tensor"):
+        return _of_ort_value(value)
+    numpy = sys.modules["numpy"]
+    if not isinstance(value, (numpy.ndarray, numpy.generic)):
+        raise NotKept(f"a {type(value).__name__}, not a tensor")
+    array = numpy.asarray(value)
+    if array.dtype.kind in "OSUM" or array.dtype.hasobject:
+        raise NotKept("it holds text or objects, not numbers")
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    data = numpy.ascontiguousarray(array).reshape(-1).view("u1").data if array.size else b""
+    return array.dtype.name, list(array.shape), data
+
+
+def _of_ort_value(value):
+    if not value.has_value():
+        raise NotKept("an optional value that is absent")
+    kind = value.data_type()
+    if not value.is_tensor():
+        raise NotKept(f"a {kind}, not a tensor")
+    word = kind[len("tensor(") : -1]
+    if word == "string":
+        raise NotKept("it holds text, not numbers")
+    shape = [int(size) for size in value.shape()]
+    if value.device_name().lower() != "cpu" or not hasattr(value, "tensor_size_in_bytes"):
+        return WORDS.get(word, word), shape, _data(value.numpy())[2]
+    size = value.tensor_size_in_bytes()
+    data = memoryview((ctypes.c_ubyte * size).from_address(value.data_ptr())) if size else b""
+    return WORDS.get(word, word), shape, data
+
+
+def _pointed(args, kwargs):
+    """Memory that a program binds by its address: of ``bind_input(name, device, number, type, shape, address)``."""
+    names = ("device_type", "device_id", "element_type", "shape", "buffer_ptr")
+    bound = dict(zip(names, args), **kwargs)
+    if bound["device_type"].lower() != "cpu":
+        raise NotKept(f"bound by its address on {bound['device_type']}")
+    numpy = sys.modules["numpy"]
+    try:
+        dtype = numpy.dtype(bound["element_type"])
+    except TypeError:
+        raise NotKept("bound by its address with a type that numpy has not") from None
+    shape = [int(size) for size in bound["shape"]]
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    return dtype.name, shape, memoryview((ctypes.c_ubyte * size).from_address(bound["buffer_ptr"])) if size else b""

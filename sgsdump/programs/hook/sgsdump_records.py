@@ -1,0 +1,297 @@
+"""What the index says of operators and of tensors (``Lines``), and the header of a tensor's file.
+
+Everything is said once: what an operator is, in the first line of its number (``place``); what the values of a tensor
+are, where they come first in a step. All other lines have numbers::
+
+    {"place": 7, "model": "Net", "id": "3_1", "module": "root.fc", "op": …, "type": …, "folders": […]}
+    {"step": 0, "at": 7, "side": "in", "moment": "before", "values": [12, {"value": 13, "dtype": …, "shape": …}, …]}
+    {"step": 0, "at": 7, "event": "operator", "param": {…}, "nanoseconds": null}
+
+"unwritten" marks values whose memory nothing has written to yet: they are whatever was there, and are not dumped.
+Values that are described have::
+
+    "file": null     where there is no file (then perhaps "why"); else its name follows from step, operator and slot
+    "unreadable"     with it, where there are values but they could not be read
+    "stored"         the file below ``processes/`` that has them; without it the file is a header alone
+    "link"           the earlier file that a symbolic link is to lead to;  "same": the one that stands for this one
+
+``sgsdump/dumps/formats/atb/hooked.py`` reads it as a line for each input and output. The parent imports this module
+too, for it writes the files that are a header alone.
+"""
+
+import functools
+import itertools
+import json
+import marshal
+import re
+import threading
+from json.encoder import encode_basestring_ascii as quoted
+
+MOST_NAME = 100
+MOST_PARAMS = 5000
+MOST_IN_LINE = 1000
+INFINITE = float("inf")
+STATISTICS = ("max", "min", "mean", "l2norm")
+# ATB's numbers of element types.
+ATB_TYPES = {
+    "float32": 0, "float16": 1, "int8": 2, "int32": 3, "uint8": 4, "int16": 6, "uint16": 7, "uint32": 8,
+    "int64": 9, "uint64": 10, "float64": 11, "bool": 12, "complex64": 16, "complex128": 17, "bfloat16": 27,
+    "complex32": 33, "float8_e5m2": 35, "float8_e4m3fn": 36, "float8_e8m0fnu": 37,
+}  # fmt: skip
+FORMAT_ND = 2
+
+encode = json.JSONEncoder(default=str).encode
+
+
+class Operator:
+    """One operator at its place in a network, in whichever step it runs there.
+
+    folders   ``{id}_{name}`` of the layer, of its child …; the operator itself is the last one.
+    op_type   what ``-opname`` looks at, with and without what stands before its first dot (``aten.addmm``); the name
+              of the last folder when it is not given.
+    module    where in the program's network it stands, ``root.layer1.0``.
+    model     the graph's or outermost module's name.
+    chosen    the ``Choice`` that was asked last whether it is dumped, and its answer.
+    number    what stands for it in the lines of ``index``; None so far.
+    """
+
+    __slots__ = ("chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type")
+
+    def __init__(self, folders, op_type="", module="", model="", name=""):
+        self.folders = tuple(map(folder_name, folders))
+        self.ids = "_".join([folder.partition("_")[0] for folder in self.folders])
+        self.name = name or self.folders[-1].partition("_")[2]
+        self.op_type = op_type or self.name
+        self.module = module
+        self.model = model
+        self.chosen = None, False
+        self.number = self.index = None
+
+    def line(self):
+        """The line that tells what its number stands for."""
+        facts = {"id": self.ids, "module": self.module, "op": self.name, "type": self.op_type, "folders": self.folders}
+        return encode({"place": self.number, "model": self.model, **facts}) + "\n"
+
+
+@functools.lru_cache(maxsize=10000)
+def folder_name(text):
+    """A name as a folder may have it: letters, digits, ``_``, ``-`` and ``.``, at most 100 of them."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:MOST_NAME]
+
+
+class Values:
+    """The values of a tensor as they are now, of however many inputs and outputs.
+
+    dtype    the type's usual name, ``float32``, ``bfloat16``.
+    number   stands for these values: what reads a tensor and what made it have one number.
+    device   the number of the device that holds them; the process's own without it.
+    weight   where they are a weight's, its name in the program's network, ``root.fc.weight``.
+    stored   the file that has them, below ``processes/``; None until there is one. ``first``: where in the tree they
+             were dumped first.
+    unwritten  nothing has written to their memory yet, or not to all of it.
+    why      why they cannot be had, "" where they can.
+    stats    their statistics in JSON, "" where there are none; beyond: their sum of squares is beyond a double.
+    text     what the session says of them, None where it has to look again; it holds in an ``era`` of the session, and
+             was written in the step ``told``.
+    """
+
+    __slots__ = (
+        *("beyond", "device", "dtype", "era", "first", "number", "shape", "stats", "stored"),
+        *("text", "told", "unwritten", "weight", "why", "word"),
+    )
+
+    def __init__(self, dtype, shape, number=None, device=None, stats=None, why=""):
+        self.dtype = dtype
+        self.shape = shape
+        self.number = number
+        self.word = "null" if number is None else str(number)
+        self.device = device
+        self.weight = ""
+        self.why = why
+        self.unwritten = False
+        self.stored = self.first = self.era = self.text = self.told = None
+        self.stats, self.beyond = "", False
+        if stats:
+            self.tell(stats)
+
+    def tell(self, stats):
+        """Statistics, {"max":, "min":, "mean":, "l2norm":, …}; None for what has none."""
+        self.stats = statistics_text(stats) if stats else ""
+        finite = bool(stats) and all(abs(stats.get(name) or 0) < INFINITE for name in ("max", "min"))
+        self.beyond = finite and stats.get("l2norm") == INFINITE
+        self.text = self.told = None
+
+    def belong(self, weight):
+        """They are a weight's of this name; "" for those of none."""
+        if weight != self.weight:
+            self.weight = weight
+            self.text = self.told = None
+
+    def facts(self):
+        """Number, type and shape in JSON, without the brackets."""
+        return f'"value": {self.word}, {_described(self.dtype, tuple(self.shape))}'
+
+
+def statistics_text(stats):
+    """In JSON; "" where there is none of the four."""
+    if len(stats) == 4 and stats.get("l2norm", INFINITE) < INFINITE:  # so all four are finite
+        return (
+            f'{{"max": {stats["max"]!r}, "min": {stats["min"]!r}, "mean": {stats["mean"]!r}, '
+            f'"l2norm": {stats["l2norm"]!r}}}'
+        )
+    return encode(stats) if any(stats.get(name) is not None for name in STATISTICS) else ""
+
+
+@functools.lru_cache(maxsize=10000)
+def _described(dtype, shape):
+    return f'"dtype": "{dtype}", "shape": {[int(size) for size in shape]}'
+
+
+_params: dict = {}
+
+
+def param_text(param):
+    """The arguments of an operator in JSON; most operators have the same ones in every step."""
+    try:
+        key = marshal.dumps(param, 2)  # tells 1, 1.0 and True apart
+    except ValueError:
+        return encode(param)
+    text = _params.get(key)
+    if text is None:
+        if len(_params) >= MOST_PARAMS:
+            _params.clear()
+        text = _params[key] = encode(param)
+    return text
+
+
+class Lines:
+    """By what ``control`` says at the time; values go to ``store``, what the user has to know to ``trouble(text)``."""
+
+    def __init__(self, control, store, device, trouble):
+        self._control = control
+        self._store = store
+        self._device = device
+        self._trouble = trouble
+
+    def begin(self, pid, index):
+        """The process's number and its index; once more in one that was forked."""
+        self._pid = pid
+        self._index = index
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._era: tuple = (None, None)  # the control and the index that texts were made for
+
+    def tensor(self, port, values, data=None):
+        """What the line of an operator's inputs or outputs says of one of them: its number, where it was described in
+        this step. Its values are stored where they are not yet.
+
+        port     (step, operator, side, slot, moment).
+
+        data     the elements in C order (bytes, or whatever memoryview takes), or a function that gives them and is
+                 only called when they are written.
+        """
+        era = self._era
+        if era[0] is not self._control.now:
+            era = self._era = (self._control.now, self._index)
+        if values.told == port[0] and values.era is era:
+            return values.word
+        if values.text is None or values.era is not era:
+            values.era = era
+            values.text = self._described(port, values, data)
+        if values.number is not None:
+            values.told = port[0]
+        return values.text
+
+    def tensors(self, step, operator, side, moment, told):
+        """The line of an operator's inputs or outputs, of each what ``tensor`` gave."""
+        number = operator.number if operator.index is self._index else self._number(operator)
+        start = f'{{"step": {step}, "at": {number}, "side": "{side}", "moment": "{moment}", '
+        if len(told) <= MOST_IN_LINE:
+            return f'{start}"values": [{", ".join(told)}]}}\n'
+        parts = range(0, len(told), MOST_IN_LINE)
+        return "".join(
+            f'{start}"slot": {first}, "values": [{", ".join(told[first : first + MOST_IN_LINE])}]}}\n'
+            for first in parts
+        )
+
+    def operator(self, step, operator, param=None, nanoseconds=None):
+        """The line of an operator that ran."""
+        text = "null" if param is None else param_text(param)
+        taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
+        number = operator.number if operator.index is self._index else self._number(operator)
+        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
+
+    def _number(self, operator):
+        """The number by which the index knows an operator."""
+        if operator.index is not self._index:
+            with self._lock:
+                if operator.index is not self._index:
+                    operator.number = next(self._numbers)
+                    self._index.say(operator.line())
+                    operator.index = self._index
+        return operator.number
+
+    def _described(self, port, values, data):
+        step, operator, side, slot, moment = port
+        control, device = self._control.now, self._device if values.device is None else values.device
+        if control["devices"] and device not in control["devices"]:
+            return "null"
+        content, stats = control["content"], "null"
+        if content == "stats":
+            stats = values.stats or "null"
+            if values.beyond:
+                self._trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
+        if content == "structure" or self._control.stopped:
+            file = _without("")
+        elif values.why:
+            file = f'{_without(values.why)}, "unreadable": true'
+        elif values.dtype not in ATB_TYPES:
+            file = _without(f"ATB has no number for {values.dtype}")
+        elif values.unwritten:
+            file = ""
+        elif content == "stats" and not values.stats:
+            file = _without("it has no statistics")
+        elif content == "tensor":
+            path = f"{step}/{'/'.join(operator.folders)}/{moment}/{side}tensor{slot}.bin"
+            file = self._stored(control, f"tensors/{device}_{self._pid}/{path}", values, data)
+        else:
+            file = ""
+        named = f', "weight": {quoted(values.weight)}' if values.weight else ""
+        named += ', "unwritten": true' if values.unwritten else ""
+        return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
+
+    def _stored(self, control, path, values, data):
+        """The text for the file of values; ``path`` is where they are in the tree."""
+        if values.stored is None:
+            why = self._store.keep(control, path, values, data)
+            if why is not None:
+                return _without(why)
+        kind = {"index": "same", "symlink": "link"}.get(control["links"])
+        first = "" if kind is None else f', "{kind}": "{values.first}"'
+        return f', "stored": "{values.stored}"{first}'
+
+
+def _without(why):
+    """The text for values that have no file."""
+    return f', "file": null, "why": {quoted(why)}' if why else ', "file": null'
+
+
+def header_of(dtype, shape, size):
+    """The text before a payload of ``size`` bytes. Raises KeyError for a type that ATB has no number for."""
+    return _header(dtype, shape, size, (), [f"$Object.data=0,{size}"])
+
+
+def header_alone(dtype, shape, stats):
+    """The file of a tensor that is only described, or of which there are statistics only; KeyError as above."""
+    figures = [f"{name}={stats[name]!r}" for name in STATISTICS if stats and stats.get(name) is not None]
+    return _header(dtype, shape, 0, figures, ())
+
+
+def _header(dtype, shape, size, statistics, data):
+    lines = ["$Version=1.0", f"$Object.Count={int(bool(size))}", f"$Object.Length={size}"]
+    lines += [
+        f"format={FORMAT_ND}",
+        f"dtype={ATB_TYPES[dtype]}",
+        f"dims={','.join(str(int(length)) for length in shape)}",
+    ]
+    return "\n".join([*lines, *statistics, *data, "$End=1\n"]).encode("ascii")
