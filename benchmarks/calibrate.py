@@ -34,10 +34,9 @@ from sgsdump.executors.workers.threads import in_threads
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import mark_outputs
-from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.calibration import LEVELS, calibrate
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.input_agreement import raw_bytes
-from sgsdump.quantisation.levels import LEVELS, calibrate
+from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

@@ -36,13 +36,14 @@ from sgsdump.executors.workers.cluster import on_cluster
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.progress import SILENT
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import serialise, simplify
-from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.ranges.measured_ranges import _see_feed
 from sgsdump.quantisation.ranges.statistics import PLAIN
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.scoring.judge import Criteria, Picture, Question, Subject, each_alone, make_answer
+from sgsdump.tuning.criteria import Criteria, Picture
+from sgsdump.tuning.judge import Question, Subject, each_alone, make_answer
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 LINK = 117e6  # bytes a second: one gigabit
@@ -189,7 +190,7 @@ def measured(folder: Path, width: int, repeat: int, dispatch: float) -> list[Job
 
 
 def _first_run(trial: PlanTrial, raw: dict[str, np.ndarray]) -> tuple[frozenset[str], dict[str, np.ndarray]]:
-    from sgsdump.quantisation.trials.plan_walk import PlanWalk
+    from sgsdump.quantisation.trials.plan_trial import PlanWalk
 
     walk = PlanWalk(trial, trial.outputs)
     ((plan, outputs),) = walk.run(walk.ordered([frozenset()]), raw)

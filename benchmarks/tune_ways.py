@@ -29,14 +29,13 @@ from tuned_net import DATA, MODEL, RATE, TunedNet
 
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.objective import score, total
-from sgsdump.quantisation.trials.plan_walk import Plan
+from sgsdump.quantisation.trials.plan_trial import Plan
 from sgsdump.reports.tuning.pareto_table import render
-from sgsdump.tuning.results.pareto import pareto
-from sgsdump.tuning.scoring.judge import Picture
-from sgsdump.tuning.search.result import SearchResult
-from sgsdump.tuning.search.search import search_rates
-from sgsdump.tuning.search.setup import Setup
-from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning.criteria import Picture
+from sgsdump.tuning.pareto import pareto
+from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.search import SearchResult, search_rates
+from sgsdump.tuning.setup import Setup
 
 TIMES, TIMES_SHORT = 10, 2
 TABLE_RATES = (0.505, 0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.85, 0.95)

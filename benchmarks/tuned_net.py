@@ -10,10 +10,10 @@ import ultraface_boxes
 from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import graph_inputs, open_model
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.search.setup import Setup, set_up
+from sgsdump.tuning.setup import Judging, Setup, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
@@ -35,7 +35,7 @@ class TunedNet:
 
     def setup(self, judged: bool = False) -> Setup:
         pictures = self.judged_on if judged else self.tuned_on
-        return set_up(self.model, self.ranges, CONFIG, pictures, ultraface_boxes.matches if judged else None)
+        return set_up(self.model, self.ranges, CONFIG, pictures, Judging(ultraface_boxes.matches if judged else None))
 
 
 def _pairs(images: Path, specs: tuple) -> Iterator[tuple[dict, dict]]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import LossWarning, SgsdumpError
-    from sgsdump.quantisation.quant_export import quant_params
+    from sgsdump.quantisation.quant_file import quant_params
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
@@ -56,7 +56,7 @@ _PUBLIC = {
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
     "LossWarning": "sgsdump.errors",
-    "quant_params": "sgsdump.quantisation.quant_export",
+    "quant_params": "sgsdump.quantisation.quant_file",
 }
 __all__ = [
     "Comparison",

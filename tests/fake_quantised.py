@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sgsdump.models.model import Model
-from sgsdump.quantisation.fixed_model import pictures_of
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import Choice, plan
-from sgsdump.quantisation.trials.qdq_writer import quantise
+from sgsdump.quantisation.trials.qdq_graph import quantise
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -87,3 +87,8 @@ def run_all(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     return dict(zip(names, ort.InferenceSession(marked.SerializeToString(), options).run(names, feed)))
+
+
+def single_convolution():
+    """data -> c, of 1 x 1 weights."""
+    return model([conv("c", "data")], weights("c", (4, 3, 1, 1)), {"data": (1, 3, 4, 4)}, ["c"])

@@ -149,7 +149,7 @@ def clipped_tensors(fixed: str) -> list[str]:
     """The tensors whose float values on the calibration pictures go beyond what the fixed model holds by a step."""
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.quantisation.fixed_metadata import read_facts
+    from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
     from sgsdump.sidecars import input_config

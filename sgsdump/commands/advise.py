@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
-    from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,15 +53,15 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.models.graph import Graph
-    from sgsdump.quantisation.domains import analyse
-    from sgsdump.quantisation.fixed_model import pictures_of
+    from sgsdump.quantisation.analysis import analyse
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
-    from sgsdump.quantisation.raised_inputs import RaisedInputs, wider, with_raised_inputs
+    from sgsdump.quantisation.pictures import pictures_of
+    from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.tuning.advice import advice, rules_of_thumb
-    from sgsdump.tuning.advice.sensitivity_analysis import SensitivityAnalysis
+    from sgsdump.tuning import advice, rules_of_thumb
+    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     _check_options(args)
     check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])

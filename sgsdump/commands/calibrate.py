@@ -59,7 +59,7 @@ from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, a
 from sgsdump.registry import listed
 
 if TYPE_CHECKING:
-    from sgsdump.quantisation.levels import Calibration
+    from sgsdump.quantisation.calibration import Calibration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,15 +87,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
     from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration_log import FILES, write_log
-    from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
+    from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
+    from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model, serialise
-    from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.quant_import import Imported, import_params, read_quant_file
-    from sgsdump.quantisation.raised_inputs import with_raised_inputs
-    from sgsdump.quantisation.ranges.side_ranges import SideRanges, side_ranges, updated
-    from sgsdump.quantisation.sdk_log import read_log
+    from sgsdump.quantisation.pictures import disagreements
+    from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
@@ -120,8 +119,8 @@ def run(args: argparse.Namespace) -> int:
             beside, side = read_log(Path(args.quant_file), model, weights=level != "L1")
             given = import_params(model, [*params, *beside], config, fuse, args.quant_file, level == "L1")
         workers = Workers(args.num_process, args.scheduler)
-        options = (level, fuse, workers, args.sensitivity_threshold)
-        calibration = calibrate(given.model, feeds, given.config, *options, Terminal("stderr"))
+        options = CalibrationOptions(level, fuse, args.sensitivity_threshold)
+        calibration = calibrate(given.model, feeds, given.config, options, workers, Terminal("stderr"))
         calibration = replace(calibration, ranges={**calibration.ranges, **given.ranges})
         side = updated(side_ranges(calibration.statistics), side)
         fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse, side=side)
@@ -129,7 +128,9 @@ def run(args: argparse.Namespace) -> int:
         file.write(serialise(fixed.proto))
         form = "json" if args.json else "text"
         weights = level != "L1" or bool(given.changed)
-        ranges_file = write_log(folder, given.model, calibration, fixed.plan, fuse, form, weights, given.changed)
+        ranges_file = write_log(
+            folder, given.model, calibration, fixed.plan, LogOptions(fuse, form, weights, given.changed)
+        )
     if params is not None:
         print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")
     if given.unknown:

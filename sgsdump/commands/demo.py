@@ -112,9 +112,9 @@ def _lay_out(digits: Digits) -> None:
 def _models() -> dict[str, Model]:
     """The float model, the fixed one just made, and one with every convolution at INT16 to hold it against."""
     from sgsdump.models.model import open_model
+    from sgsdump.quantisation.calibration_log import read_side_ranges
     from sgsdump.quantisation.fixed_model import make_fixed
     from sgsdump.quantisation.float_model import simplify
-    from sgsdump.quantisation.sdk_log import read_side_ranges
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
 

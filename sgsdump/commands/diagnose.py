@@ -43,12 +43,11 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
-    from sgsdump.quantisation.diagnosis.compared_pictures import Compared
-    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.diagnosis.compared_pictures import Compared, PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.html.report import Report
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.advice.measured import MeasuredAdvice
+    from sgsdump.tuning.advice import MeasuredAdvice
 
 PICTURES = 10
 # Sensitivities are measured on this many of them.
@@ -79,12 +78,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.compared_pictures import over_all
-    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
-    from sgsdump.quantisation.diagnosis.shown_inputs import disagreements
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
     from sgsdump.quantisation.fixed_model import check_that_it_runs
+    from sgsdump.quantisation.pictures import disagreements
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
-    from sgsdump.tuning.advice.measured import advise_by_measure, measure
+    from sgsdump.tuning.advice import advise_by_measure, measure
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED
@@ -162,7 +160,7 @@ def _known(args: argparse.Namespace) -> Known:
     from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
     from sgsdump.quantisation.diagnosis.subject import given_fixed
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.raised_inputs import with_raised_inputs
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(args.input_config) if args.input_config else None
@@ -200,8 +198,7 @@ def _subject(args: argparse.Namespace, known: Known, feeds: PictureFeeds, progre
 def _each_compared(
     args: argparse.Namespace, subject: Subject, pairs: PicturePairs, folder: Path, progress: Progress
 ) -> Iterator[Compared]:
-    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared
-    from sgsdump.quantisation.diagnosis.on_cluster import compared_on_cluster
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, compared_on_cluster, each_compared
 
     models = subject.float_model, subject.fixed_model
     if args.scheduler:
@@ -233,7 +230,7 @@ def _write(folder: Path, report: Report, comparison: Comparison, limits: Thresho
 def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdvice | None) -> None:
     """input_config.ini as it should be; the fixed model and its ranges where they were made here."""
     from sgsdump.files.atomic_write import make_folder
-    from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.sidecars.input_config import with_tensor_arrays
 
@@ -241,7 +238,9 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
     if subject.made is not None:
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
-        write_log(make_folder(folder / "log"), subject.float_model, *subject.made, weights=subject.per_channel)
+        write_log(
+            make_folder(folder / "log"), subject.float_model, *subject.made, LogOptions(weights=subject.per_channel)
+        )
 
 
 def _ending(report: Report) -> Iterator[str]:

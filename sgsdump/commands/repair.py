@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.advice.sensitivity_analysis import LabelledPictureFeed
-    from sgsdump.tuning.repair.repair import Repair
-    from sgsdump.tuning.repair.round import Round
+    from sgsdump.tuning.repair import Repair, Round
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
 DEBUG_PICTURES = 4
 
@@ -66,15 +65,16 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration_log import write_log
+    from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.raised_inputs import with_raised_inputs
-    from sgsdump.quantisation.ranges.side_ranges import side_ranges
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.reports.tuning import repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.input_config import with_tensor_arrays
-    from sgsdump.tuning.repair.repair import Repair
+    from sgsdump.tuning.dump_trial import Calibrated
+    from sgsdump.tuning.repair import Repair
 
     given = Thresholds(args.min_cos, args.max_rmse)
     limits = given or DOCUMENTED
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         print("\n".join(head))
         side = side_ranges(calibration.statistics)
-        repair = Repair(model, calibration.ranges, config, pictures, limits, folder, TERMINAL, side)
+        repair = Repair(Calibrated(model, calibration.ranges, config, side), pictures, limits, folder, TERMINAL)
         rounds = _printed(repair, args.rounds, limits)
         texts = [repair_log.render_round(made, limits, repair) for made in rounds]
         tail = list(repair_log.end_lines(repair, limits))
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, repair.config_names(best.tensor_arrays))
         (folder / "input_config.ini").write_bytes(ini)
-        write_log(make_folder(folder / "log"), model, calibration, best.run.plan, weights=level != "L1")
+        write_log(make_folder(folder / "log"), model, calibration, best.run.plan, LogOptions(weights=level != "L1"))
     print("\n" + "\n".join(tail))
     for aside in asides:
         print(f"moved the older {args.output} aside to {aside}")

@@ -24,7 +24,7 @@ from sgsdump.commands.options import add_feeds, add_model, add_provider
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.simulation.simulation import Simulation
+    from sgsdump.quantisation.simulation import Simulation
     from sgsdump.sidecars.debug_config import DebugConfig
     from sgsdump.sidecars.input_config import InputConfig
 
@@ -91,9 +91,9 @@ def simulate_all(
     from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.fixed_metadata import is_fixed
+    from sgsdump.quantisation.fixed_facts import is_fixed
     from sgsdump.quantisation.float_model import simplify
-    from sgsdump.quantisation.simulation.simulation import fixed_config, simulate
+    from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config
 
     debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()

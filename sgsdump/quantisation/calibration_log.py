@@ -1,29 +1,44 @@
-"""What calibration leaves in the log folder, as the SDK does.
+"""The log folder of calibration, as the SDK's calibrator leaves it: written, and read (the SDK's or ours).
 
 tensor_min_max.txt                the range every tensor is stored with
 tensor_chn.txt                    the range of every channel of the convolutions' outputs, as seen
 softmax_lut_range.txt             how far the inputs of softmaxes lie below their maximum
 tensor_weight.txt, tensor_weight_calibration.txt   the convolutions' weights, and their ranges (above L1); the
                                   weights themselves up to ``WEIGHTS_LIMIT`` of them, ten bytes of text each
+
+When read, the converter's own tensors and the names that it numbers (``f1#22`` for f1) become names of the model where
+they can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
-from sgsdump.models.model import Model
+from sgsdump.models.model import read_stages
+from sgsdump.quantisation.analysis import is_convolution, is_depthwise, output_rows, sdk_name
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.fusion import is_convolution, is_depthwise, sdk_name
-from sgsdump.quantisation.levels import Calibration
-from sgsdump.quantisation.quant_plan import QuantPlan
-from sgsdump.quantisation.ranges.weight_fit import output_rows
+from sgsdump.quantisation.ranges.statistics import SideRanges
+from sgsdump.registry import listed
 from sgsdump.sidecars import tensor_chn, tensor_weight
-from sgsdump.sidecars.tensor_min_max import write_ranges
+from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
+from sgsdump.tensors.stages import last_of_table, of_layers
 from sgsdump.tensors.types import Range, to_nhwc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.calibration import Calibration
+    from sgsdump.quantisation.quant_plan import QuantPlan
 
 WEIGHTS_LIMIT = 1 << 22
 FILES = (
@@ -34,6 +49,22 @@ FILES = (
     "tensor_weight.txt",
     "tensor_weight_calibration.txt",
 )
+Item = TypeVar("Item")
+_NUMBERED = re.compile(r"(.+)#\d+")
+_BITS = {"UINT8": 8, "INT8": 8, "INT16": 16}
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """fuse     as the model was calibrated.
+    form     of tensor_min_max: text or json.
+    weights  also write the weights' files (levels above L1); ``changed``: those that a quant file replaced.
+    """
+
+    fuse: bool = True
+    form: str = "text"
+    weights: bool = True
+    changed: Collection[str] = ()
 
 
 def write_log(
@@ -41,28 +72,72 @@ def write_log(
     model: Model,
     calibration: Calibration,
     plan: QuantPlan,
-    fuse: bool = True,
-    form: str = "text",
-    weights: bool = True,
-    changed: Collection[str] = (),
+    options: LogOptions = LogOptions(),
 ) -> Path:
-    """Fill an empty folder; returns the tensor_min_max file. ``changed``: weights a quant file replaced."""
-    graph = Graph(deployed(model, fuse))
+    """Fill an empty folder; returns the tensor_min_max file."""
+    graph = Graph(deployed(model, options.fuse))
     ranges = used_ranges(graph, calibration.ranges, plan)
-    path = folder / ("tensor_min_max.json" if form == "json" else "tensor_min_max.txt")
-    write_ranges(ranges, path, form)
+    path = folder / ("tensor_min_max.json" if options.form == "json" else "tensor_min_max.txt")
+    write_ranges(ranges, path, options.form)
     statistics = calibration.statistics
     channels = {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()}
     tensor_chn.write(channels, folder / "tensor_chn.txt")
     below = {name: Range.of(extremes.low, extremes.high) for name, extremes in statistics.below.items()}
     if below:
         write_ranges(below, folder / "softmax_lut_range.txt")
-    if weights:
-        entries = list(_weights(graph, ranges, plan, changed))
+    if options.weights:
+        entries = list(_weights(graph, ranges, plan, options.changed))
         few = sum(entry.data.size for entry in entries) <= WEIGHTS_LIMIT
         tensor_weight.write(entries, folder / "tensor_weight.txt", with_ranges=False, with_data=few)
         tensor_weight.write(entries, folder / "tensor_weight_calibration.txt", with_ranges=True, with_data=few)
     return path
+
+
+def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam], SideRanges]:
+    """What lies beside a tensor_min_max.txt, under the names of a simplified model.
+
+    weights  take the weights' ranges per output channel and the bits too (levels above L1).
+    """
+    if not path.name.startswith("tensor_min_max"):
+        return [], SideRanges()
+    graph = Graph(model.proto)
+    model_names = {*graph.inputs, *graph.producer, *graph.constants}
+    side = read_side_ranges(path)
+    side = SideRanges(_renamed(side.channels, model_names), _renamed(side.softmax, model_names))
+    return read_weight_params(path, model_names) if weights else [], side
+
+
+def read_side_ranges(path: Path) -> SideRanges:
+    """tensor_chn.txt and softmax_lut_range.txt beside ``path``, empty where they are not.
+
+    Raises what their readers raise.
+    """
+    channels, softmax = (path.parent / name for name in ("tensor_chn.txt", "softmax_lut_range.txt"))
+    return SideRanges(
+        tensor_chn.read(channels) if channels.is_file() else {},
+        read_ranges(softmax) if softmax.is_file() and softmax.stat().st_size else {},
+    )
+
+
+def read_weight_params(path: Path, model_names: Collection[str]) -> list[QuantParam]:
+    """The weights' ranges per output channel, and the bits, of tensor_weight_calibration.txt beside ``path``.
+
+    ``model_names`` tell where a comma in ``[input,weights]`` ends the first.
+    """
+    file = path.parent / "tensor_weight_calibration.txt"
+    if not file.is_file():
+        return []
+    params = []
+    for entry in tensor_weight.read(file):
+        parts = entry.names.split(",")
+        splits = [(",".join(parts[:i]), ",".join(parts[i:])) for i in range(1, len(parts))]
+        for _, weights in splits:
+            name = model_name(weights, model_names)
+            if name is not None:
+                bit = _BITS.get(entry.types[-1].strip())
+                params.append(QuantParam(name, entry.range, bit if bit == 16 else None))
+                break
+    return params
 
 
 def used_ranges(graph: Graph, ranges: Mapping[str, Range], plan: QuantPlan) -> dict[str, Range]:
@@ -95,3 +170,51 @@ def _weights(
         yield tensor_weight.ConvolutionWeights(
             source, name, sdk_name(graph, node), data, weights, types, allowed, name in changed
         )
+
+
+def model_name(name: str, model_names: Collection[str]) -> str | None:
+    """The name of a tensor in the model; None when it has none."""
+    if name in model_names:
+        return name
+    while (numbered := _NUMBERED.fullmatch(name)) is not None:
+        name = numbered[1]
+        if name in model_names:
+            return name
+    return None
+
+
+def check_names(names: Iterable[str], proto: ModelProto, source: str) -> None:
+    """Raise ConfigError for a file that an earlier version of sgsdump wrote of a Caffe net with layers in place. That
+    called a blob's last value by the blob's name, and those before by their layer's name or ``BLOB@LAYER``."""
+    table = read_stages(proto)
+    if not table:
+        return
+    graph = Graph(proto)
+    model_names = {*graph.inputs, *graph.producer, *graph.constants}
+    last = set(last_of_table(table).values())
+    older = {*last_of_table(table), *of_layers(stage for stage in table if stage.name not in last)}
+    older |= {f"{name}#bias" for name in model_names}  # of a convolution with its BatchNorm folded
+    outdated = sorted(older.intersection(names) - model_names)
+    if outdated:
+        raise ConfigError(
+            f"{source} has names of an earlier version of sgsdump ({listed(outdated, 3)}), which called the stages of "
+            f"a Caffe blob otherwise than the SDK does; calibrate again to make it anew"
+        )
+
+
+def with_model_names(params: Iterable[QuantParam], model_names: Collection[str]) -> list[QuantParam]:
+    """The entries under the model's names; where it has a tensor of the name already, the numbered one goes."""
+    params = list(params)
+    present = {param.name for param in params if param.name in model_names}
+    renamed = []
+    for param in params:
+        name = model_name(param.name, model_names)
+        if name is None or name == param.name:
+            renamed.append(param)
+        elif name not in present:
+            renamed.append(replace(param, name=name))
+    return renamed
+
+
+def _renamed(ranges: Mapping[str, Item], model_names: Collection[str]) -> dict[str, Item]:
+    return {(model_name(name, model_names) or name): each for name, each in ranges.items()}

@@ -1,15 +1,44 @@
-"""What a fixed model remembers of how it was made; ``fixed_metadata`` keeps it in the model's file."""
+"""What a fixed model remembers of how it was made: the records, and their one writer and one reader.
+
+They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
+
+    {"version": 1,
+     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
+     "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
+     "convolutions": {OUTPUT NAME: STORED NAME},
+     "biases": {STORED NAME: NAME},
+     "operators": [{"in", "out", "inputs", "constants", "outputs"}],
+     "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]}}
+
+Models of earlier versions lack ``convolutions``, ``biases``, ``ranges`` or ``channels``.
+Models are untrusted input: every type is checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from sgsdump.errors import ModelError
 from sgsdump.sidecars.input_config import ModelInput
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.models.model import Model
+
+METADATA_KEY = "sgsdump.fixed"
+VERSION = 1
+TENSOR_TYPES = ("uint8", "int16")
+WEIGHT_TYPES = ("int8", "int16")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -46,6 +75,13 @@ class StoredWeights:
     dtype: np.dtype
     scale: float | tuple[float, ...]
     axis: int | None
+
+    @classmethod
+    def of(cls, name: str, quant: Quant) -> StoredWeights:
+        """Of float weights and what they are stored with."""
+        assert quant.dtype is not None, "a plan knows every type"
+        steps = np.asarray(quant.scale, np.float64).tolist()
+        return cls(name, quant.dtype, tuple(steps) if isinstance(steps, list) else steps, quant.axis)
 
     @property
     def quant(self) -> Quant:
@@ -89,3 +125,153 @@ class FixedFacts:
     operators: tuple[DumpedOperator, ...]
     origin: Origin | None = None
     biases: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_fixed(model: Model) -> bool:
+    """Whether a model was made by ``calibrate``."""
+    return _text_of(model.proto) is not None
+
+
+def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
+    """Add the facts to a model's metadata."""
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "tensors": {name: {**vars(tensor), "dtype": str(tensor.dtype)} for name, tensor in facts.tensors.items()},
+        "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
+        "convolutions": facts.convolutions,
+        "biases": facts.biases,
+        "operators": [
+            {
+                "in": op.in_type,
+                "out": op.out_type,
+                "inputs": op.inputs,
+                "constants": op.constants,
+                "outputs": op.outputs,
+            }
+            for op in facts.operators
+        ],
+    }
+    if facts.origin is not None:
+        document["inputs"] = [asdict(entry) for entry in facts.origin.inputs]
+        for key, ranges in (("ranges", facts.origin.ranges), ("channels", facts.origin.channels)):
+            document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, json.dumps(document)
+
+
+def read_facts(model: Model) -> FixedFacts | None:
+    """The facts of a fixed model, None for a float one. Raises ModelError for metadata that are damaged, or that do
+    not fit the model's graph."""
+    text = _text_of(model.proto)
+    if text is None:
+        return None
+    try:
+        facts = _facts(json.loads(text))
+        _check_constants(facts, model.proto)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
+        raise ModelError(
+            f"{model.path}: its metadata {METADATA_KEY!r} are damaged ({reason}); make the fixed model again"
+        ) from None
+    return facts
+
+
+def _text_of(proto: ModelProto) -> str | None:
+    return next((entry.value for entry in proto.metadata_props if entry.key == METADATA_KEY), None)
+
+
+def _facts(document: Any) -> FixedFacts:
+    version = _of(dict, document).get("version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
+    inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
+    return FixedFacts(
+        tensors=_each(_tensor, document["tensors"]),
+        weights=_each(_weights, document["weights"]),
+        convolutions=_each(_name, document.get("convolutions", {})),
+        operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
+        origin=Origin(inputs, *(_each(_range, document.get(key, {})) for key in ("ranges", "channels"))),
+        biases=_each(_name, document.get("biases", {})),
+    )
+
+
+def _tensor(entry: Any) -> StoredTensor:
+    dtype = _dtype(entry["dtype"], TENSOR_TYPES)
+    real = None if entry["real"] is None else _name(entry["real"])
+    zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
+    if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
+        raise ValueError(f"zero point {zero_point} of type {dtype}")
+    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture)
+
+
+def _weights(entry: Any) -> StoredWeights:
+    scale = entry["scale"]
+    steps = tuple(map(_step, scale)) if isinstance(scale, list) else _step(scale)
+    axis = None if entry["axis"] is None else _of(int, entry["axis"])
+    if (axis is None) == isinstance(steps, tuple):
+        raise ValueError(f"axis {axis} for the scales of {_name(entry['name'])!r}")
+    return StoredWeights(_name(entry["name"]), _dtype(entry["dtype"], WEIGHT_TYPES), steps, axis)
+
+
+def _operator(entry: Any) -> DumpedOperator:
+    inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
+    return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs)
+
+
+def _model_input(entry: Any) -> ModelInput:
+    _name(entry["name"]), _name(entry["training_format"]), _name(entry["input_format"])
+    mean, std = (tuple(map(_number, _of(list, entry[key]))) for key in ("mean", "std"))
+    return ModelInput(**{**entry, "mean": mean, "std": std})
+
+
+def _range(entry: Any) -> Range:
+    low, high = (np.array([_number(end) for end in _of(list, ends)], np.float64) for ends in entry)
+    if low.size != high.size or not low.size:
+        raise ValueError(f"a range of {low.size} minima and {high.size} maxima")
+    return Range(low, high)
+
+
+def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
+    """Every constant that an operator names is in the graph, with as many scales as its axis is long."""
+    dims = {tensor.name: tensor.dims for tensor in proto.graph.initializer}
+    for name in (name for op in facts.operators for name in op.constants):
+        if name not in dims:
+            raise ValueError(f"the model has no constant {name!r}")
+    for name, weights in facts.weights.items():
+        if not isinstance(weights.scale, tuple) or name not in dims:
+            continue
+        axis = weights.axis or 0
+        if not 0 <= axis < len(dims[name]) or len(weights.scale) not in (1, dims[name][axis]):
+            raise ValueError(f"{len(weights.scale)} scales along axis {axis} of {name!r}, {list(dims[name])}")
+
+
+def _each(reader: Callable[[Any], Item], entries: Any) -> dict[str, Item]:
+    return {name: reader(entry) for name, entry in _of(dict, entries).items()}
+
+
+def _of(kind: type[Item], value: Any) -> Item:
+    if type(value) is not kind:
+        raise TypeError(f"{kind.__name__} expected, not {str(value)[:50]!r}")
+    return value
+
+
+def _name(value: Any) -> str:
+    return _of(str, value)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError(f"a number expected, not {str(value)[:50]!r}")
+    return value
+
+
+def _step(value: Any) -> float:
+    if not _number(value) > 0:
+        raise ValueError(f"a scale of {value}")
+    return float(value)
+
+
+def _dtype(value: Any, types: tuple[str, ...]) -> np.dtype:
+    if value not in types:
+        raise ValueError(f"type {str(value)[:50]!r}, not {' or '.join(types)}")
+    return np.dtype(value)

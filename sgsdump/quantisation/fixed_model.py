@@ -8,7 +8,7 @@ fixed = make_fixed(model, ranges, config)
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,18 +17,16 @@ import numpy as np
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph
-from sgsdump.models.model import Model, graph_inputs
-from sgsdump.quantisation.fixed_facts import Origin
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.models.model import Model
+from sgsdump.quantisation.fixed_facts import Origin, read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.input_agreement import raw_bytes
-from sgsdump.quantisation.integer.writer import write_integers
-from sgsdump.quantisation.pictures import Picture
+from sgsdump.quantisation.integer.walk import write_integers
+from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
-from sgsdump.quantisation.ranges.side_ranges import NOTHING_BESIDE, SideRanges, with_softmax
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16
 from sgsdump.registry import listed
-from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
@@ -100,7 +98,7 @@ def make_fixed(
     decided = plan(proto, ranges, choice, pictures, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
-    written = write_integers(proto, decided, ranges, side.channels, pictures, integer, origin)
+    written = write_integers(proto, decided, ranges, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
 
 
@@ -119,8 +117,8 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
         WholeGraph(fixed).values(raw, [output.name for output in fixed.graph.output])
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
-            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "
-            f"report this line; meanwhile a model cut before that operator can be quantised"
+            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please report "
+            f"this line; meanwhile a model cut before that operator can be quantised"
         ) from None
 
 
@@ -138,12 +136,6 @@ def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[Clippe
         if calibrated.low < low - step or calibrated.high > high + step:
             clipped.append(ClippedRange(name, calibrated.low, calibrated.high, low, high))
     return tuple(clipped)
-
-
-def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
-    """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
-    no picture's."""
-    return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
 
 
 def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict[str, Range]:
@@ -164,16 +156,3 @@ def _check_names(model: Model, config: InputConfig) -> None:
         for name in given:
             if name not in known:
                 raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(known)}")
-
-
-def _picture(model: Model, entry: ModelInput) -> Picture:
-    """Mean and std in the order of the model's channels."""
-    shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
-    channels = 1 if entry.training_format == "GRAY" else 3
-    if shape is None or len(shape) != 4 or shape[1] not in (None, channels):
-        raise ConfigError(
-            f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
-            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use RAWDATA_F32_NHWC"
-        )
-    order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
-    return Picture(entry.mean[order], entry.std[order])

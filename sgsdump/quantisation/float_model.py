@@ -12,7 +12,7 @@ from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.fold import fold_batchnorm, fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.quantisation.fixed_metadata import is_fixed
+from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:

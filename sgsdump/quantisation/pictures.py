@@ -1,8 +1,28 @@
-"""Picture inputs: how they were normalised for the float model."""
+"""Picture inputs: how they were normalised, and whether the float and the fixed model are shown the same picture.
+
+The user's preprocess file says how the float model's picture is normalised, input_config.ini says it of the fixed one,
+and nothing else makes them agree. The fixed model takes the raw picture and computes real = (byte - mean) / std. One
+picture made both ways tells; a ``mean`` of 0 where the preprocess file takes 123 off is a difference of 123 grey
+levels, and a fixed model of no use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.models.feeds.feeds import PictureFeeds, feed_maker
+from sgsdump.models.model import Model, graph_inputs
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.sidecars.input_text import is_input_text
+
+# Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
+MOST_LEVELS = 1.0
 
 
 @dataclass(frozen=True)
@@ -11,3 +31,112 @@ class Picture:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+
+def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
+    """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
+    no picture's."""
+    return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
+
+
+def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
+    """The bytes of a normalised picture [N, C, H, W], as float32: what a fixed model's picture input takes."""
+    mean, std = _channels(picture)
+    return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
+
+
+def disagreements(model: Model, feeds: PictureFeeds) -> Iterator[str]:
+    """A sentence for each quantised picture input that the preprocess file and mean and std_value make differently.
+
+    feeds  of the float model, with its input_config. Raises what making a feed raises.
+    """
+    assert feeds.config is not None
+    spec_names = {spec.name for spec in feeds.specs}
+    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in spec_names]
+    pictures = pictures_of(model, feeds.config, quantised)
+    files = feeds.runs[0]
+    make_raw = None
+    # Arrays and texts go in as they are, normalised already.
+    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
+        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
+        make_raw = partial(make, files)
+    label, feed = feeds[0]
+    for difference in input_differences(feed, make_raw, pictures):
+        if not difference.agrees:
+            yield f"{label}: {difference}"
+
+
+@dataclass(frozen=True)
+class InputDifference:
+    """How far the fixed model's picture is from the float model's, on one picture.
+
+    largest  in the units of the model's input.
+    levels   in grey levels: what the channel's std makes of it.
+    rounded  whether there was no raw picture to hold it against, and the float model's own was rounded to bytes; then
+             only what bytes cannot hold shows.
+    """
+
+    name: str
+    largest: float
+    levels: float
+    rounded: bool
+
+    @property
+    def agrees(self) -> bool:
+        return self.levels <= MOST_LEVELS
+
+    def __str__(self) -> str:
+        far = f"up to {self.largest:g}, {self.levels:.3g} grey levels"
+        if self.rounded:
+            return (
+                f"input {self.name!r}: with mean and std_value of input_config the preprocessed picture is no picture "
+                f"of bytes 0 to 255 ({far} away); make preprocessing and input_config agree"
+            )
+        return (
+            f"input {self.name!r}: the preprocessed picture and what mean and std_value of input_config make of the "
+            f"raw one differ ({far}); make them agree, or the fixed model sees another picture than the float model"
+        )
+
+
+def input_differences(
+    feed: Mapping[str, np.ndarray],
+    make_raw: Callable[[], Mapping[str, np.ndarray]] | None,
+    pictures: Mapping[str, Picture],
+) -> list[InputDifference]:
+    """For every picture input how far the two ways are apart.
+
+    feed      what the float model takes.
+    make_raw  gives the same picture not normalised, 0..255; None, or InputError raised, when it cannot be had.
+    """
+    try:
+        raw = make_raw() if make_raw and pictures else {}
+    except InputError:
+        raw = {}
+    return [_difference(name, feed[name], raw.get(name), picture) for name, picture in pictures.items()]
+
+
+def _picture(model: Model, entry: ModelInput) -> Picture:
+    """Mean and std in the order of the model's channels."""
+    shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
+    channels = 1 if entry.training_format == "GRAY" else 3
+    if shape is None or len(shape) != 4 or shape[1] not in (None, channels):
+        raise ConfigError(
+            f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
+            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use RAWDATA_F32_NHWC"
+        )
+    order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
+    return Picture(entry.mean[order], entry.std[order])
+
+
+def _difference(name: str, real: np.ndarray, raw: np.ndarray | None, picture: Picture) -> InputDifference:
+    mean, std = _channels(picture)
+    rounded = raw is None or raw.shape != real.shape
+    shown = raw_bytes(real, picture) if rounded else np.asarray(raw, np.float64)
+    apart = np.abs((shown - mean) / std - real)
+    return InputDifference(name, float(apart.max()), float((apart * std).max()), rounded)
+
+
+def _channels(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and std, float64 [1, C, 1, 1]."""
+    mean, std = (np.asarray(each, np.float64).reshape(1, -1, 1, 1) for each in (picture.mean, picture.std))
+    return mean, std

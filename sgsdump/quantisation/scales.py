@@ -5,9 +5,12 @@ The rules are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.types import Range
 
 UINT8 = np.dtype(np.uint8)
 INT8 = np.dtype(np.int8)
@@ -34,3 +37,13 @@ def int16_quant(lo: float, hi: float) -> Quant:
 def _single(value: float) -> float:
     """A range's end as the SDK reads it: float32. What is computed from it is double."""
     return float(np.float32(value))
+
+
+def joined(ranges: Mapping[str, Range], pattern: str, groups: int, repeat: int) -> Range | None:
+    """The ranges of all groups' tensors behind one another, each value ``repeat`` times; None when one is missing."""
+    parts = [ranges.get(pattern.format(index)) for index in range(groups)]
+    if any(part is None for part in parts):
+        return None
+    low = np.concatenate([np.repeat(part.min, repeat) for part in parts if part is not None])
+    high = np.concatenate([np.repeat(part.max, repeat) for part in parts if part is not None])
+    return Range(low, high)

@@ -12,7 +12,7 @@ from small_nets import residual_net
 from sgsdump.cli import main
 from sgsdump.commands import demo
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.quantisation.fixed_facts import read_facts
 
 INI = """[INPUT_CONFIG]
 inputs = data;

@@ -15,7 +15,7 @@ from sgsdump.cli import main
 from sgsdump.commands import demo
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config
 
 DIAGNOSE = "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()

@@ -15,8 +15,7 @@ from sgsdump import open_dump
 from sgsdump.cli import main
 from sgsdump.commands.dump.written import not_finite
 from sgsdump.files.names import output_paths
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin
-from sgsdump.quantisation.fixed_metadata import write_facts
+from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
 
 PREPROCESS = """
 import numpy as np

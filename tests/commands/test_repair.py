@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 
-import sgsdump.tuning.repair.repair
+import sgsdump.tuning.repair
 from sgsdump.cli import main
 from sgsdump.commands import demo
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config
 
 FILES = {"fixed.bin", "fixed.onnx", "float.bin", "input_config.ini", "log", "report.html", "rounds.json", "rounds.txt"}
@@ -182,7 +182,7 @@ def test_what_the_ini_raises_stays_raised(digits, capsys):
 
 
 def test_rounds_that_improve_nothing_are_undone(digits, capsys, monkeypatch):
-    monkeypatch.setattr(sgsdump.tuning.repair.repair, "WORTH_KEEPING", 1.0)
+    monkeypatch.setattr(sgsdump.tuning.repair, "WORTH_KEEPING", 1.0)
     assert main([*REPAIR, "--max-rmse", "0.005"]) == 1
     found = document(digits / "out")
     assert [made["kept"] for made in found["rounds"]] == [True, False, False]
@@ -278,7 +278,7 @@ def test_a_run_that_breaks_leaves_the_older_folder(digits, capsys, monkeypatch):
     def broken(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sgsdump.tuning.repair.repair.Repair, "_measure", broken)
+    monkeypatch.setattr(sgsdump.tuning.repair.Repair, "_measure", broken)
     assert main(REPAIR) == 130
     assert [path.name for path in Path("out").iterdir()] == ["mine.txt"]
     assert not [path.name for path in digits.iterdir() if path.name.startswith((".", "out_"))]

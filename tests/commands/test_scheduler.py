@@ -83,7 +83,7 @@ def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatch, capsys):
-    from sgsdump.tuning.scoring.plan_scores import PlanScores
+    from sgsdump.tuning.plan_scores import PlanScores
 
     command = ["tune", *GIVEN, "--rates", "0.6,0.8"]
     assert main([*command, "-o", "alone"]) == 0

@@ -16,13 +16,11 @@ from sgsdump.comparison.distribution import WIDE
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.image_list import evenly
+from sgsdump.quantisation.calibration import LEVELS, THRESHOLD
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
-from sgsdump.quantisation.levels import LEVELS
-from sgsdump.quantisation.trials.output_trials import THRESHOLD
-from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER
-from sgsdump.tuning.repair import repair
-from sgsdump.tuning.search import search, setup
-from sgsdump.tuning.search.search import most_evaluations
+from sgsdump.tuning import repair, search, setup
+from sgsdump.tuning.rules_of_thumb import RMSE_OVER
+from sgsdump.tuning.search import most_evaluations
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {

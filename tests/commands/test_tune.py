@@ -14,9 +14,10 @@ from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
 from sgsdump.models.model import open_model
-from sgsdump.quantisation.fixed_metadata import read_facts
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, quant_param
+from sgsdump.tuning.pareto import Effort, OutputFigures
 
 INI = """; mine
 [INPUT_CONFIG]
@@ -220,9 +221,10 @@ def test_an_output_left_worse_than_int8_is_named(work, capsys):
     """The plan to take for one output may cost another."""
     from sgsdump.commands.tune.printed import print_ending
 
-    rows = [Namespace(errors={"prob": 0.5, "rb": 0.1}), Namespace(errors={"prob": 0.1, "rb": 0.2}, raised=("b",))]
-    facts = {"exhaustive": True, "complete": False, "runs": 1, "plans_tried": 4, "unsearched": ("3 of all 4 plans",)}
-    result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), verified=None, **facts)
+    errors = [{"prob": 0.5, "rb": 0.1}, {"prob": 0.1, "rb": 0.2}]
+    rows = [Namespace(outputs=OutputFigures(each, {}, {}), raised=("b",)) for each in errors]
+    effort = Effort(1, 4, 1, True, False, ("3 of all 4 plans",))
+    result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), verified=None, effort=effort)
     print_ending(result, work / "out", "L3")
     said = capsys.readouterr().out
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
@@ -238,7 +240,7 @@ def test_a_wrong_objective_is_told_before_the_work(work, capsys):
 @pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("given", [[], ["--target", "output-cos>=0.1"]])
 def test_a_search_cut_short_says_what_it_did_not_look_at(work, capsys, given, monkeypatch):
-    from sgsdump.tuning.search import search
+    from sgsdump.tuning import search
 
     for limit in (12, 0):
         monkeypatch.setattr(search, "EXHAUSTIVE", limit)

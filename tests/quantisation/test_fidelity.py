@@ -13,7 +13,7 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import to_nchw

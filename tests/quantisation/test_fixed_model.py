@@ -9,11 +9,14 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.quantisation.fixed_model import make_fixed, pictures_of
+from sgsdump.quantisation.analysis import Analysis, Operator
+from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.float_model import serialise, simplify
-from sgsdump.quantisation.pictures import Picture
+from sgsdump.quantisation.pictures import Picture, pictures_of
+from sgsdump.quantisation.quant_file import Imported
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.ranges.statistics import Statistics
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 
@@ -175,3 +178,18 @@ def test_every_fixed_model_runs_in_plain_onnxruntime_at_every_optimisation_level
         session = ort.InferenceSession(fixed.proto.SerializeToString(), options)
         (prob,) = session.run(["prob"], picture)
         np.testing.assert_allclose(prob, simulation.outputs["prob"], atol=2e-3, err_msg=level)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Statistics({}, {}, {}, {}, {}),
+        lambda: Operator((), (), ()),
+        lambda: Analysis(None, (), {}, {}, frozenset()),
+        lambda: FixedModel(None, None),
+        lambda: Imported(None, None),
+    ],
+)
+def test_what_holds_arrays_or_models_is_compared_by_identity(make):
+    one = make()
+    assert one == one and one != make() and len({one, make()}) == 2

@@ -1,6 +1,7 @@
 """One graph for every plan gives what the fake-quantised model of that plan gives, to the last bit."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
-from sgsdump.quantisation.trials.plan_trial import PlanTrial
+from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 
@@ -91,3 +92,12 @@ def test_domains_and_rates(float_model, ranges):
     assert trial.fixed_weights == 216
     assert trial.rate([]) == 0.5
     assert trial.rate(["pool"]) == (742 + 432) / (2 * 742)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "domains", "raised", "rate"),
+    [(0, [], "", 0.5), (10, [], "", 0.5), (0, [6, 4], "a", 0.8), (0, [6, 4], "ab", 1.0), (10, [6, 4], "b", 0.6)],
+)
+def test_the_rate_is_0_5_for_all_8_bits_and_without_weights(fixed, domains, raised, rate):
+    of_sizes = [Domain(name, (name,), (name,), size) for name, size in zip("ab", domains)]
+    assert PlanTrial.rate(SimpleNamespace(fixed_weights=fixed, domains=of_sizes), raised) == pytest.approx(rate)

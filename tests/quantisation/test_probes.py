@@ -12,7 +12,7 @@ import pytest
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 

@@ -5,15 +5,14 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_nets import conv, model, node, residual_net, weights
+from small_nets import conv, model, node, residual_net, single_convolution, weights
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
-from sgsdump.quantisation.domains import analyse
+from sgsdump.quantisation.analysis import analyse, output_axis
 from sgsdump.quantisation.fixed_model import clipped_ranges
-from sgsdump.quantisation.quant_plan import Choice, plan
-from sgsdump.quantisation.scales import int16_quant, uint8_quant
-from sgsdump.quantisation.weight_scales import output_axis
+from sgsdump.quantisation.quant_plan import Choice, plan, weight_quant
+from sgsdump.quantisation.scales import INT8, INT16, int16_quant, uint8_quant
 from sgsdump.tensors.types import Range
 
 
@@ -479,3 +478,28 @@ def test_int16_is_symmetric(a, b):
     assert quant.zero_point == 0
     top = max(abs(a), abs(b))
     assert quant.scale * 32767 == pytest.approx(top if top > 1e-30 else 32767.0) or top < 1e-30
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("dtype", "limit"), [(INT8, 127), (INT16, 32767)])
+def test_weights_have_exact_scales(per_channel, dtype, limit):
+    net = single_convolution()
+    graph = Graph(net.proto)
+    quant = weight_quant(graph, graph.nodes[0], dtype, None, per_channel)
+    tops = np.abs(weights("c", (4, 3, 1, 1))["c.w"]).max(axis=(1, 2, 3)) / limit
+    assert (quant.dtype, quant.zero_point, quant.exact) == (dtype, 0, True)
+    assert quant.axis == (0 if per_channel else None)
+    np.testing.assert_allclose(quant.scale, tops if per_channel else tops.max(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [INT8, INT16])
+def test_a_channel_of_zeros_leaves_the_others_their_scales(dtype):
+    net = single_convolution()
+    graph = Graph(net.proto)
+    filters = weights("c", (4, 3, 1, 1))["c.w"]
+    filters[1] = 0
+    graph.constants["c.w"].raw_data = filters.tobytes()
+    tops = np.abs(filters).max(axis=(1, 2, 3)) / np.iinfo(dtype).max
+    tops[1] = tops.max()
+    quant = weight_quant(graph, graph.nodes[0], dtype, None, per_channel=True)
+    np.testing.assert_allclose(quant.scale, tops, rtol=1e-6)

@@ -13,14 +13,14 @@ from small_nets import conv, model, node, weights
 from vendor_probes import Probe, fixed_of_log
 
 from sgsdump.errors import ConfigError
-from sgsdump.quantisation.domains import analyse
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.quantisation.analysis import analyse
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model, simplify
-from sgsdump.quantisation.raised_inputs import RaisedInputs, wider, with_raised_inputs
+from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.advice.rules_of_thumb import convolutions
+from sgsdump.tuning.rules_of_thumb import convolutions
 
 RGB = ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3)
 NETS = {

@@ -1,10 +1,11 @@
-"""The error against onnxruntime's QuantizeLinear, and the choice on distributions whose answer is known."""
+"""The error against onnxruntime's QuantizeLinear, the choice where the answer is known, the search spelt out."""
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from sgsdump.quantisation.ranges import range_fit
 from sgsdump.quantisation.ranges.range_fit import (
     DEEPEST,
     ENTROPY,
@@ -14,11 +15,12 @@ from sgsdump.quantisation.ranges.range_fit import (
     PERCENTILE,
     PERCENTILES,
     _divergence,
+    _least_error,
     _percentiles,
     proposals,
     squared_error,
 )
-from sgsdump.quantisation.ranges.value_histogram import count_values
+from sgsdump.quantisation.ranges.statistics import count_values
 from sgsdump.quantisation.scales import uint8_quant
 
 
@@ -170,3 +172,61 @@ def test_the_ends_are_refined_twice():
         assert squared_error(*counted, float(values.min()) * part, found.high) >= squared_error(
             *counted, found.low, found.high
         )
+
+
+def spelt_out(values, counts, low, high):
+    """Both ends together, then twice the low end and the high end alone, keeping what is there when nothing is less."""
+
+    def least(ends):
+        return min(ends, key=lambda each: squared_error(values, counts, *each))
+
+    ends = least([(low * part, high * part) for part in GRID])
+    for _ in range(2):
+        ends = least([ends, *((low * part, ends[1]) for part in GRID)])
+        ends = least([ends, *((ends[0], high * part) for part in GRID)])
+    return ends
+
+
+@pytest.mark.parametrize("seed", [29, 36, 38, 156, *range(8)])
+def test_the_ends_are_drawn_in_together_and_then_each_twice(seed):
+    """In the first four the second round finds less where the first has raised the low end."""
+    rng = np.random.default_rng(seed)
+    count = rng.integers(3, 9)
+    values = np.sort(rng.uniform(-1, 1, count) * rng.uniform(0.1, 1, count))
+    counts = (10 ** rng.uniform(0, 5, count)).astype(np.int64)
+    low, high = min(values[0] - 0.01, 0.0), max(values[-1] + 0.01, 0.0)
+    assert _least_error(values, counts, low, high) == spelt_out(values, counts, low, high)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_the_error_of_a_proposal_is_a_share_of_the_values_mean_square(scale):
+    values = (np.random.default_rng(0).standard_t(3, 20_000) * scale).astype(np.float32)
+    histogram = count_values(values)
+    middles, counts = histogram.filled()
+    made = proposals(histogram, float(values.min()), float(values.max()))
+    assert [one.kind for one in made] == ["min_max", "percentile", "entropy", "mse"]
+    for one in made:
+        share = squared_error(middles, counts, one.low, one.high) / float(counts @ middles**2)
+        assert one.error == pytest.approx(share, rel=1e-12) and 0 < one.error < 1
+        assert values.min() <= one.low <= 0 <= one.high <= values.max()
+    assert made[3].error == min(one.error for one in made)
+
+
+def test_a_tail_that_is_all_zeros_ends_at_zero():
+    ends = list(_percentiles(np.array([-3.0, 2.0]), np.array([1, 1]), 999_998, -3.0, 2.0))
+    assert ends == [(0.0, 0.0)] * 3
+
+
+def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
+    tried = []
+
+    def recorded(values, counts, low, high):
+        tried.append((low, high))
+        return squared_error(values, counts, low, high)
+
+    monkeypatch.setattr(range_fit, "squared_error", recorded)
+    values = np.random.default_rng(0).standard_t(3, 2000).astype(np.float32)
+    low, high = float(values.min()), float(values.max())
+    proposals(count_values(values), low, high)
+    assert len(tried) > 2 * range_fit.GRID.size
+    assert all(low <= each[0] <= 0 <= each[1] <= high for each in tried)

@@ -12,10 +12,10 @@ import pytest
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.quantisation import calibration_log
-from sgsdump.quantisation.calibration_log import write_log
+from sgsdump.quantisation.calibration import calibrate
+from sgsdump.quantisation.calibration_log import LogOptions, write_log
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model, simplify
-from sgsdump.quantisation.levels import calibrate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
@@ -42,7 +42,7 @@ def log(shared, tmp_path, framework, level):
     plan = make_fixed(model, found.ranges, found.config).plan
     folder = tmp_path / "log"
     folder.mkdir()
-    write_log(folder, model, found, plan, weights=level != "L1")
+    write_log(folder, model, found, plan, LogOptions(weights=level != "L1"))
     return folder
 
 

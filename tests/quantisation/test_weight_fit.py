@@ -5,9 +5,10 @@ import pytest
 from small_nets import conv, model, node
 
 from sgsdump.models.graph import Graph
+from sgsdump.quantisation.analysis import output_rows
 from sgsdump.quantisation.ranges import weight_fit
 from sgsdump.quantisation.ranges.statistics import Moments
-from sgsdump.quantisation.ranges.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight, output_rows
+from sgsdump.quantisation.ranges.weight_fit import GRID, WORTH, _errors, _inputs, fit_weight
 
 
 def net(weight, **attributes):

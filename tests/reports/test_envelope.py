@@ -9,7 +9,7 @@ from PIL import Image
 
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.tuning.pareto_png import figure_of, render
-from sgsdump.tuning.results.pareto import Pareto, Row
+from sgsdump.tuning.pareto import Effort, OutputFigures, Pareto, Row
 
 
 def test_the_envelope_is_below_every_plan():
@@ -24,11 +24,13 @@ def test_the_envelope_is_below_every_plan():
 
 def row(label, rate, error, cos=0.9):
     one = {"y": cos}
-    return Row(label, None, rate, 1, (), (), None, error * 1.1, error, 0.5, one, one, one, None)
+    return Row(label, None, rate, 1, (), (), None, error * 1.1, error, 0.5, OutputFigures(one, one, one), None)
 
 
 def result(cloud, *rows, taken):
-    return Pareto(rows, tuple(cloud), rows[taken], ("y",), ("y",), "mean of y", (), 1, len(cloud), 1, True, True)
+    return Pareto(
+        rows, tuple(cloud), rows[taken], ("y",), ("y",), "mean of y", (), Effort(1, len(cloud), 1, True, True)
+    )
 
 
 @pytest.fixture

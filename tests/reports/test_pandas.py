@@ -17,10 +17,10 @@ from sgsdump.reports.tuning import pareto_csv
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
-from sgsdump.tuning.advice import advice
-from sgsdump.tuning.advice.advice import Advice, Measured
-from sgsdump.tuning.advice.rules_of_thumb import Convolution, Signs
-from sgsdump.tuning.results.pareto import Pareto, Row
+from sgsdump.tuning import advice
+from sgsdump.tuning.advice import Advice, Measured
+from sgsdump.tuning.pareto import Effort, OutputFigures, Pareto, Row
+from sgsdump.tuning.rules_of_thumb import Convolution, Signs
 
 CONVOLUTION = Convolution("conv1", "Conv", "data", "data", "conv1", False)
 
@@ -32,12 +32,12 @@ def dump(**arrays):
 
 def plan(label, rate, asked=None, tensors=()):
     each = {"prob": 1 / 3}
-    return Row(label, asked, rate, 9, tensors, tensors, None, 0.1, 1 / 3, 0.5, each, each, each, None)
+    return Row(label, asked, rate, 9, tensors, tensors, None, 0.1, 1 / 3, 0.5, OutputFigures(each, each, each), None)
 
 
 def pareto():
     rows = (plan("INT8", 0.5), plan("0.7", 0.69, 0.7, ("a", "b")), plan("INT16", 1.0))
-    return Pareto(rows, (), rows[1], ("prob",), ("prob",), "mean of prob", (), 4, 4, 4, True, True)
+    return Pareto(rows, (), rows[1], ("prob",), ("prob",), "mean of prob", (), Effort(4, 4, 4, True, True))
 
 
 def golden():

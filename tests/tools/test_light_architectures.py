@@ -13,7 +13,7 @@ import light_architectures
 from architectures.drawn import light
 from light_architectures import SMALL, Finding, main, named
 
-from sgsdump.quantisation.trials import output_trials
+from sgsdump.quantisation import calibration
 
 
 def test_small_networks_go_through_every_command(capsys):
@@ -31,8 +31,8 @@ def no_picture(monkeypatch):
 
 @pytest.mark.usefixtures("no_picture")
 def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
-    monkeypatch.setattr(output_trials, "WORTH_TRYING", 100.0)
-    monkeypatch.setattr(output_trials, "WORTH_TAKING", 0.0)
+    monkeypatch.setattr(calibration, "WORTH_TRYING", 100.0)
+    monkeypatch.setattr(calibration, "WORTH_TAKING", 0.0)
     assert main(["--short", "--only", "unet", "--level", "L5"]) == 0
     line = capsys.readouterr().out
     assert "; clipped: " in line and "none" not in line, "no range was narrowed; the test needs one"

@@ -8,11 +8,11 @@ import pytest
 
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.trials.plan_trial import Domain
-from sgsdump.tuning.results import pareto as module
-from sgsdump.tuning.results.pareto import as_document, macs_of, pareto
-from sgsdump.tuning.scoring.combined_error import Objective
-from sgsdump.tuning.search.result import Proposed, SearchResult
-from sgsdump.tuning.search.sizes import Sizes
+from sgsdump.tuning import pareto as module
+from sgsdump.tuning.criteria import Objective
+from sgsdump.tuning.pareto import as_document, macs_of, pareto
+from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.search import Proposed, SearchResult
 
 NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
 
@@ -72,7 +72,7 @@ def test_errors_are_told_by_the_outputs_names(monkeypatch):
     """Of the tensors that are watched in their place, each once."""
     result = laid_out((0.5, 0.2, 0.1), monkeypatch)
     assert result.objective == "mean of y" and result.left_out == ("z",)
-    assert [row.errors for row in result.rows] == [{"y": 1.0}] * 3
+    assert [row.outputs.errors for row in result.rows] == [{"y": 1.0}] * 3
 
 
 @pytest.mark.parametrize(("smallest", "labels", "taken"), [(ONE, 3, "0.7"), (BOTH, 4, "smallest")])
@@ -94,7 +94,7 @@ def test_the_plan_to_take_has_a_row_of_its_own_unless_a_rate_has_it(smallest, la
 def test_multiplications_of_a_convolution(op, weight, attributes, source, macs):
     from small_nets import model, node
 
-    from sgsdump.quantisation.domains import analyse
+    from sgsdump.quantisation.analysis import analyse
 
     net = model([node(op, ["x", "w"], "y", **attributes)], {"w": np.ones(weight, np.float32)}, {"x": source}, ["y"])
     assert macs_of(SimpleNamespace(analysis=analyse(net.proto))) == {"y": macs}

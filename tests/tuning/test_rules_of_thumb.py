@@ -1,5 +1,7 @@
 """The manual's rules on hand-made ranges and dumps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
@@ -10,10 +12,10 @@ from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.row import row_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
-from sgsdump.quantisation.domains import analyse
+from sgsdump.quantisation.analysis import analyse
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
-from sgsdump.tuning.advice.rules_of_thumb import RMSE_OVER, Signs, convolutions, ranges_of_model, read_signs
+from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Signs, convolutions, ranges_of_model, read_signs
 
 SHAPE = (1, 4, 4, 4)
 
@@ -124,7 +126,7 @@ def test_ranges_under_the_names_of_the_sdks_tools_are_found():
 
 def row(rmse, rise):
     record = Record("out", 0, 0, "CONV_2D", Tensor.of("x", np.ones(1, np.float32)))
-    return row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), "").replaced(rise=rise)
+    return replace(row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), ""), rise=rise)
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,16 @@ from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import open_model
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.levels import calibrate
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.trials.plan_trial import PlanTrial
-from sgsdump.quantisation.trials.plan_walk import PlanWalk
+from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.scoring.surrogate import Surrogate
-from sgsdump.tuning.search.proposals import best_by_model, best_sum, every_plan, neighbours, proposals
-from sgsdump.tuning.search.search import check_rates, most_evaluations, search_rates, search_target
-from sgsdump.tuning.search.setup import set_up
-from sgsdump.tuning.search.sizes import Sizes
-from sgsdump.tuning.search.target import parse_target
+from sgsdump.tuning.criteria import parse_target
+from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, every_plan, neighbours, proposals
+from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
+from sgsdump.tuning.setup import Judging, set_up
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
 RATES = (0.55, 0.65, 0.75, 0.85, 0.95)
@@ -147,7 +144,7 @@ def test_the_search_is_as_good_as_the_best_of_all_plans(setup):
 
 def test_without_trying_all_the_search_is_as_good_too(setup, monkeypatch):
     """The way large nets are searched, on a net small enough to know the answer."""
-    from sgsdump.tuning.search import search
+    from sgsdump.tuning import search
 
     monkeypatch.setattr(search, "EXHAUSTIVE", 0)
     found = search_rates(setup.pool, setup.sizes, RATES)
@@ -186,7 +183,7 @@ def test_no_time_gives_verified_plans_all_the_same(setup):
 
 def test_a_search_cut_short_has_the_plan_to_take_first(float_model, ranges, monkeypatch):
     """Time runs out as soon as the rates are looked at: what is recommended is what the whole search recommends."""
-    from sgsdump.tuning.search import search
+    from sgsdump.tuning import search
 
     monkeypatch.setattr(search, "EXHAUSTIVE", 0)
     whole = set_up(float_model, ranges, CONFIG, feeds())
@@ -206,15 +203,15 @@ def test_a_search_cut_short_has_the_plan_to_take_first(float_model, ranges, monk
 
 def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges, tmp_path):
     file = tmp_path / "progress.json"
-    first = set_up(float_model, ranges, CONFIG, feeds(), file=file)
+    first = set_up(float_model, ranges, CONFIG, feeds(), Judging(file=file))
     found = search_rates(first.pool, first.sizes, RATES)
     first.pool.close()
-    again = set_up(float_model, ranges, CONFIG, feeds(), file=file)
+    again = set_up(float_model, ranges, CONFIG, feeds(), Judging(file=file))
     assert again.pool.resumed == len(first.pool.scores)
     assert search_rates(again.pool, again.sizes, RATES).plans == found.plans and again.pool.runs == 0
     again.pool.close()
     whole = json.loads(file.read_bytes())
-    other = set_up(float_model, ranges, CONFIG, feeds(2), file=file)
+    other = set_up(float_model, ranges, CONFIG, feeds(2), Judging(file=file))
     assert other.pool.resumed == 0
     other.pool.close()
     plan, score = next(iter(whole["plans"].items()))
@@ -227,9 +224,9 @@ def test_progress_is_taken_up_and_only_by_the_same_question(float_model, ranges,
         [],
     ):
         file.write_text(json.dumps(damaged))
-        assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
+        assert set_up(float_model, ranges, CONFIG, feeds(), Judging(file=file)).pool.resumed == 0
     file.write_bytes(b"\0{")
-    assert set_up(float_model, ranges, CONFIG, feeds(), file=file).pool.resumed == 0
+    assert set_up(float_model, ranges, CONFIG, feeds(), Judging(file=file)).pool.resumed == 0
 
 
 def test_the_digits_planted_convolutions_and_no_other():
@@ -249,7 +246,7 @@ def test_the_digits_planted_convolutions_and_no_other():
     def same_digit(outputs, floats):
         return float(outputs["prob"].argmax() == floats["prob"].argmax())
 
-    made = set_up(float_digits, found_ranges, config, evenly(pictures, 12), metric=same_digit)
+    made = set_up(float_digits, found_ranges, config, evenly(pictures, 12), Judging(metric=same_digit))
     assert len(made.sizes.domains) <= 12
     (found,) = search_target(made.pool, made.sizes, parse_target("output-cos>=0.999")).plans
     raised = {name for d in made.trial.domains if d.name in found.plan for name in d.convolutions}
@@ -301,7 +298,7 @@ def test_the_plan_model_is_exact_where_vectors_add():
 @pytest.mark.parametrize("seed", range(5))
 def test_without_a_run_the_plan_to_take_is_foreseen(seed):
     """What a search without any time recommends is close to the smallest plan that the model holds good enough."""
-    from sgsdump.tuning.search.steps import ENOUGH, foreseen
+    from sgsdump.tuning.search import ENOUGH, foreseen
 
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(10, 30)) * 10 ** rng.uniform(-2, 0, (10, 1))

@@ -11,10 +11,10 @@ from sgsdump.comparison.metrics import Sums
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import to_nhwc
-from sgsdump.tuning.advice.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
+from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 EVERY = {"r1", "pool", "flat"}

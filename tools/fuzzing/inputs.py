@@ -212,7 +212,7 @@ def _read_model(path: Path) -> None:
     from sgsdump.models.graph import infer_types
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.lift import lift
-    from sgsdump.quantisation.fixed_metadata import read_facts
+    from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.quantisation.float_model import simplify
 
     model = open_model(path / "model.onnx" if path.is_dir() else path)
@@ -226,7 +226,7 @@ def _read_facts(path: Path) -> None:
     import onnx
 
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.fixed_metadata import read_facts
+    from sgsdump.quantisation.fixed_facts import read_facts
 
     fixed = _with_facts(commands.project()["fixed.onnx"], path.read_bytes())
     read_facts(Model(onnx.ModelProto.FromString(fixed), path))

@@ -94,7 +94,7 @@ def write_tables(args: argparse.Namespace, table: LayerTable) -> list[str]:
 def _annotated(args: argparse.Namespace, table: LayerTable) -> Iterator[str]:
     from sgsdump.models.model import open_model
     from sgsdump.models.node_notes import annotate
-    from sgsdump.quantisation.fixed_metadata import read_facts
+    from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.reports.layers.node_notes import notes_of
 
     model, path = args.annotate

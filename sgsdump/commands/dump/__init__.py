@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def _notes(model: Model, args: argparse.Namespace) -> Iterator[str]:
     """A fixed model's graph is dumped as ONNX has it, and its picture is fed as the preprocess file makes it."""
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.quantisation.fixed_metadata import is_fixed
+    from sgsdump.quantisation.fixed_facts import is_fixed
 
     if is_fixed(model):
         simulate = f"sgsdump simulate -m {args.model} -i {args.image or 'PICTURE'} -t Fixed"

@@ -49,8 +49,8 @@ from sgsdump.commands.tune.options import wanted
 if TYPE_CHECKING:
     from sgsdump.commands.tune.options import Wanted
     from sgsdump.commands.tune.time_left import Left
-    from sgsdump.tuning.search.result import SearchResult
-    from sgsdump.tuning.search.setup import Setup
+    from sgsdump.tuning.search import SearchResult
+    from sgsdump.tuning.setup import Setup
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,16 +90,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
-    from sgsdump.quantisation.raised_inputs import with_raised_inputs
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.reports.tuning import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
-    from sgsdump.tuning.results.pareto import pareto
-    from sgsdump.tuning.results.tuned_files import fixed_of
-    from sgsdump.tuning.results.verification import verify
-    from sgsdump.tuning.scoring.combined_error import parse_objective
-    from sgsdump.tuning.search.proposals import check_solver
-    from sgsdump.tuning.search.search import most_evaluations
-    from sgsdump.tuning.search.setup import set_up
+    from sgsdump.tuning.criteria import parse_objective
+    from sgsdump.tuning.pareto import fixed_of, pareto, verify
+    from sgsdump.tuning.proposals import check_solver
+    from sgsdump.tuning.search import most_evaluations
+    from sgsdump.tuning.setup import Judging, set_up
 
     search = wanted(args)
     check_solver()
@@ -116,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
     progress, workers = Terminal("stderr"), Workers(args.num_process, args.scheduler)
     ranges, side, feeds = calibrated(args, model, config, workers)
     with stopped_by_ctrl_c(search.seconds) as left:
-        setup = set_up(model, ranges, config, feeds, search.metric, objective, folder / PROGRESS, search.metric_text,
-                       workers, progress)  # fmt: skip
+        judging = Judging(search.metric, search.metric_text, objective, folder / PROGRESS, workers)
+        setup = set_up(model, ranges, config, feeds, judging, progress)
         most = most_evaluations(len(setup.sizes.domains), 0 if search.target else len(search.rates))
         print_beginning(setup, most, args.budget, folder / PROGRESS)
         found = searched(setup, search, most, left)
@@ -142,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 
 def searched(setup: Setup, wanted: Wanted, most: int, left: Left) -> SearchResult:
     """The plans for the rates, or for the target, of ``most`` that are run."""
-    from sgsdump.tuning.search.search import search_rates, search_target
+    from sgsdump.tuning.search import search_rates, search_target
 
     setup.pool.expect(most * len(setup.pool.pictures))
     try:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.tuning.scoring.user_metric import UserMetric
-    from sgsdump.tuning.search.target import Target
+    from sgsdump.tuning.criteria import Target, UserMetric
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,8 @@ def wanted(args: argparse.Namespace) -> Wanted:
     metric that cannot be loaded."""
     from sgsdump.errors import ConfigError
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.tuning.scoring.user_metric import load_metric
-    from sgsdump.tuning.search.search import RATES
-    from sgsdump.tuning.search.target import parse_target
+    from sgsdump.tuning.criteria import load_metric, parse_target
+    from sgsdump.tuning.search import RATES
 
     rates = parse_rates(args.rates) if args.rates else RATES
     target = parse_target(args.target) if args.target else None
@@ -52,7 +50,7 @@ def wanted(args: argparse.Namespace) -> Wanted:
 def parse_rates(text: str) -> tuple[float, ...]:
     """Raises ConfigError for what is no list of rates above 0.5 and at most 1."""
     from sgsdump.errors import ConfigError
-    from sgsdump.tuning.search.search import check_rates
+    from sgsdump.tuning.search import check_rates
 
     try:
         rates = sorted({float(word) for word in text.split(",") if word.strip()})

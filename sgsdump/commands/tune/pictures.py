@@ -11,10 +11,10 @@ from sgsdump.commands.quantising_options import WITHOUT_BITS
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.ranges.side_ranges import SideRanges
+    from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
-    from sgsdump.tuning.search.setup import PictureFeed
+    from sgsdump.tuning.setup import PictureFeed
 
 
 def calibrated(
@@ -25,9 +25,9 @@ def calibrated(
     from sgsdump.models.feeds.feeds import PictureFeeds, feeds
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.levels import calibrate
-    from sgsdump.quantisation.ranges.side_ranges import side_ranges
-    from sgsdump.tuning.search.setup import PICTURES
+    from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.tuning.setup import PICTURES
 
     specs = tuple(graph_inputs(model.proto))
     pictures = PictureFeeds(args.image, args.preprocess, specs, config)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sgsdump.tuning.results.pareto import Pareto
-    from sgsdump.tuning.search.setup import Setup
+    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.tuning.setup import Setup
 
 
 def print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> None:
@@ -21,13 +21,13 @@ def print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> Non
 
 
 def print_ending(result: Pareto, folder: Path, level: str) -> None:
-    from sgsdump.tuning.results.pareto import worsened
+    from sgsdump.tuning.pareto import worsened
 
-    how = "every plan there is was tried" if result.exhaustive else f"{result.plans_tried} plans tried"
-    rest = "" if result.complete else "; the time ran out before the search ended, the same command goes on"
-    print(f"{how}, {result.runs} runs of the network{rest}")
-    if result.unsearched:
-        print(f"not looked at: {'; '.join(result.unsearched)}")
+    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
+    rest = "" if result.effort.complete else "; the time ran out before the search ended, the same command goes on"
+    print(f"{how}, {result.effort.runs} runs of the network{rest}")
+    if result.effort.unsearched:
+        print(f"not looked at: {'; '.join(result.effort.unsearched)}")
     names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
     for name in result.left_out:
         print(f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?")

@@ -13,9 +13,9 @@ from sgsdump.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.fixed_model import FixedModel
-    from sgsdump.quantisation.ranges.side_ranges import SideRanges
+    from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.tuning.results.pareto import Pareto
+    from sgsdump.tuning.pareto import Pareto
 
 PROGRESS = "progress.json"
 RESULTS = re.compile(
@@ -55,7 +55,7 @@ def write_results(
     from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.input_config import with_tensor_arrays
-    from sgsdump.tuning.results.tuned_files import fixed_of, optimized, stem
+    from sgsdump.tuning.pareto import fixed_of, optimized, stem
 
     def write(name: str, data: bytes) -> None:
         with replacing(folder / name) as file:
@@ -82,8 +82,7 @@ def write_report(args: argparse.Namespace, folder: Path, result: Pareto, trial: 
     from sgsdump.commands.terminal import Terminal
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
-    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, PicturePairs, each_compared, over_all
     from sgsdump.reports.html.document import render
     from sgsdump.reports.html.of_tuning import report_of_tuning
 
@@ -91,7 +90,7 @@ def write_report(args: argparse.Namespace, folder: Path, result: Pareto, trial: 
     pairs = PicturePairs(args.evaluate or args.image, args.preprocess, specs, trial.config, COMPARED)
     comparer = PictureComparer(trial.model, replace(trial.model, proto=taken.proto), folder)
     compared = over_all(each_compared(comparer, pairs), pairs.labels, Terminal("stderr"))
-    facts = [("float model", str(args.model)), ("judged on", f"{result.pictures} pictures"),
+    facts = [("float model", str(args.model)), ("judged on", f"{result.effort.pictures} pictures"),
              ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
     title = f"{args.model.name} with the tuned INT16 convolutions"
     report = report_of_tuning(result, compared, trial.model, trial.ranges, title=title, facts=facts)

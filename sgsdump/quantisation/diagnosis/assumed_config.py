@@ -14,7 +14,7 @@ import numpy as np
 
 from sgsdump.errors import SgsdumpError
 from sgsdump.models.feeds.feeds import Feed, InputSpec, feed_maker
-from sgsdump.quantisation.input_agreement import MOST_LEVELS
+from sgsdump.quantisation.pictures import MOST_LEVELS
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput, output_section
 
 PLAIN_STD = 255.0
@@ -110,7 +110,7 @@ def fit_normalisation(raw: np.ndarray, normalised: np.ndarray) -> tuple[tuple[fl
         ]
         # few digits where they do as well: those of the user's own file
         far = [float(np.abs(y * std + mean - x).max()) for mean, std in fits]
-        best = next(place for place, error in enumerate(far) if error <= min(far) + 0.001)
+        best = next(index for index, error in enumerate(far) if error <= min(far) + 0.001)
         if far[best] > MOST_LEVELS:
             return None
         means.append(fits[best][0])

@@ -1,25 +1,95 @@
-"""Both models on several pictures, compared layer by layer over all of them.
+"""The float and the fixed model on several pictures, compared layer by layer over all of them, here or on a cluster.
 
 Each picture's values live in two files without names until they are compared; only sums, counts and histograms stay.
+For a cluster pictures are made here and sent, so that its machines need no files of the user's. Workers are sent both
+models once; a picture's comparison comes back with records that have lost their values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.merge import merge_each
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.spooled import spooled
+from sgsdump.errors import ValuesError
+from sgsdump.executors.workers.task_pool import Workers, run_tasks
+from sgsdump.models.feeds.feeds import expand, feed_maker
+from sgsdump.models.feeds.image_list import evenly
+from sgsdump.models.input_spec import InputSpec
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.quantisation.diagnosis.picture_pairs import PicturePair, PicturePairs
-from sgsdump.quantisation.fixed_metadata import read_facts
-from sgsdump.quantisation.simulation.simulation import Simulation, Simulator
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.float_model import serialise
+from sgsdump.quantisation.simulation import Simulation, Simulator
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
+
+# A comparison, and the records of the sample and the benchmark.
+_Sent = tuple[Comparison, list[Record], list[Record]]
+
+
+@dataclass(frozen=True, eq=False)
+class PicturePair:
+    """``feed`` is the float model's, ``raw`` the same run with pictures as bytes 0 to 255."""
+
+    label: str
+    feed: Mapping[str, np.ndarray]
+    raw: Mapping[str, np.ndarray]
+
+    def fixed_feed(self, pictures: Collection[str]) -> dict[str, np.ndarray]:
+        """What the fixed model takes, whose quantised picture inputs are these."""
+        return {name: self.raw[name] if name in pictures else self.feed[name] for name in self.feed}
+
+
+@dataclass(frozen=True)
+class PicturePairs:
+    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen; see ``feeds.feeds`` for the others.
+
+    Raises what ``feeds.feeds`` raises, at once for what can be known at once.
+    """
+
+    images: str
+    preprocess: str | None
+    specs: tuple[InputSpec, ...]
+    config: InputConfig
+    most: int
+
+    def __post_init__(self) -> None:
+        _ = self._makers, self.runs
+
+    @cached_property
+    def runs(self) -> list[tuple[str, ...]]:
+        """The files of each run."""
+        every = expand(self.images, len(self.specs))
+        return evenly(every, self.most)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The files' names, with their folders where names alone are not unique."""
+        labels = [",".join(Path(file).name for file in files) for files in self.runs]
+        return labels if len(set(labels)) == len(labels) else [",".join(files) for files in self.runs]
+
+    @cached_property
+    def _makers(self) -> tuple:
+        return tuple(feed_maker(self.preprocess, self.specs, self.config, normalised) for normalised in (True, False))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def make(self, index: int) -> PicturePair:
+        feed, raw = (maker(self.runs[index]) for maker in self._makers)
+        return PicturePair(self.labels[index], feed, raw)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +153,43 @@ def _as_computed(record: Record) -> Record:
     if record.constant or tensor.layout != NHWC or tensor.ndim != 4:
         return record
     return replace(record, tensor=tensor.in_layout(NCHW))
+
+
+def compared_on_cluster(
+    float_model: Model, fixed_model: Model, pairs: PicturePairs, scheduler: str, progress: Progress = SILENT
+) -> Iterator[Compared]:
+    """The comparison on each picture, in their order. Raises what ``each_compared`` and ``run_tasks`` raise, and
+    ModelError for a model over 2 GB."""
+    given = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
+    pictures = (pairs.make(index) for index in range(len(pairs)))
+    for comparison, *records in run_tasks(_comparing, given, pictures, Workers(scheduler=scheduler), progress):
+        yield Compared(comparison, *map(Dump, records))
+
+
+def _comparing(float_file: tuple[bytes, Path], fixed_file: tuple[bytes, Path]) -> Callable[[PicturePair], _Sent]:
+    float_model, fixed_model = (Model(ModelProto.FromString(data), path) for data, path in (float_file, fixed_file))
+    comparer = PictureComparer(float_model, fixed_model, Path(tempfile.gettempdir()))
+    return lambda picture: _without_values(comparer.compare(picture))
+
+
+def _without_values(compared: Compared) -> _Sent:
+    comparison = compared.comparison
+    failed = [
+        replace(one, pair=replace(one.pair, sample=_bare(one.pair.sample), benchmark=_bare(one.pair.benchmark)))
+        for one in comparison.failed
+    ]
+    only = [
+        tuple(replace(one, record=_bare(one.record)) for one in side)
+        for side in (comparison.only_in_sample, comparison.only_in_benchmark)
+    ]
+    bare = replace(comparison, failed=tuple(failed), only_in_sample=only[0], only_in_benchmark=only[1])
+    sample, benchmark = ([_bare(record) for record in dump.records] for dump in (compared.sample, compared.benchmark))
+    return bare, sample, benchmark
+
+
+def _bare(record: Record) -> Record:
+    return replace(record, tensor=Tensor(record.tensor.info, _gone, record.tensor.statistics))
+
+
+def _gone() -> np.ndarray:
+    raise ValuesError("the values of a picture that another machine ran are not kept")

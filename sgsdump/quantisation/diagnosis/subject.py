@@ -11,13 +11,13 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_metadata import read_facts
+from sgsdump.quantisation.calibration import Calibration, calibrate
+from sgsdump.quantisation.calibration_log import read_log
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.levels import Calibration, calibrate
-from sgsdump.quantisation.quant_import import import_params, read_quant_file
+from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
-from sgsdump.quantisation.ranges.side_ranges import side_ranges
-from sgsdump.quantisation.sdk_log import read_log
+from sgsdump.quantisation.ranges.statistics import side_ranges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

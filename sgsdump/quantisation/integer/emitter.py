@@ -1,26 +1,92 @@
-"""Collects the nodes and constants of a fixed model: the integer rules write their formulas through it, node by node.
+"""What the integer rules are made of: the hardware's numbers, an ``Emitter`` of ONNX nodes, and the contract of a rule.
 
-Whole numbers travel as float32 where they are sure to stay below 2^24 and as double elsewhere: both are exact, and
-onnxruntime computes them several at a time. What is stored is cast to uint8 or int16.
+Numbers: scales as float32, 15-bit multipliers, two ways to round; computed in double unless it says float32. Source:
+docs/formats/fixed_arithmetic.md.
+
+Nodes: whole numbers travel as float32 where they are sure to stay below 2^24 and as double elsewhere: both are exact,
+and onnxruntime computes them several at a time. What is stored is cast to uint8 or int16.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.quantisation.integer.rounding import limits
+from sgsdump.models.graph import Graph, drop_unused_constants
 from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
+
+    from sgsdump.quantisation.fixed_facts import StoredWeights
 
 FLOAT = np.dtype(np.float32)
 DOUBLE = np.dtype(np.float64)
+U8_MAX = 255
+S16_MAX = 32767
 # From this opset on ReduceMax and ReduceProd take their axes as an input.
 REDUCES_BY_INPUT = 18
+
+
+def half_up(value: np.ndarray | float) -> np.ndarray:
+    """floor(v + 0.5)."""
+    return np.floor(np.asarray(value, np.float64) + 0.5)
+
+
+def half_away(value: np.ndarray | float) -> np.ndarray:
+    """Round to nearest, ties away from zero."""
+    value = np.asarray(value, np.float64)
+    return np.copysign(np.floor(np.abs(value) + 0.5), value)
+
+
+def step(quant: Quant) -> float:
+    """A tensor's scale as every product uses it: float32."""
+    return float(np.float32(quant.scale))
+
+
+def steps(quant: Quant, channels: int) -> np.ndarray:
+    """The scales of weights as float32 values, one per output channel.
+
+    The groups of a ConvTranspose have theirs in common: its weights are (I, O / group, ...).
+    """
+    values = np.asarray(quant.scale, np.float32).astype(np.float64).reshape(-1)
+    return np.tile(values, channels // values.size)
+
+
+def shift(largest: float) -> int:
+    """The n that makes ``largest * 2**n`` a 15-bit multiplier, 16384 to 32767: floor(log2(32767 / largest))."""
+    return int(np.frexp(S16_MAX / largest)[1]) - 1
+
+
+def log2_ceiling(value: float) -> int:
+    """ceil(log2(value)); 0 for nothing at all."""
+    mantissa, exponent = np.frexp(value)
+    return int(exponent) - int(mantissa == 0.5)
+
+
+def limits(quant: Quant) -> tuple[int, int]:
+    """The smallest and largest stored value: 0 to 255, -32767 to 32767 (never -32768)."""
+    return (0, U8_MAX) if quant.dtype == np.uint8 else (-S16_MAX, S16_MAX)
+
+
+def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
+    """The integers of a weight: w / scale rounded half away from zero, within the symmetric limits of its type."""
+    assert quant.dtype is not None, "weights have a type"
+    scale: np.ndarray = np.asarray(quant.scale, np.float64)
+    if quant.axis is not None:
+        scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(weight.ndim)])
+    top = np.iinfo(quant.dtype).max
+    return np.clip(half_away(weight.astype(np.float64) / scale), -top, top).astype(quant.dtype)
+
+
+def reach(quant: Quant) -> Range:
+    """All that a stored tensor can hold."""
+    low, high = limits(quant)
+    return Range.of((low - quant.zero_point) * step(quant), (high - quant.zero_point) * step(quant))
 
 
 @dataclass(frozen=True)
@@ -72,9 +138,9 @@ class Emitter:
         self._count += 1
         return self.named(self.scope, f"{word}{self._count}")
 
-    def named(self, name: str, what: str) -> str:
+    def named(self, name: str, suffix: str) -> str:
         """The name of what belongs to a tensor: ``conv1#stored``."""
-        return f"{name}{self.mark}{what}"
+        return f"{name}{self.mark}{suffix}"
 
     def stored(self, name: str) -> str:
         """The name of a tensor's integers."""
@@ -88,11 +154,11 @@ class Emitter:
         key = (str(array.dtype), array.shape, array.tobytes() if array.size <= 64 else b"")
         if name is None and key[2] and key in self._known:
             return self._known[key]
-        given = name or self.fresh("constant")
-        self.constants.append(numpy_helper.from_array(array, given))
+        unique = name or self.fresh("constant")
+        self.constants.append(numpy_helper.from_array(array, unique))
         if name is None and key[2]:
-            self._known[key] = given
-        return given
+            self._known[key] = unique
+        return unique
 
     def cast(self, name: str, dtype: np.dtype) -> str:
         """The tensor as another type; the same cast is made once."""
@@ -148,6 +214,25 @@ class Emitter:
         to = helper.np_dtype_to_tensor_dtype(quant.dtype)
         return Integers(self.add("Cast", [name], output, to=to), quant.dtype, quant)
 
+    def assemble(self, source: ModelProto, tensors: Mapping[str, Quant], keep_integer: Collection[str]) -> ModelProto:
+        """The model with the nodes and constants added here in place of its own nodes; those outputs of ``tensors``
+        that are in ``keep_integer`` leave as stored integers."""
+        from onnx import ModelProto, helper
+
+        result = ModelProto()
+        result.CopyFrom(source)
+        del result.graph.node[:]
+        del result.graph.value_info[:]
+        result.graph.node.extend(self.nodes)
+        result.graph.initializer.extend(self.constants)
+        for output in result.graph.output:
+            if output.name in keep_integer and output.name in tensors:
+                dtype = tensors[output.name].dtype
+                output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(dtype)
+                output.name = self.stored(output.name)
+        drop_unused_constants(result)
+        return result
+
     def _plus_half(self, value: Unrounded) -> str:
         if value.halved:
             return value.name
@@ -161,3 +246,97 @@ class Emitter:
 
     def _clip(self, value: str, low: float, high: float) -> str:
         return self.add("Clip", [value, self.constant(np.float64(low)), self.constant(np.float64(high))])
+
+
+@dataclass(frozen=True, eq=False)
+class StoredConvolution:
+    """What a convolution stores: the constant that holds its weights and how they are quantised, the constant (2, C) of
+    its biases and multipliers, and the name of the float bias."""
+
+    kernel: str
+    weights: StoredWeights
+    rows: str
+    bias: str
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """What a convolution is given besides its input.
+
+    quant     of its weights.
+    channels  a convolution's output -> the range of each of its channels; ``whole``: of an output that it lacks.
+    stored    the name to store the output under, where that is UINT8 with no narrower limits than its type's; else "".
+    keep      takes what the convolution stores.
+    """
+
+    quant: Quant
+    channels: Mapping[str, Range]
+    whole: Range
+    stored: str
+    keep: Callable[[StoredConvolution], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One node to compute.
+
+    name      of the tensor that it makes.
+    operands  its inputs as integers, without the ``constant`` that is added to one or multiplied by.
+    output    the scale that its result has to have; ``range``: the result's calibrated range.
+    weighting  of a convolution whose weights are quantised.
+    """
+
+    emit: Emitter
+    graph: Graph
+    node: NodeProto
+    name: str
+    operands: tuple[Integers, ...]
+    output: Quant
+    range: Range
+    constant: np.ndarray | None = None
+    weighting: Weighting | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind of operator is computed.
+
+    compute      the value before its last rounding, or stored; None for a node that the rule cannot compute.
+    operands     how many of the inputs are tensors (None: all); the others are parameters.
+    constants    the inputs of which one may be a constant spread over the tensor: ``Call.constant``.
+    reach        an input from inside a fused chain has a range that goes up to this at least.
+    approximate  what is done in place of a rule of the hardware; "" for its own.
+    """
+
+    compute: Callable[[Call], Integers | Unrounded | None]
+    operands: int | None = 1
+    constants: tuple[int, ...] = ()
+    reach: float = 0.0
+    approximate: str = ""
+
+
+def requantise(emit: Emitter, value: Integers, output: Quant) -> Unrounded:
+    """The same values with another scale or type."""
+    n = shift(step(value.quant) / step(output))
+    return Unrounded(scaled(emit, value, output, n), output.zero_point)
+
+
+def at_scale(emit: Emitter, value: Integers, quant: Quant) -> Integers:
+    """The values stored with a scale, between operators that only take their own."""
+    if value.quant == quant:
+        return value
+    return emit.store(requantise(emit, value, quant), quant, emit.fresh("requantised"))
+
+
+def scaled(emit: Emitter, value: Integers, output: Quant, n: int) -> str:
+    """(q - z) * half_up(s / s_o * 2^n) / 2^n as doubles, not rounded."""
+    multiplier = float(half_up(step(value.quant) / step(output) * 2.0**n)) * 2.0**-n
+    return emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
+
+
+def centred(emit: Emitter, value: Integers) -> str:
+    """q - z as doubles."""
+    name = emit.doubles(value)
+    if not value.quant.zero_point:
+        return name
+    return emit.add("Sub", [name, emit.constant(np.float64(value.quant.zero_point))])

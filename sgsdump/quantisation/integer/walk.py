@@ -1,53 +1,112 @@
-"""The way through a quant plan's operators: a stored tensor ``X`` becomes ``X#stored``, made by its operator's rule.
+"""Write a quant plan as the hardware computes it, in ONNX: apart from ``fixed_model``, which decides what to write.
+
+Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
+the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:
+
+    q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps, the offset rounded half up
+
+The SDK's colour matrix works in 1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal,
+256 + offset in the last three columns. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034
+and 255), and on ten networks whose pictures lack the darkest or brightest bytes: from 1 to 255 the offset is -1.5, and
+becomes -1. It is the identity in all others.
+
+Operators that only move values (Reshape, Concat, Split, nearest upsampling, Pad ...) copy integers as they are.
+Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 
 Inside a fused chain the first operator is brought to INT16 over its own range, and so is every further one but the
-last.
+last. A ReLU or Clip directly after a convolution is no operator of its own, but limits of the convolution's output.
 
-What has no integer rule is done another way and listed in ``Walk.approximate``: a function of one tensor other than
-Sigmoid and TanH is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs
-and a requantised output.
+What has no rule of the hardware is listed in ``Walk.approximate``: a function of one tensor other than Sigmoid and TanH
+is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised
+output.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, needs, reading
-from sgsdump.quantisation.domains import moves_values
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, StoredTensor, StoredWeights
-from sgsdump.quantisation.fusion import Operator
-from sgsdump.quantisation.integer.activation import Step, steps_of
-from sgsdump.quantisation.integer.convolution.weighted import compute_weighted
-from sgsdump.quantisation.integer.curve import CURVES, REACH
-from sgsdump.quantisation.integer.dumped import dumped
-from sgsdump.quantisation.integer.emitter import DOUBLE, Emitter, Integers, Unrounded
-from sgsdump.quantisation.integer.moving import move
-from sgsdump.quantisation.integer.picture_bytes import steps_of_bytes
-from sgsdump.quantisation.integer.pooling import average_pool, global_average_pool, max_pool
-from sgsdump.quantisation.integer.rounding import S16_MAX, half_away, reach, step
-from sgsdump.quantisation.integer.rules import PARAMETRIC, RULES, Call, constant_of
-from sgsdump.quantisation.integer.scaling import requantise
-from sgsdump.quantisation.integer.table import function_of, ideal, is_function, look_up
-from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.quant_plan import QuantPlan
+from sgsdump.models.graph import REARRANGING, Graph, mark_of, needs, reading
+from sgsdump.models.passes.lift import opset_of
+from sgsdump.quantisation.analysis import Operator, is_convolution, moves_values, sdk_name
+from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
+from sgsdump.quantisation.integer import rule_of
+from sgsdump.quantisation.integer.emitter import (
+    DOUBLE,
+    S16_MAX,
+    Call,
+    Emitter,
+    Integers,
+    Rule,
+    StoredConvolution,
+    Unrounded,
+    Weighting,
+    at_scale,
+    half_away,
+    half_up,
+    reach,
+    requantise,
+    step,
+)
 from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
-    from onnx import NodeProto
+    from onnx import ModelProto, NodeProto
+
+    from sgsdump.quantisation.pictures import Picture
+    from sgsdump.quantisation.quant_plan import QuantPlan
+
+# onnxruntime moves integers of any type with these; with the others it moves float32, which holds them as well.
+ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """``approximate``: an operator's output -> what is done in place of a rule of the hardware."""
+
+    proto: ModelProto
+    approximate: Mapping[str, str]
+
+
+def write_integers(
+    proto: ModelProto,
+    plan: QuantPlan,
+    ranges: Mapping[str, Range],
+    pictures: Mapping[str, Picture],
+    keep_integer: frozenset[str],
+    origin: Origin,
+) -> Written:
+    """The fixed model of a float model (whose nodes ``plan.operators`` are).
+
+    ranges        calibrated range of every float tensor, those inside fused chains too.
+    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
+    origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
+                  convolution's output -> the range of each of its channels, else its whole range counts.
+    """
+    walk = Walk(Graph(proto), plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto)))
+    for name in walk.graph.inputs:
+        if name in plan.tensors:
+            walk.input(name, pictures.get(name))
+    for operator in plan.operators:
+        walk.operator(operator)
+    walk.outputs(keep_integer)
+    result = walk.emit.assemble(proto, plan.tensors, keep_integer)
+    write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
+    return Written(result, walk.approximate)
 
 
 @dataclass(eq=False)
 class Walk:
     """What has been written so far. ``values``: every stored tensor as it stands in the graph, and those between the
-    operators of a chain; ``reals``: tensors that are there as float32, and the names they have as such."""
+    operators of a chain; ``reals``: tensors that are there as float32, and the names they have as such;
+    ``convolutions``: what each stores, by its output."""
 
     graph: Graph
     plan: QuantPlan
@@ -57,10 +116,7 @@ class Walk:
     values: dict[str, Integers] = field(default_factory=dict)
     reals: dict[str, str] = field(default_factory=dict)
     approximate: dict[str, str] = field(default_factory=dict)
-    weights: dict[str, StoredWeights] = field(default_factory=dict)
-    convolutions: dict[str, str] = field(default_factory=dict)
-    biases: dict[str, str] = field(default_factory=dict)
-    named: dict[str, tuple[str, str]] = field(default_factory=dict)
+    convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
         """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded."""
@@ -78,132 +134,174 @@ class Walk:
         else:
             self._chain(operator)
 
+    def outputs(self, keep_integer: frozenset[str]) -> None:
+        for name in self.graph.outputs:
+            if name not in keep_integer:
+                self._real(name)
+
+    def facts(self, pictures: Mapping[str, Picture], origin: Origin, constants: Container[str]) -> FixedFacts:
+        """``constants``: those that are in the fixed model."""
+        tensors = {
+            name: StoredTensor(
+                quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), None, name in pictures
+            )
+            for name, quant in self.plan.tensors.items()
+            if name in self.values and quant.dtype is not None
+        }
+        return FixedFacts(
+            tensors,
+            {
+                stored_convolution.kernel: stored_convolution.weights
+                for stored_convolution in self.convolutions.values()
+            },
+            {name: stored_convolution.kernel for name, stored_convolution in self.convolutions.items()},
+            tuple(self._dumped(operator, constants) for operator in self.plan.operators),
+            origin,
+            {stored_convolution.rows: stored_convolution.bias for stored_convolution in self.convolutions.values()},
+        )
+
+    def _dumped(self, operator: Operator, constants: Container[str]) -> DumpedOperator:
+        """An operator as the simulators dump it: under the type of its last part, or a convolution's own where only its
+        limits follow. The constants of a fused chain's further operators stand in no dump of the SDK's."""
+        head, last = operator.head, operator.last
+        if len(operator.nodes) == 2 and is_convolution(self.graph, head) and last.op_type in ("Relu", "Clip"):
+            last = head
+        stored = self.convolutions.get(head.output[0])
+        kept = (name for name in head.input if name in self.graph.constants and name in constants)
+        names = (stored.kernel, stored.rows) if stored else tuple(kept)
+        types = sdk_name(self.graph, head), sdk_name(self.graph, last)
+        return DumpedOperator(*types, operator.inputs, names, operator.outputs)
+
     def _move(self, operator: Operator) -> None:
         """Inputs of another scale are requantised first: the MUL by 1.0 that the SDK's converter inserts."""
-        node, quant = operator.head, self.plan.tensors[operator.outputs[0]]
+        node, name, quant = operator.head, operator.outputs[0], self.plan.tensors[operator.outputs[0]]
         names = node.input if node.op_type == "Concat" else node.input[:1]
         if any(name not in self.values for name in names):
-            self._keep(self._in_float(node, quant, operator.outputs[0]), quant, operator.outputs[0])
+            self._keep(self._in_float(node, quant, name), quant, name)
             return
-        values = [self._rescaled(self.values[name], quant) for name in names]
+        values = tuple(at_scale(self.emit, self.values[name], quant) for name in names)
+        if rule := rule_of(node.op_type):  # a max pool
+            outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
+            assert outcome is not None, "a pool of maxima has a rule"
+            self._keep(outcome, quant, name)
+            return
         stored = {name for name in operator.outputs if name in self.plan.tensors}
-        if node.op_type in ("MaxPool", "GlobalMaxPool"):
-            pooled = max_pool(self.emit, values[0], node)
-            self._keep(pooled, quant, operator.outputs[0])
-            return
-        move(self.emit, node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
+        self._copy(node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
 
+    def _copy(self, node: NodeProto, values: tuple[Integers, ...], outputs: list[str]) -> None:
+        """The node on stored integers: its inputs that are ``values``, in order, replaced by them.
+
+        ``outputs``: the names of the stored outputs, "" for one that nothing reads.
+        """
+        copy = type(node)()
+        copy.CopyFrom(node)
+        direct = node.op_type in ANY_TYPE
+        copy.input[: len(values)] = [value.name if direct else self.emit.floats(value) for value in values]
+        names = [name if direct or not name else self.emit.fresh("moved") for name in outputs]
+        del copy.output[:]
+        copy.output.extend(names)
+        self.emit.nodes.append(copy)
+        if not direct:
+            for name, output in zip(names, outputs, strict=True):
+                if output:
+                    self.emit.stored_as(name, values[0].quant, output)
+
     def _chain(self, operator: Operator) -> None:
-        *inner, last = steps_of(self.graph, operator)
-        for made, following in pairwise([*inner, last]):
-            quant = self._own_range(made.name, REACH if following.node.op_type in CURVES else 0.0)
-            outcome = _limited(self._compute(made.node, quant, made.name), made, quant)
+        *inner, last = _steps(self.graph, operator)
+        for link, following in pairwise([*inner, last]):
+            # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
+            bounds, rule = self.ranges[link.name].at(INT16), rule_of(following.node.op_type)
+            quant = int16_quant(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
+            outcome = link.limited(self._compute(link.node, quant, link.name), quant)
             # What a pool puts out keeps the scale of its input.
-            self.values[made.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
+            self.values[link.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
         low, high = last.limits(quant)
         whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
-        outcome = _limited(self._compute(last.node, quant, name, self.emit.stored(name) if whole else ""), last, quant)
-        self._keep(outcome, quant, name)
+        outcome = self._compute(last.node, quant, name, self.emit.stored(name) if whole else "")
+        self._keep(last.limited(outcome, quant), quant, name)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
-        """One node by its rule, or by the nearest thing to one. ``stored``: see ``convolve``."""
-        weighted = node.output[0] in self.plan.weights and node.input[0] in self.values
-        if weighted and (convolved := self._convolution(node, quant, stored)) is not None:
-            return convolved
-        operands = self._operands(node)
-        if operands is None:
+        """One node by its rule, or in float32. ``stored``: see ``Weighting``."""
+        rule = rule_of(node.op_type)
+        constant = self._spread(node, rule.constants) if rule else None
+        operands = self._operands(node, rule, constant)
+        if rule is None or operands is None:
             return self._in_float(node, quant, name)
-        if node.op_type in RULES:
-            bounds = self._bounds(name, quant)
-            constant = self._spread(node)
-            values = None if constant is None else self.graph.value(constant)
-            return RULES[node.op_type](Call(self.emit, self.graph, node, tuple(operands), quant, bounds, values))
-        if node.op_type in CURVES:
-            curve, source = CURVES[node.op_type], operands[0].quant
-            bounds = self._bounds(name, quant)
-            return look_up(
-                self.emit, operands[0], quant, lambda q: curve(q, source, quant, bounds), self.emit.stored(name)
+        outcome = rule.compute(
+            Call(
+                self.emit,
+                self.graph,
+                node,
+                name,
+                operands,
+                quant,
+                self._bounds(name, quant),
+                None if constant is None else self.graph.value(constant),
+                self._weighting(node, quant, stored),
             )
-        if node.op_type == "MaxPool":
-            return max_pool(self.emit, operands[0], node)
-        if node.op_type == "GlobalAveragePool":
-            return global_average_pool(self.emit, operands[0])
-        if node.op_type == "AveragePool":
-            # What goes on as UINT8 is brought there first.
-            value = operands[0] if quant.dtype == INT16 else self._rescaled(operands[0], quant)
-            if (pooled := average_pool(self.emit, value, node)) is not None:
-                return pooled
-        if is_function(node, self.graph):
-            self.approximate[name] = f"{node.op_type}: a table with ideal rounding"
-            function = ideal(function_of(node, self.graph), operands[0].quant, quant)
-            return look_up(self.emit, self._broadcast(operands[0], node), quant, function, self.emit.stored(name))
-        return self._in_float(node, quant, name)
-
-    def _convolution(self, node: NodeProto, quant: Quant, stored: str) -> Integers | Unrounded | None:
-        """None for a fully connected operator whose matrix is not a plain one."""
-        name, value = node.output[0], self.values[node.input[0]]
-        whole = self.ranges.get(name) or reach(quant)
-        made = compute_weighted(
-            self.emit, self.graph, node, value, self.plan.weights[name], quant, self.channels, whole, stored
         )
-        if made is None:
+        if outcome is None:
+            return self._in_float(node, quant, name)
+        if rule.approximate:
+            self.approximate[name] = f"{node.op_type}: {rule.approximate}"
+        return outcome
+
+    def _weighting(self, node: NodeProto, quant: Quant, stored: str) -> Weighting | None:
+        name = node.output[0]
+        if name not in self.plan.weights or node.input[0] not in self.values:
             return None
-        self.weights[made.kernel] = made.weights
-        self.convolutions[name] = made.kernel
-        self.biases[made.rows] = made.bias
-        self.named[name] = (made.kernel, made.rows)
-        return made.outcome
+        whole = self.ranges.get(name) or reach(quant)
+
+        def keep(stored_convolution: StoredConvolution) -> None:
+            self.convolutions[name] = stored_convolution
+
+        return Weighting(self.plan.weights[name], self.channels, whole, stored, keep)
 
     def _bounds(self, name: str, quant: Quant) -> Range:
         """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""
         return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
 
-    def _spread(self, node: NodeProto) -> str | None:
-        """The constant that a node multiplies by or adds, where it is spread over the tensor; one as large as the
-        tensor (Caffe's BatchNorm and Scale after a fully connected operator, or on maps of one pixel) is an operand."""
-        constant = constant_of(self.graph, node)
-        if constant is None:
+    def _spread(self, node: NodeProto, slots: tuple[int, ...]) -> str | None:
+        """The constant among these inputs that a node multiplies by or adds, where it is spread over the tensor; one as
+        large as the tensor (Caffe's BatchNorm and Scale after a fully connected operator, or on maps of one pixel) is
+        an operand."""
+        names = [node.input[slot] for slot in slots]
+        constants = [name for name in names if name in self.graph.constants and self._is_float(name)]
+        if len(constants) != 1:
             return None
-        shape = self.graph.shapes.get(next(name for name in node.input if name != constant), ())
-        size = math.prod(self.graph.constants[constant].dims)
+        shape = self.graph.shapes.get(next(name for name in node.input if name != constants[0]), ())
+        size = math.prod(self.graph.constants[constants[0]].dims)
         sizes = [length for length in shape[1:] if length is not None]
         whole = size > 1 and len(sizes) == len(shape) - 1 and math.prod(sizes) == size
-        return None if whole else constant
+        return None if whole else constants[0]
 
-    def _operands(self, node: NodeProto) -> list[Integers] | None:
-        """A node's inputs as integers; None when one of them is none. Constants get the scale of their own range."""
-        if node.op_type in RULES and any(self._is_infinite(name) for name in node.input):
+    def _operands(self, node: NodeProto, rule: Rule | None, constant: str | None) -> tuple[Integers, ...] | None:
+        """A node's inputs as integers, without the ``constant`` that is spread over them; None when one cannot be had.
+        Other constants get the scale of their own range."""
+        names = [name for name in node.input if name and name != constant][: rule.operands if rule else 1]
+        if rule and any(self._is_infinite(name) for name in (*names, constant or "")):
             return None
-        constant = self._spread(node)
-        names = [name for name in node.input if name and name != constant]
-        if node.op_type in PARAMETRIC or node.op_type not in RULES:
-            names = names[:1]
         operands = []
         for name in names:
             if name in self.values:
                 operands.append(self.values[name])
-            elif name in self.graph.constants and self.graph.value(name).dtype.kind == "f":
+            elif name in self.graph.constants and self._is_float(name):
                 operands.append(self._constant(name))
             else:
                 return None
-        return operands
+        return tuple(operands)
+
+    def _is_float(self, constant: str) -> bool:
+        return self.graph.value(constant).dtype.kind == "f"
 
     def _is_infinite(self, name: str) -> bool:
-        values = self.graph.value(name) if name in self.graph.constants else np.zeros(())
-        return values.dtype.kind == "f" and not np.isfinite(values).all()
-
-    def _broadcast(self, value: Integers, node: NodeProto) -> Integers:
-        """The node's first input with as many dimensions as its constants of one element have, where they have more."""
-        rank = max((len(self.graph.constants[name].dims) for name in node.input[1:] if name), default=0)
-        if not rank:
-            return value
-        ones = self.emit.constant(np.ones(rank, np.int64))
-        return replace(value, name=self.emit.add("Expand", [value.name, ones]))
+        constant = name in self.graph.constants and self._is_float(name)
+        return constant and not np.isfinite(self.graph.value(name)).all()
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
@@ -213,13 +311,6 @@ class Walk:
         quant = int16_quant(bounds.low, bounds.high)
         stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
         return Integers(self.emit.constant(stored), DOUBLE, quant)
-
-    def _rescaled(self, value: Integers, quant: Quant) -> Integers:
-        """The values at another scale, between operators that only take their own."""
-        if value.quant == quant:
-            return value
-        assert quant.dtype is not None, "a plan knows every type"
-        return self.emit.store(requantise(self.emit, value, quant), quant, self.emit.fresh("requantised"))
 
     def _keep(self, outcome: Integers | Unrounded, quant: Quant, name: str) -> None:
         stored = self.emit.stored(name)
@@ -245,42 +336,74 @@ class Walk:
 
     def _plain(self, node: NodeProto, renamed: Mapping[str, str] | None = None) -> None:
         """The node as it is, on real values."""
-        own = reading(node, {name: self._real(name) for name in sorted(needs(node))})
-        for index, name in enumerate(own.output):
-            own.output[index] = (renamed or {}).get(name, name)
-        self.reals.update((name, name) for name in own.output)
-        self.emit.nodes.append(own)
+        copy = reading(node, {name: self._real(name) for name in sorted(needs(node))})
+        for index, name in enumerate(copy.output):
+            copy.output[index] = (renamed or {}).get(name, name)
+        self.reals.update((name, name) for name in copy.output)
+        self.emit.nodes.append(copy)
 
     def _real(self, name: str) -> str:
-        """The name under which a tensor is there as float32: its own, but for the inputs of the model, which have
+        """The name under which a tensor is there as float32: the tensor's, but for the inputs of the model, which have
         theirs already."""
         if name in self.values and name not in self.reals:
-            own = self.emit.named(name, "real") if name in self.graph.inputs else name
-            self.reals[name] = self.emit.real(self.values[name], own)
+            real = self.emit.named(name, "real") if name in self.graph.inputs else name
+            self.reals[name] = self.emit.real(self.values[name], real)
         return self.reals.get(name, name)
 
-    def outputs(self, keep_integer: frozenset[str]) -> None:
-        for name in self.graph.outputs:
-            if name not in keep_integer:
-                self._real(name)
 
-    def _own_range(self, name: str, least: float) -> Quant:
-        """The scale between two operators of a chain: INT16 over the tensor's own range, up to ``least`` anyway."""
-        bounds = self.ranges[name].at(INT16)
-        return int16_quant(bounds.low, max(bounds.high, least))
+@dataclass(frozen=True)
+class _Step:
+    """One node that computes, the name of what it puts out (an activation's where that is only its limits), and these
+    limits of the real values."""
 
-    def facts(self, pictures: Mapping[str, Picture], origin: Origin | None, constants: set[str]) -> FixedFacts:
-        tensors = {
-            name: StoredTensor(
-                quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), None, name in pictures
-            )
-            for name, quant in self.plan.tensors.items()
-            if name in self.values and quant.dtype is not None
-        }
-        operators = tuple(dumped(self.graph, operator, self.named, constants) for operator in self.plan.operators)
-        return FixedFacts(tensors, self.weights, self.convolutions, operators, origin, self.biases)
+    node: NodeProto
+    name: str
+    low: float = -np.inf
+    high: float = np.inf
+
+    def limits(self, quant: Quant) -> tuple[float, float]:
+        """The lowest and the highest stored value."""
+        low, high = (end / step(quant) + quant.zero_point for end in (self.low, self.high))
+        return float(np.ceil(low - 0.5)), float(np.floor(high + 0.5))
+
+    def limited(self, outcome: Integers | Unrounded, quant: Quant) -> Integers | Unrounded:
+        if not isinstance(outcome, Unrounded):
+            return outcome
+        low, high = self.limits(quant)
+        return replace(outcome, lowest=low, highest=high)
 
 
-def _limited(outcome: Integers | Unrounded, made: Step, quant: Quant) -> Integers | Unrounded:
-    low, high = made.limits(quant)
-    return replace(outcome, lowest=low, highest=high) if isinstance(outcome, Unrounded) else outcome
+def _steps(graph: Graph, operator: Operator) -> list[_Step]:
+    """The nodes of a chain that compute."""
+    steps = [_Step(node, node.output[0]) for node in operator.nodes]
+    if len(steps) < 2 or not is_convolution(graph, operator.head):
+        return steps
+    activation = operator.nodes[1]
+    # What makes an output of the graph stays an operator of its own.
+    ends = None if activation.output[0] in graph.outputs else _ends(graph, activation, len(steps) == 2)
+    return steps if ends is None else [_Step(operator.head, activation.output[0], *ends), *steps[2:]]
+
+
+def _ends(graph: Graph, node: NodeProto, last: bool) -> tuple[float, float] | None:
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    if node.op_type != "Clip" or not last:
+        return None
+    ends = []
+    for name, otherwise in zip((*node.input[1:3], "", "")[:2], (-np.inf, np.inf), strict=True):
+        if name and name not in graph.constants:
+            return None
+        ends.append(float(graph.value(name).reshape(-1)[0]) if name else otherwise)
+    return ends[0], ends[1]
+
+
+def steps_of_bytes(emit: Emitter, name: str, picture: Picture, quant: Quant) -> Unrounded:
+    """Input ``name`` (N, C, H, W, bytes) in steps of ``quant``, before the rounding."""
+    mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
+    gain = np.round(1024 / (std * quant.scale)) / 1024
+    offset = half_up(quant.zero_point - mean / (std * quant.scale))
+    source = emit.cast(name, DOUBLE)
+    if (gain != 1).any() or (offset != 0).any():
+        source = emit.add("Mul", [source, emit.constant(gain.reshape(1, -1, 1, 1))])
+        source = emit.add("Add", [source, emit.constant(offset.reshape(1, -1, 1, 1))])
+    return Unrounded(source)

@@ -1,29 +1,51 @@
-"""Run pictures through the float model once, and keep the statistics and the range of every tensor."""
+"""Run pictures through the float model once, for each tensor's statistics and range; also on workers' machines.
+
+One picture's statistics are merged in the pictures' order wherever they were computed, so one process and many give
+the same bits. Pictures are mostly of one shape: for that of the first the model's tensors get buffers of their own,
+which are looked at picture after picture. Where that cannot be, and for other shapes, the tensors come one by one.
+
+The ends of some tensors follow from another's, exactly, so their values need not be read: what only moves values keeps
+both ends; a Relu takes what lies below 0 to 0. A third of most networks' tensors is such.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
 from sgsdump.errors import InputError
+from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
 from sgsdump.executors.workers.threads import in_threads
 from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.graph import Graph, captured
+from sgsdump.models.graph import REARRANGING, Graph, captured
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.analysis import is_convolution, operators
 from sgsdump.quantisation.float_model import deployed, serialise
-from sgsdump.quantisation.fusion import is_convolution, operators
-from sgsdump.quantisation.ranges.followers import with_followers
-from sgsdump.quantisation.ranges.observers import Collector, Seen
-from sgsdump.quantisation.ranges.one_picture import OnePicture
-from sgsdump.quantisation.ranges.statistics import PLAIN, Statistics, Wanted
+from sgsdump.quantisation.ranges.statistics import (
+    PLAIN,
+    Extremes,
+    Moments,
+    RowExtremes,
+    Rows,
+    Selection,
+    Statistics,
+    ValueHistogram,
+    count_values,
+)
 from sgsdump.tensors.kernels import cores
+from sgsdump.tensors.one_pass.rows import RowWatch, extremes, moments
 from sgsdump.tensors.types import Range
 
+# Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
+WAITING_BYTES = 4 << 20
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 
@@ -35,7 +57,7 @@ def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> di
 def gather(
     model: Model,
     feeds: Iterable[Feed],
-    wanted: Wanted = PLAIN,
+    selection: Selection = PLAIN,
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Statistics:
@@ -49,20 +71,20 @@ def gather(
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
     """
     if workers.scheduler is not None:
-        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, wanted), feeds, workers, progress)
+        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, selection), feeds, workers, progress)
     elif workers.processes > 1 and isinstance(feeds, Sequence):
-        shared = (serialise(model.proto), model.path, wanted, feeds)
+        shared = (serialise(model.proto), model.path, selection, feeds)
         some = replace(workers, processes=min(workers.processes, len(feeds)))
         parts = run_tasks(_see_by_index, shared, range(len(feeds)), some, progress)
     else:
-        parts = _in_threads(model, wanted, feeds)
+        parts = _in_threads(model, selection, feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else None
-    seen: Seen | None = None
+    observation: Observation | None = None
     for part in each(progress, parts, "calibrate", "picture", total):
-        seen = part if seen is None else seen.merged(part)
-    if seen is None:
+        observation = part if observation is None else observation.merged(part)
+    if observation is None:
         raise InputError("there is no picture to calibrate with")
-    statistics = seen.statistics
+    statistics = observation.statistics
     return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
 
 
@@ -82,23 +104,268 @@ def plain_ranges(model: Model, statistics: Statistics, own: Graph | None = None)
     return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
 
 
-def _in_threads(model: Model, wanted: Wanted, feeds: Iterable[Feed]) -> Iterator[Seen]:
+def followed(graph: Graph) -> dict[str, str]:
+    """Each such tensor and what it is made of, in execution order; none that is made of a constant."""
+    return {
+        node.output[0]: node.input[0]
+        for node in graph.nodes
+        if node.op_type in {"Relu", *REARRANGING}
+        and node.domain in ("", "ai.onnx")
+        and node.input[0] not in graph.constants
+    }
+
+
+def with_followers(graph: Graph, extremes: Mapping[str, Extremes]) -> dict[str, Extremes]:
+    """The extremes, and those that follow from them."""
+    complete = dict(extremes)
+    for name, source in followed(graph).items():
+        if source in complete:
+            low, high = complete[source]
+            rectified = graph.producer[name].op_type == "Relu"
+            complete[name] = Extremes(max(low, 0.0), max(high, 0.0)) if rectified else Extremes(low, high)
+    return complete
+
+
+class OnePicture:
+    """The function from one (label, feed) to what is seen; it keeps the model's sessions for the next. Several threads
+    may call it side by side.
+
+    A feed has one thread, on any machine: how onnxruntime cuts a matrix for several decides the last bits.
+    """
+
+    def __init__(self, model: Model, selection: Selection):
+        self._model, self._wanted = model, selection
+        graph = Graph(model.proto)
+        self._looked_at = (set(graph.producer) - set(followed(graph))) | selection.names
+        self._runner = SegmentRunner(model, keep_sessions=True, threads=1)
+        self._first, self._begun = Lock(), False
+        self._graph: PlacedGraph | None = None
+        # Those that no thread uses now.
+        self._collectors: list[PlacedCollector] = []
+
+    def __call__(self, labelled: tuple[str, Mapping[str, np.ndarray]]) -> Observation:
+        """Raises InputError for a feed that does not fit, and for NaN or infinity; ModelError for a node that fails."""
+        label, feed = labelled
+        graph = self._placed(feed)
+        if graph is not None and graph.takes(feed):
+            try:
+                return self._at_their_places(graph, label, feed)
+            except REFUSALS:  # which the other way may not meet, or names the node for
+                self._graph = None
+        return self._one_by_one(label, feed)
+
+    def _placed(self, feed: Mapping[str, np.ndarray]) -> PlacedGraph | None:
+        with self._first:
+            if not self._begun:
+                self._begun = True
+                try:
+                    self._graph = PlacedGraph(self._model, feed, self._looked_at)
+                except (Unplaceable, *REFUSALS):
+                    pass
+            return self._graph
+
+    def _at_their_places(self, graph: PlacedGraph, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
+        try:
+            collector = self._collectors.pop()
+        except IndexError:
+            collector = PlacedCollector(PlacedRun(graph), self._wanted, self._looked_at)
+        observation = collector.seen(label, feed)
+        self._collectors.append(collector)
+        return observation
+
+    def _one_by_one(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
+        collector = Collector(self._wanted, label)
+        for name, array in feed.items():
+            collector.see(name, array)
+        for layer in self._runner.run(feed, only=self._looked_at):
+            collector.see(layer.name, layer.array)
+        return collector.seen
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Of one picture or several; the fields are those of ``Statistics``, extremes by rows."""
+
+    ends: RowExtremes
+    histograms: dict[str, ValueHistogram]
+    moments: dict[str, Moments]
+    below: dict[str, Extremes]
+
+    def merged(self, other: Observation) -> Observation:
+        """Both together. Raises InputError for a tensor whose number of channels changes with the picture."""
+        return Observation(
+            self.ends.merged(other.ends),
+            _both(self.histograms, other.histograms),
+            _both(self.moments, other.moments),
+            _both(self.below, other.below),
+        )
+
+    @property
+    def statistics(self) -> Statistics:
+        return Statistics(self.ends.whole, self.histograms, self.moments, self.ends.channels, self.below)
+
+
+class Collector:
+    """Observes one picture's tensors one by one and keeps their statistics."""
+
+    def __init__(self, selection: Selection, label: str):
+        self._wanted, self._label = selection, label
+        self._closer = _Closer(selection)
+        self._ends = RowExtremes((), np.empty(0), np.empty(0))
+        self._waiting: list[tuple[str, np.ndarray]] = []
+        self._bytes = 0
+
+    @property
+    def seen(self) -> Observation:
+        """Of all tensors seen so far. Raises as ``see``."""
+        self._look()
+        return self._closer.seen(self._ends)
+
+    def see(self, name: str, array: np.ndarray) -> None:
+        """Raises InputError when this tensor, or one before, holds NaN or infinity, which have no range."""
+        if not _is_looked_at(array):
+            return
+        self._waiting.append((name, array))
+        self._bytes += array.nbytes
+        if self._bytes >= WAITING_BYTES:
+            self._look()
+
+    def _look(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        tables = [_table(self._wanted, name, array) for name, array in waiting]
+        rows = tuple(_rows(self._wanted, *each, table) for each, table in zip(waiting, tables))
+        ends = RowExtremes(rows, *extremes(tables))
+        _check(ends, self._label)
+        self._ends = self._ends.followed_by(ends)
+        for name, array in waiting:
+            self._closer.look(name, array)
+
+
+class PlacedCollector:
+    """Observes the tensors of one run after another, which lie where they lay before."""
+
+    def __init__(self, run: PlacedRun, selection: Selection, looked_at: set[str]):
+        self._run, self._wanted = run, selection
+        steps = [
+            {n: array for n, array in arrays.items() if (n in looked_at or not step) and _is_looked_at(array)}
+            for step, arrays in enumerate(run.made)
+        ]
+        tables = [[_table(selection, name, array) for name, array in arrays.items()] for arrays in steps]
+        self._watch = RowWatch(tables)
+        self._rows = tuple(
+            _rows(selection, name, array, table)
+            for arrays, group in zip(steps, tables)
+            for (name, array), table in zip(arrays.items(), group)
+        )
+        self._closer_at = [[(n, array) for n, array in arrays.items() if n in selection.closer] for arrays in steps]
+
+    def seen(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
+        """Of one feed's tensors. Raises as ``Collector``, and what ``PlacedRun.steps`` raises."""
+        closer = _Closer(self._wanted)
+        for step in self._run.steps(feed):
+            self._watch.look(step)
+            for name, array in self._closer_at[step]:
+                closer.look(name, array)
+        ends = RowExtremes(self._rows, *self._watch.ends())
+        _check(ends, label)
+        return closer.seen(ends)
+
+
+class _Closer:
+    """Looks at more than the extremes."""
+
+    def __init__(self, selection: Selection):
+        self._wanted = selection
+        self._histograms: dict[str, ValueHistogram] = {}
+        self._moments: dict[str, Moments] = {}
+        self._below: dict[str, Extremes] = {}
+
+    def look(self, name: str, array: np.ndarray) -> None:
+        selection = self._wanted
+        if name in selection.histograms:
+            self._histograms[name] = count_values(array)
+        if name in selection.moments:
+            self._moments[name] = _moments(array, selection.moments[name])
+        if name in selection.softmax:
+            below = array - array.max(axis=selection.softmax[name], keepdims=True)
+            self._below[name] = Extremes(float(below.min()), float(below.max()))
+
+    def seen(self, ends: RowExtremes) -> Observation:
+        return Observation(ends, self._histograms, self._moments, self._below)
+
+
+def _is_looked_at(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and array.size > 0
+
+
+def _table(selection: Selection, name: str, array: np.ndarray) -> np.ndarray:
+    """A view of the array: one row; where channels matter rows of one channel each, in order and again and again."""
+    axis = selection.channels.get(name)
+    if axis is None:
+        return array.reshape(1, -1)
+    if axis == 1:
+        return array.reshape(array.shape[0] * array.shape[1], -1)
+    return _by_channel(array, axis)
+
+
+def _rows(selection: Selection, name: str, array: np.ndarray, table: np.ndarray) -> Rows:
+    axis = selection.channels.get(name)
+    return Rows(name, len(table), 0 if axis is None else array.shape[axis])
+
+
+def _check(ends: RowExtremes, label: str) -> None:
+    odd = ~(np.isfinite(ends.low) & np.isfinite(ends.high))
+    if odd.any():
+        raise InputError(
+            f"tensor {ends.tensor_at(int(odd.argmax()))!r} holds NaN or infinity on {label}, so it has no range; dump "
+            f"the float model on this input and look for the first layer with NaN or Inf"
+        )
+
+
+def _both(first: dict, other: dict) -> dict:
+    result = dict(first)
+    for name, statistics in other.items():
+        if name not in result:
+            result[name] = statistics
+            continue
+        try:
+            result[name] = result[name].merged(statistics)
+        except ValueError as error:
+            raise InputError(f"tensor {name!r} has another number of channels on another picture: {error}") from error
+    return result
+
+
+def _by_channel(array: np.ndarray, axis: int) -> np.ndarray:
+    """[C, values of each]; of the last axis a view, if the array lies in one piece."""
+    if axis in (-1, array.ndim - 1):
+        return array.reshape(-1, array.shape[axis]).T
+    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+def _moments(array: np.ndarray, axis: int) -> Moments:
+    rows = np.ascontiguousarray(_by_channel(array, axis))
+    return Moments(*moments(rows), rows.shape[1])
+
+
+def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> Iterator[Observation]:
     """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
-    see = OnePicture(model, wanted)
+    see = OnePicture(model, selection)
     if isinstance(feeds, PictureFeeds) and feeds.preprocess is None:
         return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)
     return in_threads(see, feeds, threads)
 
 
-def _see_feed(data: bytes, path: Path, wanted: Wanted) -> Callable[[Feed], Seen]:
+def _see_feed(data: bytes, path: Path, selection: Selection) -> Callable[[Feed], Observation]:
     from onnx import ModelProto
 
-    return OnePicture(Model(ModelProto.FromString(data), path), wanted)
+    return OnePicture(Model(ModelProto.FromString(data), path), selection)
 
 
-def _see_by_index(data: bytes, path: Path, wanted: Wanted, feeds: Sequence[Feed]) -> Callable[[int], Seen]:
-    see = _see_feed(data, path, wanted)
+def _see_by_index(data: bytes, path: Path, selection: Selection, feeds: Sequence[Feed]) -> Callable[[int], Observation]:
+    see = _see_feed(data, path, selection)
     return lambda index: see(feeds[index])
 
 

@@ -1,4 +1,4 @@
-"""Fit a UINT8 tensor's range to its distribution: proposals of four kinds, the one with the smallest error.
+"""Fit a UINT8 tensor's range to its distribution, by arrays alone: proposals of four kinds, each with its error.
 
 The error of a range is the expected squared difference between a value and what UINT8 with that range makes of it
 (clipped and rounded as the fixed model does), over the histogram of all values that calibration saw. Proposals:
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.quantisation.ranges.value_histogram import ValueHistogram
+from sgsdump.quantisation.ranges.statistics import ValueHistogram
 
 STEPS = 255
 PERCENTILES = (1e-5, 1e-4, 1e-3)

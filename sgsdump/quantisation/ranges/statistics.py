@@ -1,19 +1,36 @@
 """What calibration keeps of tensors, and of which of them: statistics that merge, so that memory does not grow with the
-pictures."""
+pictures.
+
+Lowest and highest values of all tensors lie in two arrays (``RowExtremes``), one row after the other, so that two
+pictures' are merged in two steps, whatever the number of tensors; those of some are by channel, of others as a whole.
+
+A histogram's bins merge exactly, so no range is needed first: ``2 * SIDE`` bins of equal width cover [-2^exponent,
+2^exponent). A larger value doubles that span, again and again, and neighbouring bins merge in pairs: what is counted is
+what counting all values at once would have given. Exact zeros (Relu makes many, and every quantiser keeps them) are
+counted apart.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.quantisation.ranges.value_histogram import ValueHistogram
+from sgsdump.errors import InputError
+from sgsdump.tensors.one_pass import compiled
+from sgsdump.tensors.types import Range
+
+# 8 to 16 bins to a UINT8 step of the range that the values fill; the SDK's histograms have 8160 bins in all.
+SIDE = 4096
+# Smaller values than 2^SMALLEST all count as that small: their bins would be narrower than float32 can tell apart.
+SMALLEST = -100
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """Which statistics to keep of which tensors, beside every float tensor's minimum and maximum.
 
     histograms  tensors whose values are counted.
@@ -38,7 +55,67 @@ class Wanted:
         return {*self.histograms, *self.moments, *self.softmax}
 
 
-PLAIN = Wanted()
+@dataclass(frozen=True, eq=False)
+class ValueHistogram:
+    """``counts``: int64 [2 * SIDE], zeros left out; ``zeros``: how many values are exactly 0."""
+
+    exponent: int
+    counts: np.ndarray
+    zeros: int
+
+    @property
+    def width(self) -> float:
+        """Of one bin."""
+        return math.ldexp(1.0, self.exponent) / SIDE
+
+    @property
+    def total(self) -> int:
+        """How many values were counted."""
+        return int(self.counts.sum()) + self.zeros
+
+    def filled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Middles (float64) and counts of the bins that hold anything."""
+        (at,) = np.nonzero(self.counts)
+        return (at - SIDE + 0.5) * self.width, self.counts[at]
+
+    def merged(self, other: ValueHistogram) -> ValueHistogram:
+        """Both tensors' values counted together."""
+        exponent = max(self.exponent, other.exponent)
+        counts = _widened(self, exponent) + _widened(other, exponent)
+        return ValueHistogram(exponent, counts, self.zeros + other.zeros)
+
+
+def count_values(array: np.ndarray) -> ValueHistogram:
+    """The histogram of finite values of a float array of any shape."""
+    values = array.reshape(-1)
+    values = values.astype(np.float32) if values.dtype == np.float16 else values
+    if compiled.takes(values):
+        counts = np.zeros(2 * SIDE, np.int64)
+        exponent, zeros = compiled.count_in_bins(values, SMALLEST, counts)
+        return ValueHistogram(exponent, counts, zeros)
+    top = float(np.abs(values).max()) if values.size else 0.0
+    exponent = max(math.frexp(top)[1], SMALLEST) if top else SMALLEST  # frexp(0) is 0: a span of 1
+    # A power of two times a float is exact, and so is its floor.
+    scale = math.ldexp(SIDE, -exponent)
+    at = np.floor(values * values.dtype.type(scale)).astype(np.int32)
+    at += SIDE
+    counts = np.bincount(at, minlength=2 * SIDE)
+    zeros = int(values.size - np.count_nonzero(values))
+    counts[SIDE] -= zeros
+    return ValueHistogram(exponent, counts, zeros)
+
+
+def _widened(histogram: ValueHistogram, exponent: int) -> np.ndarray:
+    """The counts in bins of the span 2^exponent."""
+    doublings = exponent - histogram.exponent
+    if not doublings:
+        return histogram.counts
+    counts = np.zeros_like(histogram.counts)
+    np.add.at(counts, (np.arange(-SIDE, SIDE) >> min(doublings, 62)) + SIDE, histogram.counts)
+    return counts
+
+
+PLAIN = Selection()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +160,109 @@ class Statistics:
     moments: dict[str, Moments]
     channels: dict[str, ChannelExtremes]
     below: dict[str, Extremes]
+
+
+class Rows(NamedTuple):
+    """How many rows a tensor has, and of how many channels they are, in turn; 0 where channels do not matter."""
+
+    name: str
+    rows: int
+    channels: int
+
+
+@dataclass(frozen=True, eq=False)
+class RowExtremes:
+    """``low`` and ``high``: float64, of the tensors' rows, one tensor after the other."""
+
+    tensors: tuple[Rows, ...]
+    low: np.ndarray
+    high: np.ndarray
+
+    def merged(self, other: RowExtremes) -> RowExtremes:
+        """Both pictures' together. Raises InputError for a tensor whose number of channels changes."""
+        if self.tensors is other.tensors or self.tensors == other.tensors:
+            return RowExtremes(self.tensors, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+        mine, theirs = self._by_tensor(), other._by_tensor()
+        both = {name: _together(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
+        tensors = tuple(Rows(name, ends.low.size, channels) for name, (channels, ends) in both.items())
+        low, high = (np.concatenate([ends[end] for _, ends in both.values()]) for end in (0, 1))
+        return RowExtremes(tensors, low, high)
+
+    def followed_by(self, other: RowExtremes) -> RowExtremes:
+        """Of more tensors of the same picture."""
+        low, high = np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high])
+        return RowExtremes((*self.tensors, *other.tensors), low, high)
+
+    def tensor_at(self, row: int) -> str:
+        """The name of the tensor to which a row belongs."""
+        behind = np.cumsum([tensor.rows for tensor in self.tensors])
+        return self.tensors[int(np.searchsorted(behind, row, side="right"))].name
+
+    @property
+    def whole(self) -> dict[str, Extremes]:
+        """Of every tensor."""
+        ends = ((name, ends) for name, (_, ends) in self._by_tensor().items())
+        return {name: Extremes(float(low.min()), float(high.max())) for name, (low, high) in ends}
+
+    @property
+    def channels(self) -> dict[str, ChannelExtremes]:
+        """Of each channel, where channels matter."""
+        return {name: ends for name, (channels, ends) in self._by_tensor().items() if channels}
+
+    def _by_tensor(self) -> Mapping[str, tuple[int, ChannelExtremes]]:
+        """The channels, or 0, and the ends of each; of the tensor as a whole where channels do not matter."""
+        by_tensor, start = {}, 0
+        for name, count, channels in self.tensors:
+            rows = slice(start, start + count)
+            start += count
+            low, high = self.low[rows].reshape(-1, channels or count), self.high[rows].reshape(-1, channels or count)
+            by_tensor[name] = channels, ChannelExtremes(low.min(axis=0), high.max(axis=0))
+        return by_tensor
+
+
+def _together(
+    name: str, mine: tuple[int, ChannelExtremes] | None, theirs: tuple[int, ChannelExtremes] | None
+) -> tuple[int, ChannelExtremes]:
+    if mine is None or theirs is None:
+        return mine or theirs  # type: ignore[return-value]
+    if mine[0] != theirs[0]:
+        raise InputError(
+            f"tensor {name!r} has another number of channels on another picture: {mine[0]} and {theirs[0]}"
+        )
+    return mine[0], mine[1].merged(theirs[1])
+
+
+@dataclass(frozen=True, eq=False)
+class SideRanges:
+    """channels  a convolution's output, before its activation -> the range of each of its channels.
+    softmax   a softmax's input -> how far its values lie below their maximum (high is 0).
+    """
+
+    channels: Mapping[str, Range] = field(default_factory=dict)
+    softmax: Mapping[str, Range] = field(default_factory=dict)
+
+
+NOTHING_BESIDE = SideRanges()
+
+
+def side_ranges(statistics: Statistics) -> SideRanges:
+    """Of the calibration's own pictures."""
+    return SideRanges(
+        {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()},
+        {name: Range.of(span.low, span.high) for name, span in statistics.below.items()},
+    )
+
+
+def updated(side: SideRanges, other: SideRanges) -> SideRanges:
+    """The ranges of both, those of ``other`` where they name the same tensor."""
+    return SideRanges({**side.channels, **other.channels}, {**side.softmax, **other.softmax})
+
+
+def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
+    """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
+    return {
+        name: Range.of(min(each.low, softmax[name].low), max(each.high, softmax[name].high))
+        if name in softmax
+        else each
+        for name, each in ranges.items()
+    }

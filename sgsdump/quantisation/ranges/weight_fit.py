@@ -1,4 +1,4 @@
-"""Choose the range of every output channel of a convolution's INT8 weights by the error it makes in the output.
+"""Fit the range of each output channel of INT8 weights by the error in the output: arithmetic, apart from the levels.
 
 Rounding weights changes an output by sum(dw * x). With the mean m and the energy e = E[x^2] of each input channel,
 measured in calibration and taken as alike over the kernel's positions and uncorrelated between them, the expected
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
+from sgsdump.quantisation.analysis import output_axis
 from sgsdump.quantisation.ranges.statistics import Moments
 from sgsdump.quantisation.scales import INT8
-from sgsdump.quantisation.weight_scales import output_axis
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
@@ -59,28 +59,21 @@ def _best(rows: np.ndarray, top: np.ndarray, mean: np.ndarray, spread: np.ndarra
     ``enough``, no narrower range can be taken, and the channel is done.
     """
     best, errors = top.copy(), _errors(rows, top, mean, spread)
-    enough, left = WORTH * errors, np.arange(len(rows))
+    enough, open_rows = WORTH * errors, np.arange(len(rows))
     for step, part in enumerate(GRID[1:]):
         if step % LOOK_EVERY == 0:
             open_still = _clipping(rows, top * part, spread) * ALMOST <= enough
             if not open_still.any():
                 break
             if not open_still.all():
-                left = left[open_still]
+                open_rows = open_rows[open_still]
                 rows, top, enough, errors = (x[open_still] for x in (rows, top, enough, errors))
                 mean, spread = (x if len(x) == 1 else x[open_still] for x in (mean, spread))
         trial = _errors(rows, top * part, mean, spread)
         better = (trial <= enough) & (trial < errors)
-        best[left[better]] = (top * part)[better]
+        best[open_rows[better]] = (top * part)[better]
         errors = np.where(better, trial, errors)
     return best
-
-
-def output_rows(graph: Graph, node: NodeProto) -> np.ndarray:
-    """A convolution's weights as float64 [output channels, weights of each]."""
-    weight = graph.value(node.input[1]).astype(np.float64)
-    axis = output_axis(graph, node)
-    return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
 
 
 def _errors(rows: np.ndarray, top: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -121,9 +114,9 @@ def _inputs(
             return lambda block: alike[0], alike[1]
         every = np.repeat(np.arange(size), weights // size)[None]
         return lambda block: every, channels
-    own = graph.constants[node.input[1]].dims[1]
-    first = np.arange(outputs) // (outputs // group) * own
-    within = np.repeat(np.arange(own), weights // own)[None]
+    inputs_per_group = graph.constants[node.input[1]].dims[1]
+    first = np.arange(outputs) // (outputs // group) * inputs_per_group
+    within = np.repeat(np.arange(inputs_per_group), weights // inputs_per_group)[None]
     if group == 1:
         return lambda block: within, channels
     return lambda block: first[block, None] + within, channels

@@ -2,43 +2,64 @@
 
 trial = PlanTrial(model, ranges, config)
 outputs = trial.run(frozenset({"conv3"}), feed)      # conv3's domain at INT16, every other at 8 bits
+
+A walk runs many plans on one picture, in an order in which neighbours agree as long as possible, and each plan only
+from the first stage on where it differs from the one before. Same values as running each plan alone, to the last bit.
+
+walk = PlanWalk(trial, ["boxes", "logits"])
+for plan, outputs in walk.run(walk.ordered(plans), feed):
+    ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph, WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
-from sgsdump.quantisation.domains import Analysis, analyse
-from sgsdump.quantisation.fixed_metadata import read_facts
-from sgsdump.quantisation.fixed_model import pictures_of
+from sgsdump.quantisation.analysis import Analysis, analyse
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_by_output
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, decide, decide_tensors, weight_types
-from sgsdump.quantisation.trials.qdq_writer import fake_weight, quantise
-from sgsdump.quantisation.trials.switchable_graph import (
+from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.quant_plan import (
+    Choice,
+    QuantPlan,
+    decide,
+    decide_tensors,
+    weight_quant,
+    weight_range,
+    weight_types,
+)
+from sgsdump.quantisation.trials.qdq_graph import (
     LOW,
     SCALE,
     WEIGHT,
     ZERO_POINT,
+    fake_weight,
     lowest,
     parameter,
     parametrise,
+    quantise,
     zero_point,
 )
-from sgsdump.quantisation.weight_scales import weight_quant, weight_range
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto
+
+Plan = frozenset[str]
+"""Names of the domains at INT16; all others are at 8 bits."""
+# Each stage costs some 0.1 ms of its own; more of them save less and less.
+MAX_STAGES = 16
 
 
 @dataclass(frozen=True)
@@ -136,7 +157,7 @@ class PlanTrial:
             if name in self._picture_tensors or quant.dtype is None:
                 continue
             values = ((LOW, lowest(quant)), (SCALE, np.float32(quant.scale)), (ZERO_POINT, zero_point(quant)))
-            named = ((parameter(name, what, self.mark), value) for what, value in values)
+            named = ((parameter(name, part, self.mark), value) for part, value in values)
             fed |= {key: np.asarray(value) for key, value in named if key in self._fed}
         for node, dtype in weight_types(self.analysis, tensors):
             fed[parameter(node.output[0], WEIGHT, self.mark)] = self._weight(node, dtype)
@@ -181,3 +202,121 @@ class PlanTrial:
         nodes = [node for name in names for node in self.analysis.first_inputs[name]]
         weights = sum(int(np.prod(graph.constants[node.input[1]].dims)) for node in nodes)
         return Domain(names[0], tuple(names), tuple(node.output[0] for node in nodes), weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan, what it feeds, and for each stage the identities of what that stage reads of it."""
+
+    plan: Plan
+    fed: Mapping[str, Any]
+    marks: tuple[tuple[int, ...], ...]
+
+
+class PlanWalk:
+    """Plans of one ``PlanTrial``; ``outputs`` are names of real tensors of the fixed model.
+
+    Several threads may run feeds side by side; ``ordered`` is for one thread.
+    """
+
+    def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
+        self._trial = trial
+        self._known: dict[tuple[str, bytes], Any] = {}
+        self._last: Prepared | None = None
+        fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
+        self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
+
+    def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
+        """The plans, each once, as a walk over the tree of their common beginnings, on from where the last ended."""
+        prepared = [self.prepared(plan) for plan in dict.fromkeys(plans)]
+        last = self._last.marks if self._last else ()
+        walk = sorted(prepared, key=lambda p: [(m != before, m) for m, before in zip_longest(p.marks, last)])
+        self._last = walk[-1] if walk else self._last
+        return walk
+
+    def run(
+        self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs on one feed (raw bytes of a picture)."""
+        yield from self.visit(feed).run(prepared)
+
+    def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
+        """For plans that come one by one, on one feed (raw bytes of a picture)."""
+        return Visit(self._graph, feed)
+
+    def prepared(self, plan: Plan) -> Prepared:
+        """A plan with the ranges that the trial has now."""
+        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan).items()}
+        marks = tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
+        return Prepared(plan, fed, marks)
+
+    def _held(self, name: str, value: Any) -> Any:
+        """One object for each value of a parameter, so that equal values are the same object."""
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return value
+        key = (name, value.tobytes())
+        if key not in self._known:
+            self._known[key] = self._graph.hold(value)
+        return self._known[key]
+
+
+class Visit:
+    """One picture's run of plan after plan; what each stage found when it began is kept for the next plan."""
+
+    def __init__(self, graph: StagedGraph, feed: Mapping[str, np.ndarray]):
+        self._graph = graph
+        self._picture = {name: graph.hold(array) for name, array in feed.items()}
+        self._entered: list[dict[str, Any]] = []
+        self._entries = graph.entries()
+        self._before: Prepared | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept for the next plan."""
+        return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
+
+    def run(self, prepared: Iterable[Prepared]) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs."""
+        for now in prepared:
+            yield now.plan, self.outputs(now)
+
+    def outputs(self, now: Prepared) -> dict[str, np.ndarray]:
+        """The wanted tensors under a plan, run from the first stage on where it differs from the plan before."""
+        graph, entered, last = self._graph, self._entered, len(now.marks) - 1
+        start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
+        self._before = None  # an error on the way leaves nothing to go on from
+        del entered[start + 1 :]
+        carried = entered[start] if entered else {}
+        for stage in range(start, last + 1):
+            if stage == len(entered):
+                entered.append(carried)
+            reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
+            computed = graph.run(stage, {**carried, **reads, **self._picture}, self._entries[stage])
+            onwards = graph.carries[stage + 1] if stage < last else None
+            carried = {n: v for n, v in {**carried, **computed}.items() if onwards is None or n in onwards}
+        self._before = now
+        return graph.arrays(carried)
+
+
+def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
+    """The first stage at which two plans differ."""
+    return next((stage for stage, (first, second) in enumerate(zip(a, b)) if first != second), len(b))
+
+
+def _cuts(trial: PlanTrial) -> list[int]:
+    """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
+    domain = trial.analysis.domain
+    owner: dict[str, str] = {}
+    for chosen in trial.domains:
+        root = domain[chosen.name]
+        members = [name for name in trial.analysis.stored if domain[name] == root]
+        owner |= {parameter(n, part, trial.mark): chosen.name for n in members for part in (LOW, SCALE, ZERO_POINT)}
+        owner |= {parameter(name, WEIGHT, trial.mark): chosen.name for name in chosen.convolutions}
+    first: dict[str, int] = {}
+    for index, node in enumerate(trial.every_plan.graph.node):
+        for name in node.input:
+            if name in owner:
+                first.setdefault(owner[name], index)
+    places = sorted(set(first.values()) - {0})
+    step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
+    return places[::step]

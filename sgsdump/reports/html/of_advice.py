@@ -8,9 +8,8 @@ from dataclasses import replace
 from sgsdump.registry import listed
 from sgsdump.reports.html.report import Layer, Step
 from sgsdump.reports.tuning.advice_verdict import conv_config
-from sgsdump.tuning.advice.advice import MAYBE, holds
-from sgsdump.tuning.advice.measured import MeasuredAdvice
-from sgsdump.tuning.advice.sensitivity_analysis import output_error
+from sgsdump.tuning.advice import MAYBE, MeasuredAdvice, holds
+from sgsdump.tuning.sensitivity_analysis import output_error
 
 MOST_NAMED = 4
 

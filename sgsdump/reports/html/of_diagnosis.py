@@ -12,7 +12,7 @@ from sgsdump.reports.html.of_advice import steps_of, with_measured
 from sgsdump.reports.html.of_comparison import report_of
 from sgsdump.reports.html.of_model import attributes_of
 from sgsdump.reports.html.report import Report
-from sgsdump.tuning.advice.measured import MeasuredAdvice
+from sgsdump.tuning.advice import MeasuredAdvice
 
 
 def report_of_diagnosis(

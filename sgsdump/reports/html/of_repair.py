@@ -13,8 +13,7 @@ from sgsdump.reports.html.of_comparison import report_of
 from sgsdump.reports.html.of_model import attributes_of
 from sgsdump.reports.html.report import Report, Step
 from sgsdump.reports.tuning.advice_verdict import conv_config
-from sgsdump.tuning.repair.repair import Repair
-from sgsdump.tuning.repair.round import Round
+from sgsdump.tuning.repair import Repair, Round
 
 
 def report_of_repair(

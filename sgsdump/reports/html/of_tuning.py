@@ -12,7 +12,7 @@ from sgsdump.reports.html.of_model import attributes_of
 from sgsdump.reports.html.report import Plan, Report, Step, Tradeoff
 from sgsdump.reports.tuning.advice_verdict import conv_config
 from sgsdump.tensors.types import Range
-from sgsdump.tuning.results.pareto import Pareto, Row
+from sgsdump.tuning.pareto import Pareto, Row
 
 
 def report_of_tuning(
@@ -55,7 +55,7 @@ def _verdict(result: Pareto) -> Iterator[str]:
     yield (
         f"With {count} convolution{'' if count == 1 else 's'} at INT16 the weights take {100 * taken.rate:.0f} % of "
         f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
-        f"{high.error:.3g} with all at INT16 ({result.plans_tried} plans tried)."
+        f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
     )
     if result.verified is not None:
         yield f"In the hardware's integers it is {result.verified.error:.3g}."

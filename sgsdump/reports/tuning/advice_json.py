@@ -13,8 +13,8 @@ from typing import Any
 
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
-from sgsdump.tuning.advice.advice import Advice
-from sgsdump.tuning.advice.sensitivity_analysis import Measurement, Totals
+from sgsdump.tuning.advice import Advice
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals
 
 
 def render(

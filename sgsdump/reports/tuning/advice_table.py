@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgsdump.tuning.advice.advice import Advice, Measured
+from sgsdump.tuning.advice import Advice, Measured
 
 _LEGEND = """\
 own, inherited: error of what the convolution puts out (sum |a-b| / sum |b|), from its own 8 bits and from the 8 bits

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.registry import listed
-from sgsdump.tuning.advice.advice import MAYBE, Advice, holds
-from sgsdump.tuning.advice.sensitivity_analysis import Measurement, Totals, error_of, output_error
+from sgsdump.tuning.advice import MAYBE, Advice, holds
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, error_of, output_error
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from sgsdump.tuning.results.pareto import Pareto, plan_lines
+from sgsdump.tuning.pareto import Pareto, plan_lines
 
 
 def render(result: Pareto) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sgsdump.tuning.results.pareto import Pareto, as_document
+from sgsdump.tuning.pareto import Pareto, as_document
 
 
 def render(result: Pareto) -> str:

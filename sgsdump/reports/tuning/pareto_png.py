@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.reports.envelope import lower_envelope
 from sgsdump.reports.shown import shown
-from sgsdump.tuning.results.pareto import Pareto, Row
+from sgsdump.tuning.pareto import Pareto, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def envelope_of(result: Pareto) -> list[tuple[float, float]]:
 
 def _draw_errors(axes: Axes, result: Pareto) -> None:
     rates = [row.rate for row in result.rows]
-    axes.plot(*_points(result.cloud), "o", markersize=3, color="0.75", label=f"{result.plans_tried} plans tried")
+    axes.plot(*_points(result.cloud), "o", markersize=3, color="0.75", label=f"{result.effort.plans_tried} plans tried")
     best = envelope_of(result)
     reach = [(max(rates), best[-1][1])] if best else []
     axes.plot(
@@ -81,7 +81,7 @@ def _draw_outputs(axes: Axes, result: Pareto) -> None:
     rows = sorted(result.rows, key=lambda row: row.rate)
     for name in result.outputs:
         label = shown(name) if len(name) <= LONGEST else f"…{shown(name[-LONGEST:])}"
-        axes.plot(*_points((row.rate, 1 - row.cos[name]) for row in rows), "o-", markersize=4, label=label)
+        axes.plot(*_points((row.rate, 1 - row.outputs.cos[name]) for row in rows), "o-", markersize=4, label=label)
     axes.axvline(result.taken.rate, color="black", linestyle=":", linewidth=1, label="the plan to take")
     axes.set_ylabel("1 - COS of the output")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sgsdump.tuning.results.pareto import Pareto, Row
+from sgsdump.tuning.pareto import Pareto, Row
 
 
 def render(result: Pareto) -> str:
@@ -22,7 +22,8 @@ def render(result: Pareto) -> str:
 
 def _judged(result: Pareto) -> list[str]:
     """The outputs whose own error is shown: that of a single one is the error."""
-    return list(result.taken.errors) if len(result.taken.errors) > 1 else []
+    errors = result.taken.outputs.errors
+    return list(errors) if len(errors) > 1 else []
 
 
 def _cells(row: Row, result: Pareto) -> list[str]:
@@ -36,8 +37,8 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         f"{row.predicted:.3g}",
         f"{row.error:.3g}",
         "-" if math.isnan(row.way) else f"{row.way:.1%}",
-        *(f"{row.errors[name]:.3g}" for name in _judged(result)),
-        *(f"{row.cos[name]:.6f}" for name in result.outputs),
-        *(f"{row.rmse[name]:.4f}" for name in result.outputs),
+        *(f"{row.outputs.errors[name]:.3g}" for name in _judged(result)),
+        *(f"{row.outputs.cos[name]:.6f}" for name in result.outputs),
+        *(f"{row.outputs.rmse[name]:.4f}" for name in result.outputs),
     ]
     return cells if row.metric is None else [*cells, f"{row.metric:.4g}"]

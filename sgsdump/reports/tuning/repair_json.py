@@ -14,9 +14,8 @@ from typing import Any
 from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.tuning.advice.sensitivity_analysis import error_of
-from sgsdump.tuning.repair.repair import Repair
-from sgsdump.tuning.repair.round import Round
+from sgsdump.tuning.repair import Repair, Round
+from sgsdump.tuning.sensitivity_analysis import error_of
 
 
 def render(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds) -> str:

@@ -8,10 +8,9 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.tuning.advice.advice import holds
-from sgsdump.tuning.advice.sensitivity_analysis import Totals, error_of
-from sgsdump.tuning.repair.repair import Repair
-from sgsdump.tuning.repair.round import Change, Round
+from sgsdump.tuning.advice import holds
+from sgsdump.tuning.repair import Change, Repair, Round
+from sgsdump.tuning.sensitivity_analysis import Totals, error_of
 
 MOST_JUMPS = 3
 

@@ -17,7 +17,7 @@ from small_nets import run_all
 from sgsdump.models.model import open_model, read_stages
 from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.stages import last_of_table

@@ -24,7 +24,7 @@ from sgsdump.models.model import open_model, read_stages
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, tensor_chn
 from sgsdump.sidecars.tensor_min_max import read_ranges
 

@@ -13,7 +13,7 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig
 
 RNG = np.random.default_rng(11)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from vendor_probes import Probe
 
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 
 # How many tensors are the vendor's by name; of two kinds it makes others: an upsampled one has the name of its TILE,
 # a Concat whose inputs are aligned to 8 channels has more channels.

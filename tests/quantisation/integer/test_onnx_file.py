@@ -13,7 +13,7 @@ from sgsdump.models.passes.lift import OPSET
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 OPSETS = [13, 17, 18, 21, min(26, onnx.defs.onnx_opset_version())]

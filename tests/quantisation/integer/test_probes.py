@@ -11,7 +11,7 @@ from integer_operators import operator_output, rows_of
 from onnx_part import STORED, part_outputs
 from vendor_probes import PROBES, Probe
 
-from sgsdump.quantisation.simulation.simulation import simulate
+from sgsdump.quantisation.simulation import simulate
 
 
 @pytest.fixture(scope="module", params=PROBES)

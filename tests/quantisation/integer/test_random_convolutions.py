@@ -17,9 +17,8 @@ from onnx_part import STORED, part_outputs
 from small_nets import helper, model, node
 
 from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.integer import rounding
-from sgsdump.quantisation.integer.convolution import accumulator, convolve, requantisation, weighted
-from sgsdump.quantisation.ranges.side_ranges import SideRanges
+from sgsdump.quantisation.integer import accumulator, convolution, emitter
+from sgsdump.quantisation.ranges.statistics import SideRanges
 from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
@@ -353,8 +352,8 @@ def test_the_multiplier_is_rounded_half_up():
     source, weights = Quant(INT16, 1.0), Quant(INT16, 1.0)
     for m, mul in ((1 - 1.5 * 2.0**-15, 32767), (1 - 2.5 * 2.0**-15, 32766), (0.5 + 0.5 * 2.0**-15, 16385)):
         output = Quant(INT16, 1.0)
-        numbers = requantisation.requantisation(
-            np.array([1]), np.zeros(1), Range.of(-1, 1), source, replace(weights, scale=m), output
+        numbers = convolution.requantisation(
+            np.array([1]), np.zeros(1), Range.of(-1, 1), convolution.Quants(source, replace(weights, scale=m), output)
         )
         assert numbers.mul.tolist() == [mul]
 
@@ -392,16 +391,16 @@ def test_k_beyond_16():
 
 
 NUDGED = [
-    (convolve, "FLOAT_TIES", 1.0),
-    (convolve, "DOUBLE_TIES", 1.0),
-    (convolve, "FLOOR_BITS", 40),
-    (requantisation, "BIAS_BITS", 12),
-    (requantisation, "BIAS_BITS", 14),
-    (requantisation, "half_away", np.round),
-    (requantisation, "half_up", np.floor),
-    (requantisation, "shift", lambda largest: int(np.frexp(32767 / largest)[1])),
-    (rounding, "S16_MAX", 16384),
-    (weighted, "store_weight", lambda w, quant: np.trunc(w / np.max(quant.scale)).astype(quant.dtype)),
+    (convolution, "FLOAT_TIES", 1.0),
+    (convolution, "DOUBLE_TIES", 1.0),
+    (convolution, "FLOOR_BITS", 40),
+    (convolution, "BIAS_BITS", 12),
+    (convolution, "BIAS_BITS", 14),
+    (convolution, "half_away", np.round),
+    (convolution, "half_up", np.floor),
+    (convolution, "shift", lambda largest: int(np.frexp(32767 / largest)[1])),
+    (emitter, "S16_MAX", 16384),
+    (convolution, "store_weight", lambda w, quant: np.trunc(w / np.max(quant.scale)).astype(quant.dtype)),
     (accumulator, "EXACT", 2.0**60),
     (accumulator, "BYTE", 128.0),
 ]

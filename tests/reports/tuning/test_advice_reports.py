@@ -9,9 +9,9 @@ from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
-from sgsdump.tuning.advice.advice import MAYBE, NO, YES, Advice, Measured
-from sgsdump.tuning.advice.rules_of_thumb import Convolution, Signs
-from sgsdump.tuning.advice.sensitivity_analysis import Measurement
+from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, Measured
+from sgsdump.tuning.rules_of_thumb import Convolution, Signs
+from sgsdump.tuning.sensitivity_analysis import Measurement
 
 LIMITS = Thresholds(max_rmse=0.1)
 

@@ -1,0 +1,342 @@
+"""Operators of the fixed model, and quantisation domains: what a float model's graph alone says. ``quant_plan`` decides
+on it many times.
+
+Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. An activation, an Add or a
+Mul after a convolution joins it, so the tensors between them are never stored. A fully connected operator takes none:
+the SDK makes it a convolution between two reshapes; nor does a convolution with groups, which it makes as many
+convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside
+its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
+checked against the SDK's own dumps.
+
+Domains: tensors that share one type and one range, because operators only move values between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import REARRANGING, Graph, attribute
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+POOLS = ("MaxPool", "AveragePool")
+ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
+FUNCTIONS = ("Sigmoid", "Tanh")
+ARITHMETIC = ("Add", "Mul")
+SDK_NAMES = {
+    "Conv": "CONV_2D",
+    "ConvTranspose": "TRANSPOSE_CONV",
+    "Gemm": "FULLY_CONNECTED",
+    "MatMul": "FULLY_CONNECTED",
+    "MaxPool": "MAX_POOL_2D",
+    "AveragePool": "AVERAGE_POOL_2D",
+    "GlobalAveragePool": "AVERAGE_POOL_2D",
+    "Concat": "CONCATENATION",
+    "Sigmoid": "LOGISTIC",
+    "Flatten": "RESHAPE",
+    "Unsqueeze": "RESHAPE",
+    "BatchNormalization": "BATCH_NORM",
+    "ReduceMean": "MEAN",
+    "LeakyRelu": "LEAKY_RELU",
+    "Clip": "RELU6",
+}
+MOVERS = REARRANGING | {
+    *("MaxPool", "GlobalMaxPool", "Dropout"),
+    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+}
+# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
+UPSAMPLERS = ("Resize", "Upsample")
+AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
+# An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
+MOST_UINT8 = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""
+
+    nodes: tuple[NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def head(self) -> NodeProto:
+        return self.nodes[0]
+
+    @property
+    def last(self) -> NodeProto:
+        return self.nodes[-1]
+
+
+def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
+    """The model's operators in execution order; the nodes must be in topological order.
+
+    fuse None: every node is its own operator (the float model). False, True: see above.
+    """
+    order = {id(node): index for index, node in enumerate(graph.nodes)}
+    taken: set[int] = set()
+    operators = []
+    for node in graph.nodes:
+        if id(node) in taken:
+            continue
+        chain = [node]
+        while fuse is not None and (following := _follower(graph, chain, order, fuse)) is not None:
+            chain.append(following)
+        taken.update(id(member) for member in chain)
+        operators.append(_operator(graph, chain))
+    return sorted(operators, key=lambda operator: order[id(operator.last)])
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The part of a plan that depends on the graph alone: analysed once, decided on many times.
+
+    domain        tensor name -> its domain's representative.
+    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
+    pictures      graph inputs that are pictures (always UINT8).
+    forced        tensors that are INT16 whatever reads them.
+    """
+
+    graph: Graph
+    operators: tuple[Operator, ...]
+    domain: Mapping[str, str]
+    first_inputs: Mapping[str, tuple[NodeProto, ...]]
+    pictures: frozenset[str]
+    forced: frozenset[str] = frozenset()
+
+    @property
+    def stored(self) -> list[str]:
+        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
+        return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
+
+    @property
+    def picture_domains(self) -> set[str]:
+        return {self.domain[name] for name in self.pictures}
+
+    @property
+    def forced_domains(self) -> set[str]:
+        """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
+        return {self.domain[name] for name in self.forced} - self.picture_domains
+
+
+def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order."""
+    graph = Graph(proto)
+    ops = tuple(operators(graph, fuse))
+    first_inputs: dict[str, tuple[NodeProto, ...]] = {}
+    for node in graph.nodes:
+        if is_convolution(graph, node):
+            first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
+    pictures, forced = frozenset(pictures), _always_int16(graph, ops, first_inputs)
+    domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
+    return Analysis(graph, ops, domain, first_inputs, pictures, forced)
+
+
+def moves_values(op: Operator) -> bool:
+    """Whether an operator other than Concat only moves its first input's values."""
+    return (
+        (op.head.op_type in MOVERS or _is_nearest(op.head))
+        and len(op.nodes) == 1
+        and op.inputs[:1] == tuple(op.head.input[:1])
+    )
+
+
+def is_convolution(graph: Graph, node: NodeProto) -> bool:
+    """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
+    if node.op_type not in CONVOLUTIONS or len(node.input) < 2:
+        return False
+    return node.input[0] not in graph.constants and node.input[1] in graph.constants
+
+
+def is_depthwise(graph: Graph, node: NodeProto) -> bool:
+    """A Conv whose groups are its input channels and its output channels; with several outputs for each input it is one
+    with groups, as any other."""
+    if node.op_type != "Conv" or not is_convolution(graph, node):
+        return False
+    outputs, inputs, *_ = graph.constants[node.input[1]].dims
+    return 1 < attribute(node, "group", 1) == outputs and inputs == 1
+
+
+def is_grouped(graph: Graph, node: NodeProto) -> bool:
+    """A Conv with groups that is not depthwise."""
+    return node.op_type == "Conv" and attribute(node, "group", 1) > 1 and not is_depthwise(graph, node)
+
+
+def output_axis(graph: Graph, node: NodeProto) -> int:
+    """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
+    if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
+        return 0
+    return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
+
+
+def output_rows(graph: Graph, node: NodeProto) -> np.ndarray:
+    """A convolution's weights as float64 [output channels, weights of each]."""
+    weight = graph.value(node.input[1]).astype(np.float64)
+    axis = output_axis(graph, node)
+    return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
+
+
+def sdk_name(graph: Graph, node: NodeProto) -> str:
+    """The operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
+    if is_depthwise(graph, node):
+        return "DEPTHWISE_CONV_2D"
+    return SDK_NAMES.get(node.op_type, node.op_type.upper())
+
+
+def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
+    """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
+    head, last = chain[0].op_type, chain[-1]
+    following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
+    if following is None or len(following.output) != 1:
+        return None
+    others = [name for name in graph.variables(following) if name != last.output[0]]
+    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+    return following if ready and _joins(head, last.op_type, following.op_type, bool(others), fuse) else None
+
+
+def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bool:
+    """``others``: whether ``following`` reads a second variable."""
+    spatial = ("Conv", "ConvTranspose")
+    if not fuse:
+        return following in ACTIVATIONS and last in spatial and not others
+    if following in ACTIVATIONS:
+        return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
+    if last in ACTIVATIONS:
+        # Caffe's BatchNorm or Scale after a ReLU, as factors and offsets per channel.
+        return following in ARITHMETIC and not others and head in spatial
+    if following in FUNCTIONS or others:
+        return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
+    # Caffe's Scale, a factor and an offset per channel, joins a pool as well.
+    return following in ARITHMETIC and head in (*spatial, *POOLS, "Mul")
+
+
+def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
+    inner = {name for node in chain[:-1] for name in node.output}
+    inputs = [name for node in chain for name in graph.variables(node) if name not in inner]
+    outputs = [name for name in chain[-1].output if name]
+    return Operator(tuple(chain), tuple(dict.fromkeys(inputs)), tuple(outputs))
+
+
+def _is_nearest(node: NodeProto) -> bool:
+    return node.op_type in UPSAMPLERS and attribute(node, "mode", b"nearest") == b"nearest"
+
+
+class _Domains(dict):
+    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a tensor whose
+    type is settled is INT16."""
+
+    def __init__(self, wide: Mapping[str, bool]) -> None:
+        super().__init__()
+        self._wide = dict(wide)
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+    def agree(self, a: str, b: str) -> bool:
+        """Whether two tensors can share a type: they have the same, or one of them has none yet."""
+        types = {self._wide.get(self[name]) for name in (a, b)} - {None}
+        return len(types) < 2
+
+    def join(self, names: Iterable[str]) -> None:
+        """One domain of the first name's and of those that agree with it."""
+        first, *others = names
+        for name in others:
+            if self[name] == self[first] or not self.agree(first, name):
+                continue
+            root, gone = self[first], self[name]
+            wide = self._wide.get(root, self._wide.get(gone))
+            for member in [*self, first, name]:
+                if self[member] in (root, gone):
+                    self[member] = root
+            if wide is not None:
+                self._wide[root] = wide
+
+
+def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> frozenset[str]:
+    """The graph's outputs, what a sigmoid puts out, what an average pool of 256 values or more reads and puts out, and
+    every Concat that cannot be UINT8. ``read``: what convolutions read."""
+    names: set[str] = set(graph.outputs)
+    for op in ops:
+        if op.last.op_type == "Sigmoid":
+            names.update(op.outputs[:1])
+        elif op.head.op_type in AVERAGE_POOLS and _averaged(graph, op.head) >= MOST_UINT8:
+            names.update([*op.inputs[:1], *op.outputs[:1]])
+    made = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
+    # Of Concats of Concats the last one decides for all.
+    inner = {name for op in made.values() if len(op.inputs) > 1 for name in op.inputs}
+    pending = [
+        op for name, op in made.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
+    ]
+    while pending:
+        op = pending.pop()
+        if _fits_uint8(graph, op, aligned=True):
+            # Once aligned its inputs fit; only the convolution that reads it takes INT16.
+            names.update(op.outputs if op.outputs[0] in read else ())
+            continue
+        pending.extend(made[name] for name in op.inputs if name in made and name not in names)
+        names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
+    return frozenset(names)
+
+
+def _averaged(graph: Graph, node: NodeProto) -> int:
+    """How many values an average pool takes together; of a global one whose input's size is not known, too many."""
+    if node.op_type == "AveragePool":
+        return math.prod(attribute(node, "kernel_shape"))
+    lengths = graph.shapes.get(node.input[0], (None, None, None))[2:]
+    return MOST_UINT8 if None in lengths else math.prod(length for length in lengths if length is not None)
+
+
+def _fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
+    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
+    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not.
+
+    aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
+    """
+    shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
+    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
+        return True
+    channels = [_channels(graph, name) for name in op.head.input if name]
+    channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
+    units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
+    return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
+        all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
+    )
+
+
+def _upsampled(graph: Graph, name: str) -> bool:
+    """Whether a tensor is what the SDK's converter makes a TILE of."""
+    return name in graph.producer and (graph.producer[name].op_type == "Tile" or _is_nearest(graph.producer[name]))
+
+
+def _channels(graph: Graph, name: str) -> int:
+    """How many channels a tensor has; 0 where that is not known."""
+    shape = graph.shapes.get(name, ())
+    return shape[1] or 0 if len(shape) > 1 else 0
+
+
+def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: frozenset[str]) -> _Domains:
+    """Operators in the order in which they run join what they read to what they put out, where neither has the other
+    type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
+
+    narrow  tensors that are UINT8 unless ``forced``: pictures, and what convolutions read.
+    """
+    domain = _Domains({**dict.fromkeys(narrow, False), **dict.fromkeys(forced, True)})
+    for op in ops:
+        if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
+            names = [*op.outputs, *op.inputs]
+            if op.outputs[0] in forced and _fits_uint8(graph, op, aligned=True):
+                # It can be put together as its inputs are, and be requantised after that.
+                names = [*op.inputs, *op.outputs]
+            for index in range(len(names)):
+                domain.join(names[index:])
+        elif moves_values(op) or (op.head.op_type in AVERAGE_POOLS and len(op.nodes) == 1):
+            # Second outputs are indices or masks, but a Split's are further pieces.
+            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
+    return domain

@@ -1,0 +1,389 @@
+"""The calibration levels L1 to L5: what is done with the pictures' statistics beyond minimum and maximum.
+
+level  weights per channel   activation ranges fitted   16 bits proposed
+L1
+L2     x
+L3     x                     x
+L4     x                                                x
+L5     x                     x                          x
+
+calibration = calibrate(model, feeds, config, "L5")
+fixed = make_fixed(model, calibration.ranges, calibration.config)
+
+Which ranges to take and what needs INT16 is measured on a few pictures, by what it does to the model's outputs. Errors
+are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs and
+pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place of a
+Softmax's its input.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import ALONE, Workers
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.model import Model
+from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.progress import SILENT, Advance, Progress, unwatched
+from sgsdump.quantisation.analysis import Analysis, analyse, is_convolution
+from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.pictures import pictures_of, raw_bytes
+from sgsdump.quantisation.quant_plan import Choice, decide
+from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, plain_ranges
+from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
+from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
+from sgsdump.quantisation.ranges.weight_fit import fit_weight
+from sgsdump.quantisation.scales import UINT8
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk
+from sgsdump.registry import hint
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
+
+# The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
+THRESHOLD = 0.002
+# A fitted range is tried when its error on the tensor is at most this part of min_max's: what gains less on its own
+# tensor did not gain at the outputs (on a face detector, taking the least tensor error everywhere cost 8 %).
+WORTH_TRYING = 0.6
+# And it is taken when it takes at least this part off the error of the outputs.
+WORTH_TAKING = 0.05
+# Pictures that fits and sensitivities are measured on; more changed no decision on the nets tried.
+TRIALS = 4
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a level does."""
+
+    weights: bool = False
+    activations: bool = False
+    bits: bool = False
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """``effect``: the error of the outputs with this domain at 8 bits and all others at 16, against all at 16."""
+
+    domain: Domain
+    effect: float
+    raised: bool
+
+
+@dataclass(frozen=True)
+class RangeFit:
+    """A UINT8 domain (``tensors``), what was tried for it (min_max first), what was taken, and the outputs' error
+    before and after."""
+
+    tensors: tuple[str, ...]
+    proposals: tuple[Proposal, ...]
+    taken: Proposal
+    before: float
+    after: float
+
+
+class Work:
+    """Runs done and to be done, on a bar."""
+
+    def __init__(self, advance: Advance = unwatched):
+        self.done = self.total = 0
+        self._advance = advance
+
+    def expect(self, runs: int) -> None:
+        self.total += runs
+
+    def step(self) -> None:
+        self.done += 1
+        self._advance(self.done, self.total)
+
+
+class Trials:
+    """Plans and ranges of one model, tried on the same few pictures (normalised, as ``calibrate`` takes them).
+
+    Weights without a range for each output channel get that of the weights themselves.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ranges: Mapping[str, Range],
+        config: InputConfig,
+        feeds: Sequence[Feed],
+        advance: Advance = unwatched,
+    ):
+        self.outputs = watched_tensors(deployed(model))
+        self.ranges = ranges
+        self.work = Work(advance)
+        marked = replace(model, proto=mark_outputs(model.proto, self.outputs))
+        self.trial = PlanTrial(marked, ranges, config, per_channel=True)
+        self._walk = PlanWalk(self.trial, self.outputs)
+        pictures = pictures_of(model, config, ranges)
+        self._visits = [
+            self._walk.visit(
+                {n: raw_bytes(array, pictures[n]) if n in pictures else array for n, array in feed.items()}
+            )
+            for _, feed in feeds
+        ]
+        runner = SegmentRunner(marked, keep_sessions=True)
+        only = set(self.outputs)
+        self.float_outputs = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
+
+    @property
+    def pictures(self) -> int:
+        return len(self._visits)
+
+    def with_ranges(self, ranges: Mapping[str, Range]) -> Trials:
+        """The same with other ranges of variable tensors (the weights' stay); shares everything that is costly."""
+        other = copy(self)
+        other.ranges = ranges
+        return other
+
+    def run(self, raised: Iterable[str]) -> list[dict[str, np.ndarray]]:
+        """The outputs of each picture; fastest when one plan differs from the next late in the network."""
+        self.trial.ranges = self.ranges
+        plan = self._walk.prepared(frozenset(raised))
+        outputs = []
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, self.pictures)) as pool:
+            for values in pool.map(lambda visit: visit.outputs(plan), self._visits):
+                outputs.append(values)
+                self.work.step()
+        return outputs
+
+    def error(self, raised: Iterable[str], against: Sequence[Mapping[str, np.ndarray]] | None = None) -> float:
+        """Mean error of the outputs with the ``raised`` domains at INT16; against the float model's by default."""
+        selection = self.float_outputs if against is None else against
+        errors = [_error(y[n], r[n]) for y, r in zip(self.run(raised), selection) for n in self.outputs]
+        return float(np.mean(errors))
+
+
+def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
+    """Of every domain that can be INT16, most sensitive first: one run a picture and domain, and one more."""
+    domains = trials.trial.domains
+    every = [domain.name for domain in domains]
+    trials.work.expect(trials.pictures * (1 + len(domains)))
+    wide = trials.run(every)
+    measured: list[Sensitivity] = []
+    for domain in reversed(domains):  # so that each run begins at its own domain, not at that of the one before
+        effect = trials.error([name for name in every if name != domain.name], wide)
+        measured.insert(0, Sensitivity(domain, effect, effect > threshold))
+    return tuple(sorted(measured, key=lambda s: -s.effect))
+
+
+def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
+    """The ranges with fitted ones where the outputs gain, domain by domain in execution order; and what was tried."""
+    ranges = dict(trials.ranges)
+    worthy = []
+    for tensors in _narrow_domains(trials):
+        plain, *others = _proposals(tensors, statistics, ranges)
+        tried = [proposal for proposal in others if proposal.error <= WORTH_TRYING * plain.error]
+        if tried:
+            worthy.append((tensors, plain, tried))
+    if not worthy:
+        return ranges, ()
+    trials.work.expect(trials.pictures * (1 + sum(len(tried) for *_, tried in worthy)))
+    before = trials.error(())
+    fits = []
+    for tensors, plain, tried in worthy:
+        best, after = plain, before
+        changed: dict[str, Range] = {}
+        for proposal in tried:
+            clipped = {name: _clipped(ranges[name], proposal) for name in tensors}
+            error = trials.with_ranges({**ranges, **clipped}).error(())
+            if error < after and error <= (1 - WORTH_TAKING) * before:
+                best, after, changed = proposal, error, clipped
+        ranges |= changed
+        fits.append(RangeFit(tensors, (plain, *tried), best, before, after))
+        before = after
+    return ranges, tuple(fits)
+
+
+def _error(values: np.ndarray, reference: np.ndarray) -> float:
+    """Infinite where the values hold NaN or infinity: nothing is worse."""
+    difference, selection = values.astype(np.float64) - reference, reference.astype(np.float64)
+    energy, noise = float(np.sum(selection**2)), float(np.sum(difference**2))
+    if not np.isfinite(noise):
+        return float("inf")
+    return noise / energy if energy else float(noise > 0)
+
+
+def _narrow_domains(trials: Trials) -> list[tuple[str, ...]]:
+    """Tensors of every domain that convolutions read, the picture's left out, and the inputs of a Concat, whose
+    range is its output's."""
+    analysis = trials.trial.analysis
+    concatenated = {n for op in analysis.operators if op.head.op_type == "Concat" for n in op.inputs}
+    members: dict[str, list[str]] = {}
+    for name in analysis.stored:
+        if name in trials.ranges and name not in concatenated:
+            members.setdefault(analysis.domain[name], []).append(name)
+    roots = [analysis.domain[domain.name] for domain in trials.trial.domains]
+    return [tuple(members[root]) for root in roots if root in members]
+
+
+def _proposals(tensors: tuple[str, ...], statistics: Statistics, ranges: Mapping[str, Range]) -> list[Proposal]:
+    low, high = min(ranges[n].low for n in tensors), max(ranges[n].high for n in tensors)
+    counted = [statistics.histograms[name] for name in tensors if name in statistics.histograms]
+    if not counted:
+        return [Proposal(low, high, MIN_MAX, 0.0)]
+    whole: ValueHistogram = counted[0]
+    for histogram in counted[1:]:
+        whole = whole.merged(histogram)
+    return proposals(whole, low, high)
+
+
+def _clipped(measured: Range, proposal: Proposal) -> Range:
+    """A tensor's own range within the proposal; INT16 keeps all of it."""
+    fitted = Range.of(max(measured.low, proposal.low), min(measured.high, proposal.high))
+    return replace(fitted, wide=measured)
+
+
+LEVELS = {
+    "L1": Level(),
+    "L2": Level(weights=True),
+    "L3": Level(weights=True, activations=True),
+    "L4": Level(weights=True, bits=True),
+    "L5": Level(weights=True, activations=True, bits=True),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What calibration found.
+
+    ranges         every float tensor's range, in graph order: what ``make_fixed`` and ``PlanTrial`` take.
+    config         the input_config with the convolutions that the level raised to INT16 in ``tensor_arrays``.
+    statistics     of all pictures.
+    fits           UINT8 domains for which something else than minimum and maximum was tried.
+    sensitivities  of every domain that can be INT16, most sensitive first; empty below L4.
+    """
+
+    ranges: dict[str, Range]
+    config: InputConfig
+    statistics: Statistics
+    fits: tuple[RangeFit, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
+
+    @property
+    def seen(self) -> dict[str, Range]:
+        """What every tensor's values filled on the pictures, before anything was narrowed or decided otherwise."""
+        return {name: Range.of(each.low, each.high) for name, each in self.statistics.whole.items()}
+
+
+@dataclass(frozen=True)
+class CalibrationOptions:
+    """level      L1 to L5.
+    fuse       False with disableDomainFuseOps: every layer stays visible.
+    threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
+    """
+
+    level: str = "L5"
+    fuse: bool = True
+    threshold: float = THRESHOLD
+
+
+def calibrate(
+    model: Model,
+    feeds: Sequence[Feed],
+    config: InputConfig,
+    options: CalibrationOptions | str = "L5",
+    workers: Workers = ALONE,
+    progress: Progress = SILENT,
+) -> Calibration:
+    """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
+
+    feeds     for more than one process something that can be sent there: ``PictureFeeds``.
+    options   or the name of the level alone.
+    workers   who runs the pictures; the result is the same.
+    progress  counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
+              says when a worker was lost.
+    The fixed model is made and run once, on the first picture, before all this is begun. Raises what ``gather``,
+    ``make_fixed`` and ``check_that_it_runs`` raise.
+    """
+    options = CalibrationOptions(options) if isinstance(options, str) else options
+    does, fuse = level_named(options.level), options.fuse
+    if config.conv_format == "ALL_INT16" and does.weights:
+        does = LEVELS["L2"]
+    proto = deployed(model, fuse)
+    names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
+    analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
+    if len(feeds):
+        _rehearse(model, feeds[0], config, fuse, analysis.graph)
+    statistics = gather(model, feeds, selection(analysis, does), workers, progress)
+    ranges = plain_ranges(model, statistics, analysis.graph)
+    fits: tuple[RangeFit, ...] = ()
+    measured: tuple[Sensitivity, ...] = ()
+    if does.weights:
+        ranges |= _fitted_weights(analysis, statistics, ranges)
+        ranges = _with_zero(analysis, ranges, config)
+    if does.activations or does.bits:
+        chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
+        # Trials fold BatchNormalization, whose weights these are not when every layer stays visible.
+        usable = ranges if fuse else {n: each for n, each in ranges.items() if n not in analysis.graph.constants}
+        with progress.bar("measure", "run") as advance:
+            trials = Trials(model, usable, config, chosen, advance)
+            if does.activations:
+                usable, fits = fit_ranges(trials, statistics)
+                ranges |= usable
+            if does.bits:
+                measured = sensitivities(trials.with_ranges(usable), options.threshold)
+                raised = tuple(s.domain.name for s in measured if s.raised)
+                config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
+    return Calibration(ranges, config, statistics, fits, measured)
+
+
+def _rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool, graph: Graph) -> None:
+    """The whole way on one picture, so that a model that cannot go it is refused in seconds."""
+    fixed = make_fixed(model, plain_ranges(model, gather(model, [feed]), graph), config, fuse)
+    check_that_it_runs(model, fixed.proto, config, feed[1])
+
+
+def level_named(name: str) -> Level:
+    """Raises ConfigError for what is none of L1 to L5."""
+    if name not in LEVELS:
+        raise ConfigError(f"there is no quant level {name!r}{hint(name, LEVELS)}; the levels are {', '.join(LEVELS)}")
+    return LEVELS[name]
+
+
+def selection(analysis: Analysis, level: Level) -> Selection:
+    """The statistics a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
+    graph, domain = analysis.graph, analysis.domain
+    narrow = {domain[name] for name in analysis.first_inputs} - analysis.picture_domains
+    return Selection(
+        histograms=frozenset(n for n in analysis.stored if level.activations and domain[n] in narrow),
+        moments={name: _channel_axis(nodes[0].op_type) for name, nodes in analysis.first_inputs.items()}
+        if level.weights
+        else {},
+        channels={n.output[0]: _channel_axis(n.op_type) for n in graph.nodes if is_convolution(graph, n)},
+        softmax={n.input[0]: attribute(n, "axis", -1) for n in graph.nodes if n.op_type == "Softmax"},
+    )
+
+
+def _channel_axis(op_type: str) -> int:
+    return 1 if op_type in ("Conv", "ConvTranspose") else -1
+
+
+def _fitted_weights(analysis: Analysis, statistics: Statistics, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Weights that several convolutions read keep one choice: the first reader's."""
+    fitted: dict[str, Range] = {}
+    for name, nodes in analysis.first_inputs.items():
+        for node in nodes:
+            if name in ranges and node.input[1] not in fitted:
+                fitted[node.input[1]] = fit_weight(analysis.graph, node, statistics.moments.get(name))
+    return fitted
+
+
+def _with_zero(analysis: Analysis, ranges: Mapping[str, Range], config: InputConfig) -> dict[str, Range]:
+    """The ranges with 0 in those of UINT8 tensors, as they are stored (and as the SDK writes them above L1)."""
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays)
+    narrow = {name for name, quant in decide(analysis, ranges, choice).tensors.items() if quant.dtype == UINT8}
+    return {
+        name: Range.of(min(measured.low, 0.0), max(measured.high, 0.0)) if name in narrow else measured
+        for name, measured in ranges.items()
+    }

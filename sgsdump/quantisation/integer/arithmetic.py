@@ -1,0 +1,163 @@
+"""Element by element: Add, Sub, Mul, Max, and the ReLUs.
+
+Add: both operands brought to the output's step by 15-bit multipliers.
+
+    n   = shift(max(s_a, s_b) / s_o)
+    out = clip(half_up(((a - z_a) * half_up(s_a / s_o * 2^n) + (b - z_b) * half_up(s_b / s_o * 2^n)) / 2^n) + z_o)
+
+Mul: the product's low bits are dropped first so that 15 bits remain; a and b without their zero points.
+
+    s = s_a * s_b;   P = max |range of out| / s;   h = ceil(log2 P) - 14;   n = shift(s / s_o)
+    out = clip(half_up(half_up(a * b / 2^h) * half_up(s / s_o * 2^n) / 2^(n - h)) + z_o)
+
+Mul and Add by a constant, of one value or one per channel: the BatchNorm and Scale that no convolution takes in.
+
+    mul:  M_c = f32(f32(s_a / s_o) * c);  n = shift(max |M_c|)
+          out = clip(half_up((a - z_a) * half_away(M_c * 2^n) / 2^n) + z_o)
+    add:  n = shift(s_a / s_o);  T = half_up((a - z_a) * half_up(s_a / s_o * 2^n) / 2^(n-1))
+          out = clip(half_up((T + half_away(2 * f32(c / s_o))) / 2) + z_o)
+
+The constants are the float ones, neither is quantised by a scale of its own: the converter keeps a 16-bit multiplier
+for one and a 32-bit addend for the other. An addition has one bit more than its output while it adds. Requantisation is
+this Mul with c = 1. A constant as large as what it is added to or multiplied by is an operand: see ``walk``. Exact:
+every integer of the probe o_bn, after a convolution and after a max pool, and of the public networks that
+tests/golden/README.md names. Where M_c * 2^n or 2 * c / s_o is within 0.001 of a half, the float32 decides: all of 12
+such factors and 3 such addends, which no other order of the two operations explains.
+
+ReLU, leaky ReLU and PReLU of 16-bit values: a multiplier for each side of zero.
+
+    M = s_a / s_16;   n = shift(M)                      q >= 0: half_up(q * half_up(M * 2^n) / 2^n)
+    k = shift(M * max slope)                            q <  0: half_up(q * half_up(M * slope_c * 2^k) / 2^k)
+
+s_16 = max(|lo|, |hi|) / 32767 of the operator's output range; a UINT8 output takes one more requantisation from there.
+So does one that is an operator of its own. A ReLU directly after a convolution is only the convolution's lower limit.
+
+Source: docs/formats/fixed_arithmetic.md#fused-chains. Exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sgsdump.models.graph import attribute
+from sgsdump.quantisation.integer.emitter import (
+    Call,
+    Emitter,
+    Integers,
+    Rule,
+    Unrounded,
+    centred,
+    half_away,
+    half_up,
+    log2_ceiling,
+    requantise,
+    scaled,
+    shift,
+    step,
+)
+from sgsdump.quantisation.scales import INT16, int16_quant
+from sgsdump.tensors.tensor import Quant
+
+PRODUCT_BITS = 14
+
+
+def _add(call: Call, sign: int = 1) -> Unrounded:
+    """a + b, or a - b with ``sign`` -1."""
+    if call.constant is not None:
+        return add_to(call.emit, call.operands[0], sign * call.constant, call.output)
+    (a, b), output = call.operands, call.output
+    n = shift(max(step(a.quant), step(b.quant)) / step(output))
+    terms = [scaled(call.emit, a, output, n), scaled(call.emit, b, output, n)]
+    return Unrounded(call.emit.add("Add" if sign > 0 else "Sub", terms), output.zero_point)
+
+
+def _subtract(call: Call) -> Unrounded:
+    return _add(call, -1)
+
+
+def _multiply(call: Call) -> Unrounded:
+    emit, output = call.emit, call.output
+    if call.constant is not None:
+        return multiply_by(emit, call.operands[0], call.constant, output)
+    a, b = call.operands
+    s = step(a.quant) * step(b.quant)
+    h = log2_ceiling(max(abs(call.range.low), abs(call.range.high)) / s) - PRODUCT_BITS
+    n = shift(s / step(output))
+    product = emit.add("Mul", [centred(emit, a), centred(emit, b)])
+    shortened = emit.add("Mul", [product, emit.constant(np.float64(2.0**-h))])
+    half = emit.add("Add", [shortened, emit.constant(np.float64(0.5))])
+    multiplier = float(half_up(s / step(output) * 2.0**n)) * 2.0 ** (h - n)
+    floor = emit.add("Floor", [half])
+    return Unrounded(emit.add("Mul", [floor, emit.constant(np.float64(multiplier))]), output.zero_point)
+
+
+def _maximum(call: Call) -> Unrounded:
+    """Its operands share one scale; a constant is brought to it first."""
+    emit, output = call.emit, call.output
+    operands = [a if a.quant == output else emit.inner(requantise(emit, a, output), output) for a in call.operands]
+    return Unrounded(emit.add("Max", [emit.doubles(operand) for operand in operands]))
+
+
+def _relu(call: Call) -> Unrounded:
+    return relu(call, 0.0)
+
+
+def _leaky_relu(call: Call) -> Unrounded:
+    return relu(call, attribute(call.node, "alpha", 0.01))
+
+
+def _prelu(call: Call) -> Unrounded | None:
+    slope = call.graph.value(call.node.input[1]).astype(np.float64)
+    return relu(call, slope) if np.isfinite(slope).all() else None
+
+
+ADD = Rule(_add, operands=2, constants=(0, 1))
+SUBTRACT = Rule(_subtract, operands=2, constants=(1,))
+MULTIPLY = Rule(_multiply, operands=2, constants=(0, 1))
+MAXIMUM = Rule(_maximum, operands=None)
+RELU, LEAKY_RELU, PRELU = Rule(_relu), Rule(_leaky_relu), Rule(_prelu)
+
+
+def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant) -> Unrounded:
+    """value * factor; ``factor``: shaped to broadcast over the value."""
+    single = np.float32(value.quant.scale) / np.float32(output.scale)
+    ratio = (single * np.asarray(factor, np.float32)).astype(np.float64)
+    n = shift(float(np.abs(ratio).max()) or 1.0)
+    multiplier = half_away(ratio * 2.0**n) * 2.0**-n
+    return Unrounded(emit.add("Mul", [centred(emit, value), emit.constant(multiplier)]), output.zero_point)
+
+
+def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant) -> Unrounded:
+    """value + addend; ``addend``: shaped to broadcast over the value."""
+    ratio = step(value.quant) / step(output)
+    n = shift(ratio)
+    multiplier = float(half_up(ratio * 2.0**n)) * 2.0 ** (1 - n)
+    doubled = emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
+    whole = emit.add("Floor", [emit.add("Add", [doubled, emit.constant(np.float64(0.5))])])
+    addend = half_away(2 * (np.asarray(addend, np.float32) / np.float32(output.scale)).astype(np.float64))
+    total = emit.add("Add", [whole, emit.constant(addend)])
+    return Unrounded(emit.add("Mul", [total, emit.constant(np.float64(0.5))]), output.zero_point)
+
+
+def relu(call: Call, slope: np.ndarray | float) -> Unrounded:
+    """max(q, 0) + slope * min(q, 0); ``slope``: one value, or shaped per channel."""
+    emit, value, output = call.emit, call.operands[0], call.output
+    if output.dtype == INT16:
+        return _sides(emit, value, output, slope)
+    wide = int16_quant(call.range.low, call.range.high)
+    return requantise(emit, emit.inner(_sides(emit, value, wide, slope), wide), output)
+
+
+def _sides(emit: Emitter, value: Integers, output: Quant, slope: np.ndarray | float) -> Unrounded:
+    ratio = step(value.quant) / step(output)
+    q, zero = centred(emit, value), emit.constant(np.float64(0))
+    n = shift(ratio)
+    above = float(half_up(ratio * 2.0**n)) * 2.0**-n
+    positive = emit.add("Mul", [emit.add("Max", [q, zero]), emit.constant(np.float64(above))])
+    largest = float(np.abs(slope).max())
+    if not largest:
+        return Unrounded(positive)
+    k = shift(ratio * largest)
+    below = half_up(ratio * np.asarray(slope, np.float64) * 2.0**k) * 2.0**-k
+    negative = emit.add("Mul", [emit.add("Min", [q, zero]), emit.constant(below)])
+    return Unrounded(emit.add("Add", [positive, negative]))

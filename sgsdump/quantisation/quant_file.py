@@ -1,0 +1,240 @@
+"""Quant parameters in a file: those of a fixed model, and a user's on top of what calibration finds.
+
+A range (one value, or one per channel; for weights, per output channel) replaces the calibrated one. Bit 16 of a
+convolution's first input or of its weights raises the convolution and what shares its domain; where the file and
+input_config.ini differ, or two tensors of a domain, the wider one wins. ``data`` replaces a convolution's weights, in
+the model's own layout, BatchNormalization folded in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.files.bounded_read import read_bytes
+from sgsdump.files.escaping import quoted
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.model import Model
+from sgsdump.quantisation.analysis import Analysis, analyse, is_grouped, output_axis
+from sgsdump.quantisation.calibration_log import check_names, with_model_names
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.registry import hint
+from sgsdump.sidecars import quant_param
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam
+from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Model
+
+BITS = (8, 16)
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """``model`` and ``config`` to calibrate with, ``ranges`` that replace the calibrated ones, ``unknown`` names of
+    the file that the model does not have, ``changed`` weights."""
+
+    model: Model
+    config: InputConfig
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
+
+
+def read_quant_file(path: Path | str) -> list[QuantParam]:
+    """The entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
+
+    Raises what ``quant_param.read`` and ``read_ranges`` raise.
+    """
+    if read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:"):
+        return [QuantParam(name, each) for name, each in read_ranges(path).items()]
+    return quant_param.read(path)
+
+
+def import_params(
+    model: Model,
+    params: Sequence[QuantParam],
+    config: InputConfig,
+    fuse: bool = True,
+    where: str = "quant file",
+    one_per_tensor: bool = True,
+) -> Imported:
+    """Check a file's entries against a simplified float model; ``where`` begins the messages.
+
+    one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
+                    tensor_min_max.txt has it, where the level finds one per output channel.
+
+    Raises ConfigError for a file of an earlier version, one that names no tensor of the model, a bit other than 8 or
+    16, 16 bits for a picture or 8 for a tensor that no convolution reads, another number of values than the tensor has
+    channels, ``data`` of another shape or for a tensor that is not a convolution's weights, and two different entries
+    of one name.
+    """
+    graph_of_model = Graph(model.proto)
+    check_names((param.name for param in params), model.proto, where)
+    params = with_model_names(params, {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants})
+    model = _with_data(model, params, fuse, where)
+    graph = Graph(deployed(model, fuse))
+    pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
+    analysis = analyse(graph.proto, pictures, fuse)
+    graph_of_model = Graph(model.proto)
+    known = {
+        *graph_of_model.inputs,
+        *graph_of_model.producer,
+        *graph_of_model.constants,
+        *graph.constants,
+        *_weights_of_groups(analysis),
+    }
+    unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in known))
+    if params and len(unknown) == len({param.name for param in params}):
+        raise ConfigError(
+            f"{where} names no tensor of the model; its first name is {quoted(unknown[0])}"
+            f"{hint(unknown[0], list(known))}; was it made for another model?"
+        )
+    if not params:
+        raise ConfigError(f"{where} holds no quant parameters")
+    channels = _channels(graph_of_model, analysis)
+    weights = {node.input[1] for nodes in analysis.first_inputs.values() for node in nodes}
+    ranges: dict[str, Range] = {}
+    raised: dict[str, None] = dict.fromkeys(config.tensor_arrays)
+    for param in params:
+        if param.name in unknown:
+            continue
+        subject = f"{where}: {quoted(param.name)}"
+        coarse = param.range is not None and param.range.min.size == 1 and param.bit is None
+        if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
+            _check_channels(param, channels, subject)
+            if param.name in ranges and not ranges[param.name].same(param.range):
+                raise ConfigError(f"{subject} stands in the file twice, with different ranges")
+            ranges[param.name] = param.range
+        raised.update(dict.fromkeys(_raised(analysis, param, subject)))
+    changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
+    return Imported(model, replace(config, tensor_arrays=tuple(raised)), ranges, unknown, changed)
+
+
+def quant_params(model: Model) -> list[QuantParam]:
+    """Every stored tensor and convolution's weights of a fixed model, per operator inputs, weights, outputs.
+
+    Ranges are those it was made from; a fixed model that does not remember them gives what its scales span.
+    Raises ModelError for a float model.
+    """
+    facts = read_facts(model)
+    if facts is None:
+        raise ModelError(f"{model.path} is a float model; only a fixed one (made by calibrate) has quant parameters")
+    ranges = facts.origin.ranges if facts.origin else {}
+    params: dict[str, QuantParam] = {}
+    for operator in facts.operators:
+        for name in (*operator.inputs, *operator.constants, *operator.outputs):
+            if name in facts.tensors:
+                tensor = facts.tensors[name]
+                params.setdefault(name, _param(name, tensor.dtype, tensor.scale, tensor.zero_point, ranges))
+            elif name in facts.weights:
+                weights = facts.weights[name]
+                params.setdefault(weights.name, _param(weights.name, weights.dtype, weights.scale, 0, ranges))
+    return list(params.values())
+
+
+def _weights_of_groups(analysis: Analysis) -> set[str]:
+    """What the SDK calls the weights of the convolutions that it makes of one with groups."""
+    nodes = [node for nodes in analysis.first_inputs.values() for node in nodes if is_grouped(analysis.graph, node)]
+    return {f"{node.output[0]}_conv#{i}_filter#{i}" for node in nodes for i in range(attribute(node, "group"))}
+
+
+def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
+    """The convolutions' first inputs that an entry raises."""
+    if param.bit is not None and param.bit not in BITS:
+        raise ConfigError(f"{subject} has bit {param.bit}; a tensor has 8 or 16")
+    inputs = [
+        name
+        for name, nodes in analysis.first_inputs.items()
+        if name == param.name or any(node.input[1] == param.name for node in nodes)
+    ]
+    domain = analysis.domain
+    if param.bit == 8:
+        stored = param.name in analysis.stored
+        if stored and domain[param.name] not in {domain[name] for name in analysis.first_inputs}:
+            raise ConfigError(
+                f"{subject} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16"
+            )
+        return []
+    if param.bit == 16 and (
+        param.name in analysis.pictures or any(domain[name] in analysis.picture_domains for name in inputs)
+    ):
+        raise ConfigError(
+            f"{subject} has bit 16, but the picture input and its convolution's weights are always 8 bits"
+        )
+    return inputs if param.bit == 16 else []
+
+
+def _channels(graph: Graph, analysis: Analysis) -> dict[str, int]:
+    """Channels of tensors whose shape is known: axis 1, output channels of convolutions' weights."""
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
+    except Exception:  # a model over 2 GB, or an operator it does not know: fewer tensors can be checked
+        inferred = graph.proto.graph
+    channels: dict[str, int] = {}
+    for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) >= 2 and dims[1].HasField("dim_value"):
+            channels[info.name] = dims[1].dim_value
+    for name, tensor in {**graph.constants, **analysis.graph.constants}.items():
+        channels[name] = int(np.prod(tensor.dims))
+    for nodes in analysis.first_inputs.values():
+        for node in nodes:
+            channels[node.input[1]] = analysis.graph.constants[node.input[1]].dims[output_axis(analysis.graph, node)]
+    return channels
+
+
+def _check_channels(param: QuantParam, channels: Mapping[str, int], subject: str) -> None:
+    assert param.range is not None
+    count = param.range.min.size
+    if count > 1 and channels.get(param.name, count) != count:
+        raise ConfigError(
+            f"{subject} has {count} values of min and max, the tensor has {channels[param.name]} channels"
+        )
+
+
+def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: str) -> Model:
+    """The model with new weights, BatchNormalization folded in when there are any."""
+    given = {param.name: param.data for param in params if param.data is not None}
+    if not given:
+        return model
+    from onnx import ModelProto, numpy_helper
+
+    proto = ModelProto()
+    proto.CopyFrom(deployed(model, fuse))
+    graph = Graph(proto)
+    weights = {node.input[1] for nodes in analyse(proto, (), fuse).first_inputs.values() for node in nodes}
+    for name, data in given.items():
+        if name not in graph.constants:
+            continue
+        tensor = graph.constants[name]
+        subject = f"{where}: {quoted(name)}"
+        if name not in weights:
+            raise ConfigError(f"{subject} has data, but it is no convolution's weights")
+        if data.shape != tuple(tensor.dims):
+            raise ConfigError(f"{subject} has data of shape {list(data.shape)}, the model's is {list(tensor.dims)}")
+        if not np.isfinite(data).all():
+            raise ConfigError(f"{subject} has data with NaN or infinity")
+        tensor.CopyFrom(numpy_helper.from_array(data.astype(graph.value(name).dtype), name))
+    return replace(model, proto=proto)
+
+
+def _param(
+    name: str, dtype: np.dtype, scale: float | tuple[float, ...], zero_point: int, ranges: Mapping[str, Range]
+) -> QuantParam:
+    bit = 8 * dtype.itemsize
+    if name in ranges:
+        return QuantParam(name, Range(ranges[name].min, ranges[name].max, bit), bit)
+    limits, steps = np.iinfo(dtype), np.atleast_1d(np.asarray(scale, np.float64))
+    low, high = max(limits.min, -limits.max) - zero_point, limits.max - zero_point
+    return QuantParam(name, Range(low * steps, high * steps, bit), bit)

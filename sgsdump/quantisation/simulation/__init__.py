@@ -1,1 +1,0 @@
-"""Running a float or fixed model, and its tensors as the SDK's simulators dump them."""

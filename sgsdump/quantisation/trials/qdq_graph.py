@@ -1,0 +1,311 @@
+"""A quant plan as QDQ ONNX, and one graph of it for every plan: what the trials of plans run.
+
+``quantise`` inserts QuantizeLinear and DequantizeLinear where the hardware stores integers. Every stored tensor ``X``
+becomes three: ``X#float`` (what the operator computed), ``X#stored`` (the integers, QuantizeLinear's output) and ``X``
+(the float32 they mean, which the next operator reads); operators inside a fused chain exchange plain floats. Weights
+are INT8 or INT16 initializers before a DequantizeLinear; biases stay float32. A picture input takes the raw bytes of
+the picture, as the SDK's fixed model does.
+
+Why not onnxruntime.quantization: its QDQ writer cannot leave a fused Add's operand unquantised, share one range over
+a domain of movers, mix 8 and 16 bits with the SDK's fixed scales, or take a picture's raw bytes; what it would do for
+the rest is the thirty lines below.
+
+``parametrise`` makes of that the graph for every plan: scales, zero points and limits are inputs, and so are the
+weights, so trying another plan is another feed and no new model. Every stored tensor ``X`` is rounded in int16 with
+``X#scale`` and ``X#zero_point``: what UINT8 can hold, int16 holds too. The zero point lies so that the type's largest
+integer is that of int16, which then cuts off what is above by itself; one that some plan makes UINT8 is clipped to
+``X#low`` first, the least value of its type. After a Relu there is nothing below 0, which is in every range; a Relu
+after a convolution is done by that, in com.microsoft's FusedConv. What only moves values of one scale is not rounded
+again. A convolution's weights come in already fake-quantised, as ``CONV#weight`` by the name of the convolution's
+output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.models.graph import Graph, drop_unused_constants, mark_of, reading
+from sgsdump.models.passes.lift import opset_of
+from sgsdump.quantisation.analysis import Operator, sdk_name
+from sgsdump.quantisation.fixed_facts import (
+    DumpedOperator,
+    FixedFacts,
+    Origin,
+    StoredTensor,
+    StoredWeights,
+    write_facts,
+)
+from sgsdump.quantisation.integer.emitter import Emitter, store_weight
+from sgsdump.tensors.tensor import Quant
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+    from sgsdump.quantisation.pictures import Picture
+    from sgsdump.quantisation.quant_plan import QuantPlan
+
+CONTRIB = "com.microsoft"
+LOW, SCALE, ZERO_POINT, WEIGHT = "low", "scale", "zero_point", "weight"
+LARGEST = np.iinfo(np.int16).max
+
+
+def quantise(
+    proto: ModelProto,
+    plan: QuantPlan,
+    pictures: Mapping[str, Picture],
+    keep_integer: frozenset[str] = frozenset(),
+    origin: Origin | None = None,
+) -> ModelProto:
+    """The fixed model of a float model (whose nodes ``plan.operators`` are), as QDQ ONNX.
+
+    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
+    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_facts``).
+    """
+    writer = _Writer(proto, plan)
+    for name in writer.graph.inputs:
+        if name in pictures:
+            writer.picture(name, pictures[name])
+        elif name in plan.tensors:
+            writer.reads[name] = writer.emit.named(name, "real")
+            writer.store(name, name, writer.reads[name])
+    for operator in plan.operators:
+        writer.operator(operator)
+    result = writer.emit.assemble(proto, plan.tensors, keep_integer)
+    if writer.domain == CONTRIB:
+        _import_contrib(result)
+    write_facts(writer.facts(origin), result)
+    return result
+
+
+def fake_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
+    """The float32 values a stored weight means."""
+    scale = np.asarray(quant.scale, np.float32)
+    if quant.axis is not None:
+        scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(weight.ndim)])
+    return store_weight(weight, quant).astype(np.float32) * scale
+
+
+class _Writer:
+    """Collects the nodes and constants of the fixed model while the operators pass by in order."""
+
+    def __init__(self, proto: ModelProto, plan: QuantPlan):
+        self.domain = "" if opset_of(proto) >= 21 else CONTRIB
+        self.graph = Graph(proto)
+        self.plan = plan
+        self.emit = Emitter(mark=mark_of(proto))
+        self.reads: dict[str, str] = {}
+        self.tensors: dict[str, StoredTensor] = {}
+        self.weights: dict[str, StoredWeights] = {}
+        self.convolutions: dict[str, str] = {}
+
+    def picture(self, name: str, picture: Picture) -> None:
+        """Bytes -> stored integers: q = byte / (std * scale) + zero_point - mean / (std * scale), in 1/1024 steps.
+
+        The SDK's colour matrix works in 1/1024; for its own example it is the identity, so q is the byte.
+        """
+        quant, named = self.plan.tensors[name], self.emit.named
+        mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
+        gain = np.round(1024 / (std * quant.scale)) / 1024
+        offset = np.round(quant.zero_point - mean / (std * quant.scale))
+        source = name
+        if (gain != 1).any() or (offset != 0).any():
+            factor = self.emit.constant(gain.reshape(1, -1, 1, 1).astype(np.float32), named(name, "gain"))
+            addend = self.emit.constant(offset.reshape(1, -1, 1, 1).astype(np.float32), named(name, "offset"))
+            scaled = self.add("Mul", [name, factor], named(name, "scaled"))
+            source = self.add("Add", [scaled, addend], named(name, "bytes"))
+        self.reads[name] = named(name, "real")
+        self._quantise(source, Quant(quant.dtype, 1.0, 0), self.emit.stored(name))
+        self._dequantise(self.emit.stored(name), quant, self.reads[name])
+        self._note(name, quant, self.reads[name], picture=True)
+
+    def operator(self, operator: Operator) -> None:
+        for node in operator.nodes:
+            copy = reading(node, self.reads)
+            if copy.output[0] in self.plan.weights:
+                copy.input[1] = self._weight(node)
+            self.emit.nodes.append(copy)
+        last = self.emit.nodes[-1]  # storing an output adds nodes after it
+        for index, name in enumerate(list(last.output)):
+            if name in self.plan.tensors:
+                last.output[index] = self.emit.named(name, "float")
+                self.store(name, last.output[index], name)
+
+    def store(self, name: str, computed: str, real: str) -> None:
+        quant = self.plan.tensors[name]
+        self._quantise(computed, quant, self.emit.stored(name))
+        self._dequantise(self.emit.stored(name), quant, real)
+        self._note(name, quant, real)
+
+    def facts(self, origin: Origin | None) -> FixedFacts:
+        operators = tuple(self._dumped(operator) for operator in self.plan.operators)
+        return FixedFacts(self.tensors, self.weights, self.convolutions, operators, origin)
+
+    def add(self, op_type: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> str:
+        return self.emit.add(op_type, inputs, output, domain=domain, **attributes)
+
+    def _weight(self, node: NodeProto) -> str:
+        """The dequantised weight's name; its integers go in as an initializer."""
+        quant, source = self.plan.weights[node.output[0]], node.input[1]
+        reader = f":{node.output[0]}" if len(self.graph.consumers[source]) > 1 else ""
+        name = self.emit.named(source, str(quant.dtype)) + reader
+        self.convolutions[node.output[0]] = name
+        self.emit.constant(store_weight(self.graph.value(source), quant), name)
+        self.weights[name] = StoredWeights.of(source, quant)
+        return self._dequantise(name, quant, self.emit.named(name, "real"))
+
+    def _quantise(self, source: str, quant: Quant, target: str) -> None:
+        self.add("QuantizeLinear", [source, *self._parameters(target, quant)], target, self.domain)
+
+    def _dequantise(self, source: str, quant: Quant, target: str) -> str:
+        axis = {} if quant.axis is None else {"axis": quant.axis}
+        return self.add("DequantizeLinear", [source, *self._parameters(target, quant)], target, self.domain, **axis)
+
+    def _parameters(self, target: str, quant: Quant) -> list[str]:
+        scale = np.asarray(quant.scale, np.float32)
+        zero = np.full(scale.shape, quant.zero_point, quant.dtype)
+        return [
+            self.emit.constant(array, self.emit.named(target, word))
+            for word, array in ((SCALE, scale), (ZERO_POINT, zero))
+        ]
+
+    def _note(self, name: str, quant: Quant, real: str, picture: bool = False) -> None:
+        assert quant.dtype is not None, "a plan knows every type"
+        self.tensors[name] = StoredTensor(
+            quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), real, picture
+        )
+
+    def _dumped(self, operator: Operator) -> DumpedOperator:
+        """A fused operator puts out under the name of its last part that is not an activation (the SDK's way)."""
+        constants = []
+        for node in operator.nodes:
+            for index, name in enumerate(node.input):
+                if name in self.graph.constants:
+                    weight = index == 1 and node.output[0] in self.convolutions
+                    constants.append(self.convolutions[node.output[0]] if weight else name)
+        parts = [node for node in operator.nodes if node.op_type not in ("Relu", "Clip", "LeakyRelu", "PRelu")]
+        types = sdk_name(self.graph, operator.head), sdk_name(self.graph, (parts or operator.nodes)[-1])
+        return DumpedOperator(*types, operator.inputs, tuple(constants), operator.outputs)
+
+
+def _import_contrib(proto: ModelProto) -> None:
+    if all(opset.domain != CONTRIB for opset in proto.opset_import):
+        proto.opset_import.add(domain=CONTRIB, version=1)
+
+
+def parameter(name: str, part: str, mark: str = "#") -> str:
+    """The input that sets ``what`` of a tensor or convolution; ``mark``: the float model's (``mark_of``)."""
+    return f"{name}{mark}{part}"
+
+
+def parametrise(
+    fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], moved: Collection[str], mark: str = "#"
+) -> ModelProto:
+    """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
+
+    narrow  tensors that are UINT8 in some plan.
+    moved   tensors whose values a node only moves from one that has the same scale in every plan.
+    mark    the float model's (``mark_of``).
+
+    Picture inputs keep their constants, as their type never changes.
+    """
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(fixed)
+    stored = {tensor.stored: name for name, tensor in facts.tensors.items() if not tensor.picture}
+    fed = {parameter(weight, "real", mark): conv for conv, weight in facts.convolutions.items()}
+    readers = {name: len(nodes) for name, nodes in Graph(fixed).consumers.items()}
+    nodes: list[NodeProto] = []
+    for node in fixed.graph.node:
+        output = node.output[0]
+        if output in fed:
+            continue
+        rounds = node.op_type in ("QuantizeLinear", "DequantizeLinear")
+        tensor = (stored.get(output) or stored.get(node.input[0])) if rounds else None
+        if tensor in moved:
+            if output in stored:
+                nodes[-1].output[0] = tensor
+            continue
+        copy = type(node)()
+        copy.CopyFrom(node)
+        for index, name in enumerate(copy.input):
+            if name in fed and index == 1:
+                copy.input[index] = parameter(_made_by(node, facts.convolutions, mark), WEIGHT, mark)
+        if stored.get(output) in narrow:
+            _hold(copy, stored[output], nodes, mark)
+        if tensor:
+            copy.input[1:] = [parameter(tensor, SCALE, mark), parameter(tensor, ZERO_POINT, mark)]
+        if node.op_type == "Relu" and readers.get(node.input[0]) == 1 and _is_conv(nodes, node.input[0]):
+            copy = _rectified(nodes.pop(), node)
+        nodes.append(copy)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    if any(n.domain == CONTRIB for n in nodes):
+        _import_contrib(result)
+    _add_inputs(result, list(stored.values()), list(facts.convolutions), mark)
+    drop_unused_constants(result)
+    return result
+
+
+def _is_conv(nodes: list[NodeProto], output: str) -> bool:
+    return bool(nodes) and nodes[-1].op_type == "Conv" and nodes[-1].output[0] == output
+
+
+def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
+    """The convolution that does the work of the Relu behind it too."""
+    from onnx import helper
+
+    fused = helper.make_node("FusedConv", list(conv.input), list(relu.output), conv.name, domain=CONTRIB)
+    fused.attribute.extend(conv.attribute)
+    fused.attribute.append(helper.make_attribute("activation", "Relu"))
+    return fused
+
+
+def _made_by(node: NodeProto, convolutions: Collection[str], mark: str) -> str:
+    """The convolution a node is: its output's own name, or without the mark of what is stored afterwards."""
+    output = node.output[0].removesuffix(f"{mark}float")
+    return output if output in convolutions else node.output[0]
+
+
+def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], mark: str) -> None:
+    """Add the Clip before a QuantizeLinear, unless a Relu is right before it."""
+    from onnx import helper
+
+    source, within = quantise.input[0], parameter(name, "within", mark)
+    if nodes and nodes[-1].op_type in ("Relu", "FusedConv") and nodes[-1].output[0] == source:
+        return
+    quantise.input[0] = within
+    nodes.append(helper.make_node("Clip", [source, parameter(name, LOW, mark)], [within], name=within))
+
+
+def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], mark: str) -> None:
+    """Those of the parameters that some node reads."""
+    from onnx import TensorProto, helper
+
+    read = {name for node in proto.graph.node for name in node.input}
+
+    def add(name: str, kind: int, shape: tuple | None) -> None:
+        if name in read:
+            proto.graph.input.append(helper.make_tensor_value_info(name, kind, shape))
+
+    for name in tensors:
+        for part in (LOW, SCALE):
+            add(parameter(name, part, mark), TensorProto.FLOAT, ())
+        add(parameter(name, ZERO_POINT, mark), TensorProto.INT16, ())
+    for name in convolutions:
+        add(parameter(name, WEIGHT, mark), TensorProto.FLOAT, None)
+
+
+def zero_point(quant: Quant) -> np.int16:
+    """The zero point in int16 with which the type's largest integer is int16's."""
+    assert quant.dtype is not None, "a plan knows every type"
+    return np.int16(LARGEST - np.iinfo(quant.dtype).max + quant.zero_point)
+
+
+def lowest(quant: Quant) -> np.float32:
+    """The real value that the type's smallest integer means."""
+    assert quant.dtype is not None, "a plan knows every type"
+    return np.float32((np.iinfo(quant.dtype).min - quant.zero_point) * np.float32(quant.scale))

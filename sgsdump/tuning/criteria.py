@@ -1,0 +1,185 @@
+"""What plans are judged by: the outputs' errors combined into one, the user's own metric, a target.
+
+Each output's error (``Score.error``) is first scaled by L / (its own error at INT8), L being the mean of all these: at
+INT8 every output counts L, so that one with a large error does not hide another. Then
+
+mean    the mean of the scaled errors counts.
+worst   the output furthest from what INT16 gives it: the largest (error - its error at INT16), scaled, on top of the
+        mean of the scaled errors at INT16.
+
+Of a single output both are its plain error.
+
+The user's metric is ``FILE.py:function``, f(outputs, float_outputs) -> number, higher is better. It is called once for
+each picture with the fixed and the float model's outputs, {name: array}; its mean over the pictures counts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.files.user_module import blaming, import_function
+from sgsdump.quantisation.objective import Score
+
+MEAN, WORST = "mean", "worst"
+# What storing an output as INT16 costs it by itself. An error at INT8 below this leaves nothing to gain, and the last
+# bits of such an output must not weigh as much as a real error.
+FLOOR = 1e-8
+NAMES = ("output-cos", "output-rmse", "error", "metric")
+UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Criteria:
+    """What plans are judged by.
+
+    domains  names, in execution order.
+    watched  tensors whose error counts; ``outputs`` the network's.
+    metric   the user's function, or None.
+    """
+
+    domains: Sequence[str]
+    pictures: Sequence[Picture]
+    watched: Sequence[str]
+    outputs: Sequence[str]
+    metric: UserMetric | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What goes into the fixed model, and what the float model makes of it (outputs and watched tensors)."""
+
+    raw: Mapping[str, np.ndarray]
+    floats: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What was asked for: ``how`` is MEAN or WORST, ``names`` the watched tensors that count."""
+
+    how: str
+    names: tuple[str, ...]
+
+
+def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
+    """``mean``, ``worst``, or outputs' names by commas, whose mean then counts.
+
+    watched  for each output of the network the tensor that is watched in its place; both names are understood.
+    Raises ConfigError for any other text.
+    """
+    every = tuple(dict.fromkeys(watched.values()))
+    if text in (MEAN, WORST):
+        return Objective(text, every)
+    watched_names = {name: name for name in every} | dict(watched)
+    names = [text] if text in watched_names else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in watched_names:
+            every_output = ", ".join(watched)
+            raise ConfigError(
+                f"--objective: {name!r} is not {MEAN}, {WORST} or an output; the outputs are {every_output}"
+            )
+    return Objective(MEAN, tuple(dict.fromkeys(watched_names[name] for name in names)))
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedError:
+    """The largest of k sums: max over k of (weights[k] . errors + base[k]).
+
+    names     the tensors whose errors go in, n of them, in this order.
+    weights   float64 [k, n]; ``base`` float64 [k].
+    left_out  asked for, but of infinite error at INT16 (an output that is zero in the float model).
+    """
+
+    names: tuple[str, ...]
+    weights: np.ndarray
+    base: np.ndarray
+    left_out: tuple[str, ...] = ()
+
+    def errors(self, score: Score) -> np.ndarray:
+        """Each output's own error, [n]."""
+        return np.array([score.error(name) for name in self.names])
+
+    def of(self, score: Score) -> float:
+        """Infinite when one of the errors is."""
+        errors = self.errors(score)
+        return float((self.weights @ errors + self.base).max()) if np.isfinite(errors).all() else float("inf")
+
+
+def combined_error(objective: Objective, int8: Score, int16: Score) -> CombinedError:
+    """The objective with the scales of this network, from the scores of its two ends."""
+    finite = tuple(name for name in objective.names if np.isfinite(int16.error(name)))
+    names = finite or objective.names
+    low, high = (np.array([score.error(name) for name in names]) for score in (int8, int16))
+    if not finite:
+        return CombinedError(names, np.full((1, len(names)), 1 / len(names)), np.zeros(1))
+    # An output that INT8 drives to infinity is as good as one without any signal: error 1.
+    low = np.maximum(np.where(np.isfinite(low), low, 1.0), FLOOR)
+    scale = low.mean() / low if len(names) > 1 else np.ones(1)
+    if objective.how == WORST:
+        weights, base = np.diag(scale), (scale * high).mean() - scale * high
+    else:
+        weights, base = scale[None] / len(names), np.zeros(1)
+    return CombinedError(names, weights, base, tuple(sorted({*objective.names} - {*names})))
+
+
+@dataclass(frozen=True)
+class Target:
+    """``name`` is one of NAMES; output-cos is the lowest COS of any output, output-rmse the highest RMSE."""
+
+    name: str
+    at_least: bool
+    value: float
+
+    def of(self, score: Score, outputs: Sequence[str], error: float) -> float:
+        """What is held against ``value``; ``error`` is the ``CombinedError`` of the score."""
+        if self.name == "output-cos":
+            return min((score.cos(name) for name in outputs), default=math.nan)
+        if self.name == "output-rmse":
+            return max((score.rmse(name) for name in outputs), default=math.nan)
+        return error if self.name == "error" else score.mean_metric
+
+    def reached(self, score: Score, outputs: Sequence[str], error: float) -> bool:
+        value = self.of(score, outputs, error)
+        return value >= self.value if self.at_least else value <= self.value
+
+    def __str__(self) -> str:
+        return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
+
+
+def parse_target(text: str) -> Target:
+    """Raises ConfigError for anything but NAME>=NUMBER or NAME<=NUMBER, in the direction that is better."""
+    match = re.fullmatch(r"\s*([a-z-]+)\s*(>=|<=)\s*(\S+)\s*", text)
+    try:
+        value = float(match[3]) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if not match or not math.isfinite(value) or match[1] not in NAMES:
+        raise ConfigError(f"--target {text!r} is not NAME>=NUMBER or NAME<=NUMBER; names are {', '.join(NAMES)}")
+    at_least = match[1] in ("output-cos", "metric")
+    if at_least != (match[2] == ">="):
+        raise ConfigError(f"--target {text!r}: {match[1]} is better when {'higher' if at_least else 'lower'}")
+    return Target(match[1], at_least, value)
+
+
+def load_metric(text: str) -> UserMetric:
+    """Raises InputError for a file or function that is not there or fails; what it returns later does too when that
+    is not a finite number."""
+    file, name, function = import_function(text, "--metric", "metric", "outputs, float_outputs")
+
+    def metric(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> float:
+        with blaming(file, "metric"):
+            result = function(dict(outputs), dict(floats))
+        try:
+            value = float(result)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is no finite number")
+        return value
+
+    return metric

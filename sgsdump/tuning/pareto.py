@@ -1,0 +1,329 @@
+"""The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
+files.
+
+The search tries plans by fake quantisation, which is quick and near; the plan that is taken is run as it will be, in
+the hardware's own integers, on the pictures that judged the search (``verify``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sgsdump.dumps.tables import data_frame
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
+from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
+from sgsdump.quantisation.objective import Score, score, total, watched_by_output
+from sgsdump.quantisation.quant_file import quant_params
+from sgsdump.quantisation.quant_plan import RaisedInputs
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.sidecars.quant_param_entries import QuantParam
+    from sgsdump.tensors.tensor import Quant
+    from sgsdump.tuning.criteria import CombinedError, Picture
+    from sgsdump.tuning.plan_scores import PlanScores
+    from sgsdump.tuning.proposals import Sizes
+    from sgsdump.tuning.search import Proposed, SearchResult
+
+_FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "way", "metric")
+
+
+@dataclass(frozen=True)
+class OutputFigures:
+    """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE."""
+
+    errors: Mapping[str, float]
+    cos: Mapping[str, float]
+    rmse: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a search did: on how many pictures, plans and runs of the network; whether it tried every plan there is, and
+    whether it ended before the time ran out, or what it did not look at."""
+
+    pictures: int
+    plans_tried: int
+    runs: int
+    exhaustive: bool
+    complete: bool
+    unsearched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One plan.
+
+    label      INT8, INT16, smallest, or the compression rate asked for.
+    asked      that rate; None for the others.
+    rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
+    raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
+    macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
+    predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
+    way        how far from INT8's error to INT16's, 1 = all the way.
+    """
+
+    label: str
+    asked: float | None
+    rate: float
+    bytes: int
+    raised: tuple[str, ...]
+    tensors: tuple[str, ...]
+    macs16: float | None
+    predicted: float
+    error: float
+    way: float
+    outputs: OutputFigures
+    metric: float | None
+
+
+@dataclass(frozen=True)
+class Pareto:
+    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``verified`` what the row to take gives
+    in the hardware's own integers."""
+
+    rows: tuple[Row, ...]
+    cloud: tuple[tuple[float, float], ...]
+    taken: Row
+    outputs: tuple[str, ...]
+    watched: tuple[str, ...]
+    objective: str
+    left_out: tuple[str, ...]
+    effort: Effort
+    verified: Verified | None = None
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
+        columns, lines = plan_lines(self)
+        return data_frame(lines, columns)
+
+
+def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
+    """Lay the search's result out; every plan's score is in the pool."""
+    macs = macs_of(trial)
+    low, high = (pool.error(end.plan) for end in search.ends)
+    outputs: dict[str, str] = {}
+    for output, tensor in watched_by_output(trial.proto).items():
+        outputs.setdefault(tensor, output)
+
+    words = RaisedInputs(trial.analysis).words
+
+    def row(label: str, asked: float | None, proposed: Proposed) -> Row:
+        plan = proposed.plan
+        score, chosen = pool.scores[plan], [d for d in trial.domains if d.name in plan]
+        error = pool.error(plan)
+        return Row(
+            label=label,
+            asked=asked,
+            rate=sizes.rate(plan),
+            bytes=sizes.total + sizes.wide(plan),
+            raised=tuple(name for domain in chosen for name in domain.convolutions),
+            tensors=tuple(dict.fromkeys(word for domain in chosen for name in domain.inputs for word in words[name])),
+            macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
+            predicted=proposed.predicted,
+            error=error,
+            way=(low - error) / (low - high) if low > high else math.nan,
+            outputs=OutputFigures(
+                {outputs[name]: score.error(name) for name in pool.watched},
+                {name: score.cos(name) for name in pool.outputs},
+                {name: score.rmse(name) for name in pool.outputs},
+            ),
+            metric=score.mean_metric if with_metric else None,
+        )
+
+    plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in search.plans]
+    known = next((r for each, r in zip(search.plans, plans) if each.plan == search.smallest.plan), None)
+    smallest = [] if known else [row("smallest", None, search.smallest)]
+    rows = (row("INT8", None, search.ends[0]), *smallest, *plans, row("INT16", None, search.ends[1]))
+    return Pareto(
+        rows=rows,
+        cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
+        taken=known or smallest[0],
+        outputs=tuple(pool.outputs),
+        watched=tuple(pool.watched),
+        objective=f"{pool.objective.how} of {', '.join(outputs[name] for name in pool.objective.names)}",
+        left_out=tuple(outputs[name] for name in pool.combined.left_out),
+        effort=Effort(
+            len(pool.pictures), len(pool.scores), pool.runs, search.exhaustive, search.complete, search.unsearched
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The plan to take as it will run: ``error`` as the search counts it, then each output's own figures."""
+
+    error: float
+    cos: Mapping[str, float]
+    rmse: Mapping[str, float]
+
+
+def verify(
+    model: Model,
+    fixed: FixedModel,
+    pictures: Sequence[Picture],
+    combined: CombinedError,
+    outputs: Sequence[str],
+    progress: Progress = SILENT,
+) -> Verified:
+    """Run the fixed model of ``model`` on every picture. Raises ModelError when onnxruntime will not load it."""
+    exact = exact_score(model, fixed, pictures, progress)
+    return Verified(
+        combined.of(exact),
+        {name: exact.cos(name) for name in outputs},
+        {name: exact.rmse(name) for name in outputs},
+    )
+
+
+def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], progress: Progress = SILENT) -> Score:
+    """The sums over all pictures of every tensor that ``Picture.floats`` has."""
+    facts = read_facts(replace(model, proto=fixed.proto))
+    assert facts is not None, "a fixed model has its facts"
+    names = list(pictures[0].floats)
+    sources = {name: _source(facts, name) for name in names}
+    graph = WholeGraph(mark_outputs(fixed.proto, sources.values()))
+    scores = []
+    with progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
+        for number, picture in enumerate(pictures):
+            ran = graph.run(picture.raw, list(dict.fromkeys(sources.values())))
+            values = {name: _real(ran[sources[name]], facts, name) for name in names}
+            scores.append(score(values, picture.floats))
+            advance(number + 1, len(pictures))
+    return total(scores)
+
+
+def _source(facts: FixedFacts, name: str) -> str:
+    return facts.tensors[name].stored if name in facts.tensors else name
+
+
+def _real(array: np.ndarray, facts: FixedFacts, name: str) -> np.ndarray:
+    if name not in facts.tensors:
+        return array
+    quant: Quant = facts.tensors[name].quant
+    return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
+
+
+def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
+    """The columns and a line for each plan; ``tensor_arrays`` holds names separated by blanks and commas."""
+    each = [("error", "errors", name) for name in result.taken.outputs.errors]
+    each += [(what, what, name) for what in ("cos", "rmse") for name in result.outputs]
+    columns = [*_FACTS, *(f"{head}:{name}" for head, _, name in each), "int16_convs", "tensor_arrays", "taken"]
+    lines = [
+        [
+            *(getattr(row, name) for name in _FACTS),
+            *(getattr(row.outputs, what)[name] for _, what, name in each),
+            len(row.raised),
+            ", ".join(row.tensors),
+            "yes" if row is result.taken else "",
+        ]
+        for row in result.rows
+    ]
+    return columns, lines
+
+
+def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
+    """Outputs that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
+    low, taken = result.rows[0].outputs.errors, result.taken.outputs.errors
+    return {name: (taken[name], low[name]) for name in taken if taken[name] > low[name]}
+
+
+def macs_of(trial: PlanTrial) -> dict[str, int]:
+    """Multiplications of each convolution by its output's name; convolutions of unknown shape are missing."""
+    graph = trial.analysis.graph
+    shapes = _shapes(graph.proto)
+    macs = {}
+    for nodes in trial.analysis.first_inputs.values():
+        for node in nodes:
+            dims = list(graph.constants[node.input[1]].dims)
+            # A transposed convolution reads each of its weights once per input position, others per output position.
+            turned = node.op_type == "ConvTranspose"
+            shape = shapes.get(node.input[0] if turned else node.output[0])
+            if not shape:
+                continue
+            channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
+            macs[node.output[0]] = int(np.prod(dims)) * int(np.prod(shape)) // max(channels, 1)
+    return macs
+
+
+def _shapes(proto: ModelProto) -> dict[str, list[int]]:
+    import onnx
+
+    try:
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+    except Exception:  # shapes only serve a column of the table
+        graph = proto.graph
+    known = {}
+    for info in (*graph.input, *graph.value_info, *graph.output):
+        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        if dims and all(size > 0 for size in dims[1:]):
+            known[info.name] = [dims[0] or 1, *dims[1:]]
+    return known
+
+
+def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
+    every = sum(macs.values())
+    if not every or not chosen <= macs.keys():
+        return None
+    return sum(macs[name] for name in chosen) / every
+
+
+def as_document(result: Pareto) -> Any:
+    """Plain Python for JSON; NaN as null."""
+    rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
+    facts = {name: value for name, value in _flat(result, "effort").items() if name not in ("rows", "taken", "cloud")}
+    verified = None if result.verified is None else vars(result.verified)
+    return _plain({**facts, "verified": verified, "rows": rows, "cloud": result.cloud})
+
+
+def _flat(record: object, part: str) -> dict[str, Any]:
+    """A record's fields, one of which is a record whose fields stand in its place."""
+    fields: dict[str, Any] = {}
+    for name, value in vars(record).items():
+        fields |= vars(value) if name == part else {name: value}
+    return fields
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def stem(index: int, rate: float) -> str:
+    """``0_0.65``: the number of the plan and the rate asked for, as in optimized_quant_info_0_0.65.pkl."""
+    return f"{index}_{rate:.4g}"
+
+
+def fixed_of(trial: PlanTrial, row: Row, side: SideRanges = NOTHING_BESIDE) -> FixedModel:
+    """The fixed model of a plan, in the hardware's own integers."""
+    config = replace(trial.config, tensor_arrays=row.tensors)
+    return make_fixed(trial.model, trial.ranges, config, side=side)
+
+
+def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantParam]:
+    """All quant parameters of a plan, so that a file of them alone makes its fixed model again.
+
+    As in the SDK's file, input and weights of every convolution come first, in execution order; then every other
+    tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale).
+    """
+    params = {p.name: p for p in quant_params(replace(trial.model, proto=fixed.proto, path=path))}
+    convolutions = {node.output[0] for nodes in trial.analysis.first_inputs.values() for node in nodes}
+    read = [name for node in trial.analysis.graph.nodes if convolutions & {*node.output} for name in node.input[:2]]
+    return [params[name] for name in dict.fromkeys([*read, *params]) if name in params]

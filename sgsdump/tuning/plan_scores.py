@@ -1,0 +1,253 @@
+"""Scores of the plans tried on all pictures, cached in memory and on disk: no plan is measured twice.
+
+progress.json holds every plan tried so far and its score: rerun the command to resume. A file of another search
+(``fingerprint``) or a damaged one is ignored, and the work is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgsdump.comparison.metrics import Sums
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import read_whole
+from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.objective import Score, total
+from sgsdump.quantisation.trials.plan_trial import Plan
+from sgsdump.tuning.criteria import MEAN, CombinedError, Criteria, Objective, combined_error
+from sgsdump.tuning.judge import Judge, Judged, Question, each_alone
+from sgsdump.tuning.proposals import Surrogate
+
+SAVE_SECONDS = 1.0
+Run = Callable[[Iterable[Question]], Iterator[Judged]]
+
+
+class PlanScores:
+    """Scores of plans, measured on demand.
+
+    judge     scores single pictures.
+    objective  how the outputs' errors become one; the mean of them all without.
+    best      a summary for people who read the file.
+    file      where everything known is kept, or None; see ``progress_file`` for it and its ``fingerprint``.
+    progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
+    elsewhere  a context open until ``close`` that answers the questions instead of threads here, with the outputs a
+               metric needs.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        objective: Objective | None = None,
+        file: Path | None = None,
+        fingerprint: str = "",
+        progress: Progress = SILENT,
+        elsewhere: AbstractContextManager[Run] | None = None,
+    ):
+        criteria = judge.criteria
+        self.domains, self.watched, self.outputs = map(list, (criteria.domains, criteria.watched, criteria.outputs))
+        self.pictures = list(criteria.pictures)
+        self.scores: dict[Plan, Score] = {}
+        self.runs = 0
+        self.resumed = 0
+        self.best: dict[str, Any] = {}
+        self.objective = objective or Objective(MEAN, tuple(self.watched))
+        self._judge, self._metric = judge, criteria.metric
+        self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
+        self._sensitivities: dict[int, Judged] = {}
+        self._stack = ExitStack()
+        self._advance = self._stack.enter_context(progress.bar("tune", "run"))
+        self._elsewhere = self._stack.enter_context(elsewhere) if elsewhere is not None else None
+        self._threads = max(1, min(os.cpu_count() or 1, len(self.pictures)))
+        self._pool = ThreadPoolExecutor(self._threads)
+        if file is not None:
+            progressed = load_progress(file, fingerprint, criteria)
+            self.scores, self._sensitivities = progressed.scores, progressed.sensitivities
+            self.resumed = len(self.scores)
+
+    def expect(self, runs: int) -> None:
+        """At most so many runs of the network will be asked for, in all."""
+        self._advance(self.runs, runs)
+
+    @cached_property
+    def combined(self) -> CombinedError:
+        """The error that counts, known as soon as the scores of all-INT8 and all-INT16 are."""
+        return combined_error(self.objective, self.scores[frozenset()], self.scores[frozenset(self.domains)])
+
+    def error(self, plan: Plan) -> float:
+        """The ``combined`` error of a plan whose score is known."""
+        return self.combined.of(self.scores[plan])
+
+    @property
+    def unmeasured(self) -> int:
+        """Pictures on which the domains were not measured each alone."""
+        return len(self.pictures) - len(self._sensitivities)
+
+    def measure(self, plans: Iterable[Plan]) -> None:
+        """Make the scores of these plans known."""
+        new = [plan for plan in dict.fromkeys(plans) if plan not in self.scores]
+        if not new:
+            return
+        by_picture = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
+        self.scores |= {plan: total(scores[plan] for scores in by_picture) for plan in new}
+        self.save(SAVE_SECONDS)
+
+    def surrogate(self, left: Callable[[], float] = lambda: float("inf")) -> Surrogate:
+        """Each domain alone at 8 bits among INT16, and at INT16 among 8 bits: 2 n + 2 plans, picture by picture.
+
+        left  seconds left: with none the pictures measured so far, at least one, must do.
+        """
+        every, plans = frozenset(self.domains), each_alone(self.domains)
+        missing = [index for index in range(len(self.pictures)) if index not in self._sensitivities]
+
+        def timely() -> Iterator[int]:
+            for count, index in enumerate(missing):
+                if (count or self._sensitivities) and left() <= 0:
+                    return
+                yield index
+
+        for judged in self._judged(timely(), plans, grams=True):
+            self._sensitivities[judged.index] = judged
+            self.save(SAVE_SECONDS)
+        parts = list(self._sensitivities.values())
+        if len(parts) == len(self.pictures):
+            self.scores |= {plan: total(part.scores[plan] for part in parts) for plan in plans}
+        self.measure([frozenset(), every])
+        combined = self.combined
+        errors = {plan: combined.errors(total(part.scores[plan] for part in parts)) for plan in plans}
+        # Each picture's vectors are relative to all pictures' energy; scaled up where some are missing.
+        counted = [self.watched.index(name) for name in combined.names]
+        grams = np.sum([np.asarray(part.grams)[counted] for part in parts], axis=0)
+        alone = grams[:, 0, 0]
+        grams *= np.divide(errors[every], alone, out=np.ones_like(alone), where=alone > 0)[:, None, None]
+        added = combined.weights.sum(axis=0)
+        raised = np.array([added @ errors[frozenset({d})] for d in self.domains])
+        return Surrogate(
+            np.tensordot(combined.weights, grams, 1), combined.base, raised, float(added @ errors[frozenset()])
+        )
+
+    def save(self, seconds: float = 0.0) -> None:
+        """Write the progress file, at most once in ``seconds``. Raises OutputError."""
+        if self._file is None or time.monotonic() - self._saved < seconds:
+            return
+        progressed = SavedScores(self.scores, self._sensitivities)
+        save_progress(self._file, self._fingerprint, self.domains, self.best, progressed)
+        self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """Save, and let the threads or workers go."""
+        self._stack.close()
+        self._pool.shutdown(cancel_futures=True)
+        self.save()
+
+    def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], grams: bool = False) -> Iterator[Judged]:
+        """One result for each picture, lazily."""
+        asked = tuple(dict.fromkeys(plans))
+        questions = (Question(index, asked, grams) for index in pictures)
+        if self._elsewhere is not None:
+            answers: Iterator[Judged] = map(self._with_metric, self._elsewhere(questions))
+        else:
+            prepared = self._judge.walk.ordered(asked)
+            answers = self._threaded(lambda question: self._judge.answer(question, prepared), questions)
+        for judged in answers:
+            self.runs += len(judged.scores)
+            self._advance(self.runs)
+            yield judged
+
+    def _threaded(self, answer: Callable[[Question], Judged], questions: Iterator[Question]) -> Iterator[Judged]:
+        waiting: deque[Future[Judged]] = deque()
+        while True:
+            some = islice(questions, self._threads - len(waiting))
+            waiting.extend(self._pool.submit(answer, question) for question in some)
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+
+    def _with_metric(self, judged: Judged) -> Judged:
+        if self._metric is None:
+            return judged
+        floats = self.pictures[judged.index].floats
+        golden = {name: floats[name] for name in self.outputs}
+        kept = judged.outputs or {}
+        scores = {plan: replace(s, metric=self._metric(kept[plan], golden)) for plan, s in judged.scores.items()}
+        return replace(judged, scores=scores, outputs=None)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedScores:
+    """``scores`` on all pictures; ``sensitivities``: of each picture, by index, every domain alone."""
+
+    scores: dict[Plan, Score] = field(default_factory=dict)
+    sensitivities: dict[int, Judged] = field(default_factory=dict)
+
+
+def load_progress(file: Path, fingerprint: str, criteria: Criteria) -> SavedScores:
+    """What the file knows; bit i of a plan's key is domain i of the criteria. Raises nothing."""
+    try:
+        document = json.loads(read_whole(file))
+        if document["fingerprint"] != fingerprint or document["domains"] != list(criteria.domains):
+            return SavedScores()
+        sensitivities = {int(i): _judged(int(i), part, criteria) for i, part in document["sensitivities"].items()}
+        return SavedScores(_scores(document["plans"], criteria), sensitivities)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return SavedScores()
+
+
+def save_progress(
+    file: Path, fingerprint: str, domains: Sequence[str], best: Mapping[str, Any], progressed: SavedScores
+) -> None:
+    """``best`` is a summary for people who read the file. Raises OutputError."""
+
+    def plain(scores: Mapping[Plan, Score]) -> dict[str, Any]:
+        return {"".join("01"[name in plan] for name in domains): _plain(score) for plan, score in scores.items()}
+
+    document = {
+        "fingerprint": fingerprint,
+        "domains": list(domains),
+        "best": best,
+        "plans": plain(progressed.scores),
+        "sensitivities": {
+            index: {"grams": np.asarray(part.grams).tolist(), "plans": plain(part.scores)}
+            for index, part in progressed.sensitivities.items()
+        },
+    }
+    with replacing(file) as target:
+        target.write(json.dumps(document).encode())
+
+
+def _judged(index: int, plain: Mapping[str, Any], criteria: Criteria) -> Judged:
+    """Raises ValueError and others for what cannot be of this search."""
+    grams, size = np.array(plain["grams"], float), len(criteria.domains) + 1
+    scores = _scores(plain["plans"], criteria)
+    whole = grams.shape == (len(criteria.watched), size, size) and scores.keys() >= set(each_alone(criteria.domains))
+    if not whole or index not in range(len(criteria.pictures)):
+        raise ValueError("damaged")
+    return Judged(index, scores, grams)
+
+
+def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
+    scores = {
+        frozenset(name for name, bit in zip(criteria.domains, key) if bit == "1"): Score(
+            score["pictures"], {name: Sums(*sums) for name, sums in score["sums"].items()}, score["metric"]
+        )
+        for key, score in plain.items()
+    }
+    if any(score.sums.keys() != {*criteria.watched, *criteria.outputs} for score in scores.values()):
+        raise ValueError("damaged")
+    return scores
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    return {**asdict(score), "sums": {name: list(asdict(sums).values()) for name, sums in score.sums.items()}}

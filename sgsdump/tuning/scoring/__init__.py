@@ -1,1 +1,0 @@
-"""What a quant plan is worth: scored on pictures, remembered, predicted."""

@@ -1,0 +1,122 @@
+"""Prepare a search: from a model, its ranges and some pictures to the pool of plans."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
+from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.float_model import serialise
+from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
+from sgsdump.tuning.criteria import Criteria, Objective, Picture, UserMetric
+from sgsdump.tuning.judge import Judge, Subject, make_answer
+from sgsdump.tuning.plan_scores import PlanScores
+from sgsdump.tuning.proposals import Sizes
+
+# Plans are judged on this many of the calibration pictures, evenly chosen.
+PICTURES = 10
+# Of the progress file: one of another form is not read.
+FORM = b"2"
+PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+"""(feed of the float model, the same with pictures as raw bytes)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    trial: PlanTrial
+    pool: PlanScores
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How plans are judged.
+
+    metric     the user's, with its ``metric_text``.
+    objective  how the errors of several outputs become one; their mean without.
+    file       the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
+    workers    a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
+    """
+
+    metric: UserMetric | None = None
+    metric_text: bytes = b""
+    objective: Objective | None = None
+    file: Path | None = None
+    workers: Workers = ALONE
+
+
+def set_up(
+    model: Model,
+    ranges: Mapping[str, Range],
+    config: InputConfig,
+    feeds: Iterable[PictureFeed],
+    judging: Judging = Judging(),
+    progress: Progress = SILENT,
+) -> Setup:
+    """The plans of a simplified float model, to be judged on ``feeds``.
+
+    Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
+    """
+    if config.conv_format not in (None, "ALL_UINT8"):
+        raise ConfigError(
+            f"input_config: input_format = {config.conv_format} decides the bits of all convolutions; remove it from "
+            f"[CONV_CONFIG] and let tune decide"
+        )
+    trial = PlanTrial(model, ranges, config)
+    if not trial.domains:
+        raise ConfigError(
+            "there is no convolution to tune: none has weights to quantise and an input other than the picture"
+        )
+    watched = watched_tensors(trial.proto)
+    names = list(dict.fromkeys([*watched, *trial.outputs]))
+    walk = PlanWalk(trial, names)
+    runner = SegmentRunner(model, keep_sessions=True)
+    pictures = []
+    digest = hashlib.sha256(FORM + trial.every_plan.SerializeToString(deterministic=True) + judging.metric_text)
+    for name, bounds in sorted(ranges.items()):
+        digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
+    for feed, raw in feeds:
+        floats = {layer.name: layer.array.copy() for layer in runner.run(feed, only=set(names))}
+        pictures.append(Picture(raw, floats))
+        for array in raw.values():
+            digest.update(np.ascontiguousarray(array).tobytes())
+    _check_outputs(walk, pictures, names)
+    sizes = Sizes(
+        tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
+    )
+    criteria = Criteria(sizes.domains, pictures, watched, trial.outputs, judging.metric)
+    elsewhere = None
+    if judging.workers.scheduler is not None:
+        subject = Subject(serialise(model.proto), model.path, ranges, config)
+        shared = (subject, names, replace(criteria, metric=None), judging.metric is not None)
+        elsewhere = task_pool(make_answer, shared, judging.workers, progress)
+    pool = PlanScores(Judge(walk, criteria), judging.objective, judging.file, digest.hexdigest(), progress, elsewhere)
+    return Setup(trial, pool, sizes)
+
+
+def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[str]) -> None:
+    if not pictures:
+        raise InputError("there is no picture to judge the plans with")
+    floats = pictures[0].floats
+    ((_, outputs),) = walk.run(walk.ordered([frozenset()]), pictures[0].raw)
+    for name in names:
+        if outputs[name].shape != floats[name].shape:
+            raise InputError(
+                f"output {name!r} has the shape {list(floats[name].shape)} in float and {list(outputs[name].shape)} in "
+                f"8 bits: its size depends on values (post-processing in the model?); tune the model without that part"
+            )
+        if not np.isfinite(floats[name]).all():
+            raise InputError(
+                f"output {name!r} of the float model holds NaN or infinity, so no plan can be judged by it"
+            )

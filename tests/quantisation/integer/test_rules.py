@@ -1,0 +1,135 @@
+"""Single rules, each on the smallest graph that has it, by the reference in numpy; most are from published nets."""
+
+import integer_reference as rule
+import numpy as np
+import onnx
+import pytest
+from integer_reference import Scale
+from onnx_part import STORED, part_outputs
+from small_nets import conv, model, node, weights
+
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.integer.arithmetic import add_to, multiply_by
+from sgsdump.quantisation.integer.emitter import Emitter, Integers
+from sgsdump.quantisation.integer.walk import steps_of_bytes
+from sgsdump.quantisation.pictures import Picture
+from sgsdump.quantisation.scales import INT16, uint8_quant
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.types import Range
+
+
+def fixed_output(net, ranges, feeds, name):
+    fixed = make_fixed(net, {each: Range.of(*ends) for each, ends in ranges.items()})
+    stored = {STORED.format(each): array for each, array in feeds.items()}
+    return part_outputs(fixed.proto, stored, [STORED.format(name)])[0]
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (1, 40, 1, 1)])
+def test_constants_as_large_as_the_tensor_are_int16_operands(shape):
+    """BatchNorm and Scale behind a fully connected operator, and on maps of one pixel."""
+    rng = np.random.default_rng(3)
+    gain = rng.uniform(0.5, 2, shape[1:]).astype(np.float32)
+    offset = rng.normal(0, 0.5, shape[1:]).astype(np.float32)
+    nodes = [node("Mul", ["x", "k"], "m"), node("Add", ["m", "b"], "y")]
+    ends = {"x": (-1.0, 1.2), "m": (-2.0, 2.3), "y": (-2.5, 2.6)}
+    x = rng.integers(-32767, 32768, shape).astype(np.int16)
+    ours = fixed_output(model(nodes, {"k": gain, "b": offset}, {"x": shape}, ["y"]), ends, {"x": x}, "y")
+
+    scales = {name: rule.scale_of(*each, "int16") for name, each in ends.items()}
+    k, b = (rule.scale_of(*(float(f"{end:.6f}") for end in (v.min(), v.max())), "int16") for v in (gain, offset))
+    whole = [np.vectorize(rule.away)(v.astype(np.float64) / s.step)[None] for v, s in ((gain, k), (offset, b))]
+    product = rule.multiply(x.astype(np.int64), scales["x"], whole[0], k, scales["m"], rule.single(2.3))
+    np.testing.assert_array_equal(ours, rule.add(product, scales["m"], whole[1], b, scales["y"]))
+
+
+def test_a_relu_of_its_own_goes_to_uint8_by_way_of_int16():
+    net = model([node("Relu", ["x"], "r"), conv("c", "r")], weights("c", (2, 1, 1, 1)), {"x": (1, 1, 256, 256)}, ["c"])
+    x = np.arange(-32768, 32768, dtype=np.int64).clip(-32767).reshape(1, 1, 256, 256)
+    ends = {"x": (-2.868073, 2.357735), "r": (0, 2.357735), "c": (-1, 1)}
+    ours = fixed_output(net, ends, {"x": x.astype(np.int16)}, "r")
+    source, out = rule.scale_of(*ends["x"], "int16"), rule.scale_of(*ends["r"], "uint8")
+    np.testing.assert_array_equal(ours, rule.relu(x, source, out, *ends["r"]))
+    assert (ours != np.maximum(rule.requantise(x, source, out), 0)).any()
+
+
+def test_a_relu_is_computed_for_the_range_of_its_domain():
+    """What a Concat makes wider."""
+    constants = {**weights("a", (16, 3, 1, 1)), **weights("b", (16, 3, 1, 1)), **weights("c", (2, 32, 1, 1))}
+    nodes = [node("Add", ["x", "z"], "s"), node("Relu", ["s"], "r"), node("Concat", ["r", "y"], "cat", axis=1)]
+    inputs = dict.fromkeys(("x", "y", "z"), (1, 16, 64, 64))
+    ends = {"x": (-3, 3), "y": (0, 8.741114), "z": (-1, 1), "s": (-3.6, 4.18879), "r": (0, 4.18879)}
+    ends |= {"cat": (0, 8.741114), "c": (-1, 1)}
+    nodes.append(conv("c", "cat"))
+    x, z = np.random.default_rng(1).integers(-32767, 32768, (2, *inputs["x"])).astype(np.int16)
+    ours = fixed_output(model(nodes, constants, inputs, ["c"]), ends, {"x": x, "z": z}, "r")
+    a, b, s = (rule.scale_of(*ends[name], "int16") for name in "xzs")
+    total = rule.add(x.astype(np.int64), a, z.astype(np.int64), b, s)
+    out = rule.scale_of(*ends["cat"], "uint8")
+    np.testing.assert_array_equal(ours, rule.relu(total, s, out, *ends["cat"]))
+    assert (ours != rule.relu(total, s, out, *ends["r"])).any()
+
+
+@pytest.mark.parametrize(("kind", "compute"), [("mul", multiply_by), ("add", add_to)])
+def test_a_constant_is_scaled_in_float32(kind, compute):
+    """Near a half the order of the roundings decides: with these scales for some constants of 20 000."""
+    rng = np.random.default_rng(7)
+    constants = rng.uniform(0.3, 1.9, 20000).astype(np.float32).reshape(-1, 1)
+    source, out = Quant(INT16, 7.9e-05, 0, exact=True), Quant(INT16, 1.27e-04, 0, exact=True)
+    x = np.tile(np.array([[32767, -20001, 12345]]), (20000, 1))
+    emit = Emitter()
+    value = emit.inner(compute(emit, Integers("x", np.dtype(np.float64), source), constants, out), out)
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph(emit.nodes, "rule", [], [], emit.constants),
+        opset_imports=[onnx.helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
+    (ours,) = part_outputs(proto, {"x": x.astype(np.float64)}, [value.name])
+    a, b = Scale("int16", source.scale), Scale("int16", out.scale)
+    wanted = (rule.multiply_by if kind == "mul" else rule.add_to)(x, a, constants, b)
+    np.testing.assert_array_equal(ours, wanted)
+
+
+def test_a_pictures_offset_is_rounded_half_up():
+    """From pictures of 1 to 255 it is -1.5."""
+    quant, emit = uint8_quant(-0.984375, 1.0), Emitter()
+    steps = steps_of_bytes(emit, "x", Picture(np.array([127.0] * 3), np.array([128.0] * 3)), quant)
+    offset = onnx.numpy_helper.to_array(next(c for c in emit.constants if c.name == emit.nodes[-1].input[1]))
+    assert steps.name == emit.nodes[-1].output[0] and offset.reshape(-1).tolist() == [-1, -1, -1]
+
+
+def test_an_average_of_many_int16_values_is_exact():
+    """Their sums are more than float32 holds."""
+    net = model([node("AveragePool", ["x"], "y", kernel_shape=[16, 17])], {}, {"x": (1, 2, 40, 41)}, ["y"])
+    x = np.random.default_rng(2).integers(-32767, 32768, (1, 2, 40, 41)) // np.array([1, 40]).reshape(1, 2, 1, 1)
+    x[0, 0] = np.where(np.arange(40)[:, None] < 20, 32767, x[0, 0])
+    ours = fixed_output(net, {"x": (-1, 1), "y": (-1, 1)}, {"x": x.astype(np.int16)}, "y")
+    windows = np.lib.stride_tricks.sliding_window_view(x, (16, 17), axis=(2, 3)).sum(axis=(4, 5))
+    np.testing.assert_array_equal(ours, rule.average(windows, 16 * 17))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_an_average_pool_counts_its_padding_as_zero_points(dtype):
+    """Of a different width on each side, of values whose zero point is not 0 as bytes."""
+    pads = [1, 0, 2, 3]  # top, left, bottom, right
+    pool = node("AveragePool", ["x"], "y", kernel_shape=[4, 5], strides=[2, 3], pads=pads, count_include_pad=1)
+    nodes, constants, outputs = [pool], {}, ["y"]
+    if dtype == "uint8":
+        nodes, constants, outputs = [pool, conv("c", "y")], weights("c", (2, 3, 1, 1)), ["c"]
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(4).integers(max(limits.min, -limits.max), limits.max, (1, 3, 9, 11)).astype(dtype)
+    ends = {"x": (-1.0, 2.0), "y": (-1.0, 2.0), "c": (-1.0, 1.0)}
+    ours = fixed_output(model(nodes, constants, {"x": x.shape}, outputs), ends, {"x": x}, "y")
+    zero_point = rule.scale_of(*ends["x"], dtype).zero
+    assert zero_point == (85 if dtype == "uint8" else 0)
+    np.testing.assert_array_equal(ours, rule.pooled(x, (4, 5), (2, 3), tuple(pads), zero_point, largest=False))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"pads": [1, 1, 1, 1]}, {"pads": [0, 0, 0, 1], "count_include_pad": 0}, {"auto_pad": "SAME_UPPER"}],
+    ids=["by default", "not counted", "auto_pad"],
+)
+def test_an_average_pool_that_does_not_count_its_padding_has_no_rule(attributes):
+    net = model([node("AveragePool", ["x"], "y", kernel_shape=[2, 2], **attributes)], {}, {"x": (1, 2, 5, 5)}, ["y"])
+    fixed = make_fixed(net, {name: Range.of(-1, 1) for name in "xy"})
+    assert fixed.approximate == {"y": "AveragePool: computed in float32"}
