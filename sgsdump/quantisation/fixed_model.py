@@ -117,8 +117,8 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
         WholeGraph(fixed).values(raw, [output.name for output in fixed.graph.output])
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
-            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please report "
-            f"this line; meanwhile a model cut before that operator can be quantised"
+            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "
+            f"report this line; meanwhile a model cut before that operator can be quantised"
         ) from None
 
 
