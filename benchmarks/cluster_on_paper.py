@@ -30,7 +30,8 @@ from PIL import Image
 from resnet_like import resnet_like
 
 from sgsdump import save_dump
-from sgsdump.commands.compare.on_cluster import TASK_VALUES, _Files, _measuring, _Place
+from sgsdump.commands.compare.on_cluster import TASK_VALUES, _Files, _measuring, _PairIndex
+from sgsdump.commands.options import Reading
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
 from sgsdump.models.feeds.feeds import PictureFeeds
@@ -203,13 +204,11 @@ def comparison(folder: Path, values: int, repeat: int, dispatch: float) -> Job:
     layer = rng.standard_normal(values, np.float32)
     save_dump({"layer": layer}, folder / "float.bin")
     save_dump({"layer": layer + np.float32(0.01)}, folder / "fixed.bin")
-    args = argparse.Namespace(**dict.fromkeys(("step", "rank", "tensor_min_max", "parse_net")), metric=[])
-    args.sample, args.benchmark = folder / "fixed.bin", folder / "float.bin"
-    given = _Files.of(args), Measures.of((), None, None, crop=True)
+    given = _Files(folder / "fixed.bin", folder / "float.bin", Reading(), ()), Measures.of((), None, None, crop=True)
     begun = time.process_time()
     measure = _measuring(*given)
     set_up = time.process_time() - begun
-    task = [_Place(0, 0, ("layer", "layer"), "name", "")]
+    task = [_PairIndex(0, 0, ("layer", "layer"), "name", "")]
     many = max(1, TASK_VALUES // values)
     run = median(lambda: measure(task), repeat) * many
     item, result = len(pickle.dumps(task)) * many, len(pickle.dumps(measure(task))) * many

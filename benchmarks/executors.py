@@ -21,9 +21,10 @@ from sgsdump.errors import MissingExtra
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.pipeline.bisection.two_executors import worst_relative
-from sgsdump.pipeline.running.run import run
-from sgsdump.pipeline.topology_index import node_outputs
+from sgsdump.pipeline.bisection import worst_relative
+from sgsdump.pipeline.run import run
+from sgsdump.pipeline.selection import node_outputs
+from sgsdump.pipeline.steps import Engine
 
 OTHERS = ("reference", "openvino", "tvm")
 AIM = 1e-5
@@ -41,7 +42,7 @@ def is_installed(name: str) -> bool:
 
 def dump(model: Model, executor: str, feed: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], float]:
     start = time.perf_counter()
-    outcomes = list(run(model, executor, feed))
+    outcomes = list(run(model, Engine(executor), feed))
     for lost in outcomes:
         if not isinstance(lost, Layer):
             print(f"  {executor}: {lost.name} not dumped: {lost.reason}")

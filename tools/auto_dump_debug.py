@@ -49,7 +49,7 @@ def run(given: Sequence[str]) -> int:
 
 def compare_dumps(sample: Path, benchmark: Path) -> int:
     from sgsdump import compare, open_dump
-    from sgsdump.commands.sdk.debug_out import new_folder
+    from sgsdump.commands.sdk.files import new_folder
     from sgsdump.errors import ConfigError
 
     for path in (sample, benchmark):
@@ -61,7 +61,7 @@ def compare_dumps(sample: Path, benchmark: Path) -> int:
 
 def compare_models(float_model: str, fixed_model: str, image: str, category: str, preprocess: str) -> int:
     from sgsdump import compare, open_dump
-    from sgsdump.commands.sdk.debug_out import new_folder
+    from sgsdump.commands.sdk.files import new_folder
     from sgsdump.errors import ConfigError
     from sgsdump.models.model import open_model
 
@@ -81,19 +81,20 @@ def compare_models(float_model: str, fixed_model: str, image: str, category: str
 
 def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, folder: Path) -> Path:
     """The dump that the simulator leaves in a folder of its own, as the DebugConfig.txt there says."""
+    from sgsdump.commands.options import Source
     from sgsdump.commands.simulate import simulate_all
 
     work = folder / kind.lower()
     work.mkdir()
     (work / "DebugConfig.txt").write_text(config)
-    for _ in simulate_all(model, kind, image, preprocess, folder=work):
+    for _ in simulate_all(model, kind, Source(image, preprocess), work):
         pass
     return work / "sigma_outtensor_dump.bin"
 
 
 def report(comparison: Comparison, name: str, folder: Path) -> int:
     """Print the layers and what was not compared; write the log."""
-    from sgsdump.commands.sdk.debug_out import write_log
+    from sgsdump.commands.sdk.files import write_log
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.errors import ValuesError
     from sgsdump.reports.comparison import REPORTS

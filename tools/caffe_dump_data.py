@@ -15,7 +15,7 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
-    from sgsdump.commands.sdk.dump_options import dump_parser
+    from sgsdump.commands.sdk.options import dump_parser
 
     parser = dump_parser(__doc__, "prototxt")
     parser.add_argument("--weight_file", required=True, help="caffemodel")
@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump.every_input import Source, dump_all
-    from sgsdump.commands.dump.written import Form
+    from sgsdump.commands.dump import Form, dump_all
+    from sgsdump.commands.options import Source
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"

@@ -20,8 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.commands.sdk.calibrator_options import calibrate_arguments
-    from sgsdump.commands.sdk.sdk_options import NoEffect
+    from sgsdump.commands.sdk.options import NoEffect, calibrate_arguments
 
     no_effect = [
         NoEffect(("-c", "--category"), "the ranges are the same for every kind of network"),

@@ -18,14 +18,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("fixed", type=Path, metavar="fixed.bin", help="the dump under test")
-    parser.add_argument("float", type=Path, metavar="float.bin", help="the dump to hold it against")
+    parser.add_argument("float", type=Path, metavar="float.bin", help="reference dump")
     parser.add_argument("tensor", nargs="?", help="name of one tensor")
     args = parser.parse_args(argv)
     return exit_status("dump_debug.py", lambda: run(args))
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.sdk.value_table import write_pair
+    from sgsdump.commands.sdk.files import write_pair
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ValuesError

@@ -25,11 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.pipeline import dump
-    from sgsdump.pipeline.job import Job
+    from sgsdump.pipeline.job import job_of
 
     # The back-ends with a language of their own show it for a single tensor.
     shown = args.kind == "once" and args.executor != "ort"
-    return dump(Job(**vars(args), print_ir=shown, log=Path("compare_result.log"), judge=False))
+    return dump(job_of({**vars(args), "print_ir": shown, "log": Path("compare_result.log"), "judge": False}))
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -14,15 +14,15 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
-    from sgsdump.commands.sdk.dump_options import dump_parser
+    from sgsdump.commands.sdk.options import dump_parser
 
     args = dump_parser(__doc__, "ONNX model").parse_args(argv)
     return exit_status("onnx_dump_data.py", lambda: run(args))
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.dump.every_input import Source, dump_all
-    from sgsdump.commands.dump.written import Form
+    from sgsdump.commands.dump import Form, dump_all
+    from sgsdump.commands.options import Source
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"

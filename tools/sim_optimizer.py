@@ -28,8 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.cli import main as sgsdump
-    from sgsdump.commands.sdk.presets import with_presets
-    from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
+    from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
     from sgsdump.files.atomic_write import replacing
 
     no_effect = [NoEffect(("--soc_version",), "there is one simulation for all chips")]
@@ -42,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_process", type=int, default=1, help="processes that calibrate (default: %(default)s)")
     accept(parser, no_effect)
     args = parser.parse_args(argv)
-    for note in notes(args, no_effect):
+    for note in no_effect_notes(args, no_effect):
         print(f"sim_optimizer.py: {note}", file=sys.stderr)
     given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(FOLDER), "--pickle"]
     given += ["--num_process", str(args.num_process), "--rates", ",".join(map(str, compression_rates))]

@@ -26,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    from sgsdump.commands.sdk.presets import with_presets
-    from sgsdump.commands.sdk.sdk_options import NoEffect, accept, notes
-    from sgsdump.commands.sdk.unknown_output import write_outputs
+    from sgsdump.commands.options import Source
+    from sgsdump.commands.sdk.files import write_outputs
+    from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
     from sgsdump.commands.simulate import open_as, simulate_all
     from sgsdump.sidecars import input_config
 
@@ -53,13 +53,13 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
     accept(parser, no_effect)
     args = parser.parse_args(argv)
-    for note in notes(args, no_effect):
+    for note in no_effect_notes(args, no_effect):
         print(f"simulator.py: {note}", file=sys.stderr)
     preprocess = with_presets(args.preprocess)
     names = read_labels(args.label) if args.label and args.category == "Classification" else []
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_as(args.type, args.model, args.weight_file)
-    for label, simulation in simulate_all(model, args.type, args.image, preprocess, config):
+    for label, simulation in simulate_all(model, args.type, Source(args.image, preprocess, config)):
         ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]
         outputs = {name: simulation.outputs[name] for name in ordered}
         if args.category == "Classification" and outputs:

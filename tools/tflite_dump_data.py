@@ -14,7 +14,7 @@ from pathlib import Path
 
 def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
-    from sgsdump.commands.sdk.dump_options import dump_parser
+    from sgsdump.commands.sdk.options import dump_parser
 
     args = dump_parser(__doc__, "TFLite model").parse_args(argv)
     return exit_status("tflite_dump_data.py", lambda: run(args))

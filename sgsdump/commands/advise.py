@@ -17,12 +17,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.cut_note import print_cut
-from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
-from sgsdump.commands.quantising_options import add_limits, add_quant_level
+from sgsdump.commands.options import (
+    INPUTS,
+    add_input_config,
+    add_limits,
+    add_model,
+    add_pictures,
+    add_quant_level,
+    record,
+)
+from sgsdump.commands.terminal import print_cut
 from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
@@ -35,16 +43,35 @@ if TYPE_CHECKING:
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 
+@dataclass(frozen=True)
+class Options:
+    ranges: Path
+    model: Path
+    weight_file: Path | None
+    input_config: Path
+    dump: Path | None
+    fixed: Path | None
+    image: str | None
+    preprocess: str | None
+    quant_level: str
+    min_cos: float | None
+    max_rmse: float | None
+    json: Path | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
-    add_model(parser)
-    add_input_config(parser)
-    parser.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
-    parser.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
-    add_pictures(parser, f"measure on: {INPUTS}", required=False)
-    add_quant_level(parser, "weights when measuring: L1 one scale per tensor, above it one per output channel")
-    add_limits(parser, "the outputs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
+    network = parser.add_argument_group("model")
+    add_model(network)
+    add_input_config(network)
+    dumps = parser.add_argument_group("dumps")
+    dumps.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
+    dumps.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
+    measuring = parser.add_argument_group("measuring")
+    add_pictures(measuring, f"measure on: {INPUTS}", required=False)
+    add_quant_level(measuring, "weights when measuring: L1 one scale per tensor, above it one per output channel")
+    add_limits(measuring, "the outputs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,57 +90,66 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning import advice, rules_of_thumb
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
-    _check_options(args)
-    check_outputs([args.json], [args.ranges, args.model, args.weight_file, args.input_config, args.dump, args.fixed])
-    config = input_config.read(args.input_config)
-    model = open_float_model(args.model, args.weight_file, config)
+    options = record(Options, args)
+    _check_options(options)
+    check_outputs(
+        [options.json],
+        [options.ranges, options.model, options.weight_file, options.input_config, options.dump, options.fixed],
+    )
+    config = input_config.read(options.input_config)
+    model = open_float_model(options.model, options.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
     config, notes = with_raised_inputs(config, proto)
     for note in [*board_notes(config), *conversion_notes(model), *notes]:
         print(f"warning: {note}")
-    given = read_ranges(args.ranges)
-    ranges = rules_of_thumb.ranges_of_model(Graph(proto), given, str(args.ranges))
+    all_ranges = read_ranges(options.ranges)
+    ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))
     for entry in config.inputs:
         if not entry.quantised:
             ranges.pop(entry.name, None)
     analysis = analyse(proto, pictures_of(model, config, ranges))
     convolutions = rules_of_thumb.convolutions(analysis)
     if not convolutions:
-        raise ModelError(f"{args.model} has no convolution with constant weights: there is nothing to raise to INT16")
-    float_dump = open_dump(args.dump) if args.dump else None
-    fixed_dump = open_dump(args.fixed) if args.fixed else None
-    comparison = _compared(fixed_dump, float_dump, given) if fixed_dump and float_dump else None
+        raise ModelError(
+            f"{options.model} has no convolution with constant weights: there is nothing to raise to INT16"
+        )
+    float_dump = open_dump(options.dump) if options.dump else None
+    fixed_dump = open_dump(options.fixed) if options.fixed else None
+    comparison = _compared(fixed_dump, float_dump, all_ranges) if fixed_dump and float_dump else None
     signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
-    limits = Thresholds(args.min_cos, args.max_rmse) or DOCUMENTED
+    limits = Thresholds(options.min_cos, options.max_rmse) or DOCUMENTED
     measurement = tried = None
-    if args.image and not all(conv.reads_picture for conv in convolutions):
-        trial = SensitivityAnalysis(model, ranges, config, per_channel=args.quant_level != "L1")
-        measurement = _measure(trial, args, model, config)
+    image = options.image
+    if image and not all(conv.reads_picture for conv in convolutions):
+        trial = SensitivityAnalysis(model, ranges, config, per_channel=options.quant_level != "L1")
+        measurement = _measure(trial, image, options.preprocess, model, config)
     verdicts = advice.advise(convolutions, signs, measurement, limits)
     names = advice.tensor_arrays(verdicts, convolutions)
     written = rules_of_thumb.config_names(names, convolutions)
-    if measurement and names:
-        tried = trial.try_plan(names, _feeds(args, model, config))
-    if args.json:
-        replace_text(args.json, advice_json.render(verdicts, written, measurement, tried))
+    if measurement and names and image:
+        tried = trial.try_plan(names, _feeds(image, options.preprocess, model, config))
+    if options.json:
+        replace_text(options.json, advice_json.render(verdicts, written, measurement, tried))
     print(advice_table.render(verdicts))
     rows = comparison.rows if comparison else ()
     print(advice_verdict.render(verdicts, written, limits, measurement, tried, rows), end="")
     for word, others in RaisedInputs(analysis).beside(written).items():
         print(f"warning: {wider(word, others)}")
     if config.conv_format or config.tensor_arrays:
-        print(f"{args.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
+        print(
+            f"{options.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it."
+        )
     print_cut(model, config)
     return 0
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    if args.fixed and not args.dump:
-        raise ConfigError("--fixed is held against the float model's dump; give that too, with --dump")
-    if not args.image and args.preprocess:
+def _check_options(options: Options) -> None:
+    if options.fixed and not options.dump:
+        raise ConfigError("--fixed is compared with the float model's dump; give that too, with --dump")
+    if not options.image and options.preprocess:
         raise ConfigError("-n prepares pictures to measure on; give them with -i")
-    if not args.image and (args.min_cos is not None or args.max_rmse is not None):
+    if not options.image and (options.min_cos is not None or options.max_rmse is not None):
         raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
 
 
@@ -130,26 +166,28 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     comparison = compare(with_scales(fixed, ranges), with_scales(float_dump, ranges))
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; are they dumps of one model?"
-        raise ValuesError(f"no layer of {fixed.path} could be held against {float_dump.path}{why}")
+        raise ValuesError(f"no layer of {fixed.path} could be compared with {float_dump.path}{why}")
     return comparison
 
 
-def _measure(trial: SensitivityAnalysis, args: argparse.Namespace, model: Model, config: InputConfig) -> Measurement:
+def _measure(
+    trial: SensitivityAnalysis, image: str, preprocess: str | None, model: Model, config: InputConfig
+) -> Measurement:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
 
-    total = trial.runs * len(expand(args.image, len(graph_inputs(model.proto))))
+    total = trial.runs * len(expand(image, len(graph_inputs(model.proto))))
     with TERMINAL.bar("advise", "run", total) as advance:
-        return trial.measure(_feeds(args, model, config), advance)
+        return trial.measure(_feeds(image, preprocess, model, config), advance)
 
 
-def _feeds(args: argparse.Namespace, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:
+def _feeds(image: str, preprocess: str | None, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:
     """Every picture as the float model and as the fixed model takes it."""
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.model import graph_inputs
 
     specs = graph_inputs(model.proto)
-    both = (feeds(args.image, args.preprocess, specs, config, normalised) for normalised in (True, False))
+    both = (feeds(image, preprocess, specs, config, normalised) for normalised in (True, False))
     for (label, feed), (_, raw) in zip(*both):
         yield label, feed, raw

@@ -48,37 +48,61 @@ examples:
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.cut_note import print_cut
-from sgsdump.commands.option_values import not_negative, whole_number
-from sgsdump.commands.options import add_input_config, add_model, add_pictures
-from sgsdump.commands.quantising_options import WITHOUT_BITS, add_quant_level, add_scheduler
+from sgsdump.commands.options import (
+    WITHOUT_BITS,
+    Network,
+    add_input_config,
+    add_model,
+    add_pictures,
+    add_quant_level,
+    add_scheduler,
+    not_negative,
+    record,
+    whole_number,
+)
+from sgsdump.commands.terminal import print_cut
 from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.calibration import Calibration
 
 
+@dataclass(frozen=True)
+class Options:
+    network: Network
+    output: Path | None
+    quant_level: str
+    sensitivity_threshold: float
+    quant_file: str | None
+    num_process: int
+    scheduler: str | None
+    json: bool
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_pictures(parser)
-    add_input_config(parser)
-    parser.add_argument(
+    network = parser.add_argument_group("model and pictures")
+    add_model(network)
+    add_pictures(network)
+    add_input_config(network)
+    quantising = parser.add_argument_group("quantising")
+    add_quant_level(quantising, "see below")
+    quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
+                            help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
+    quantising.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
+                            "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
+    output = parser.add_argument_group("results")
+    output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
     )
-    add_quant_level(parser, "see above")
-    parser.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
-                        help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
-                        "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see above")  # fmt: skip
-    many = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="write log/tensor_min_max.json instead of .txt")
+    many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
     add_scheduler(many, "run pictures")
-    parser.add_argument("--json", action="store_true", help="write log/tensor_min_max.json instead of .txt")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,16 +121,18 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
+    options = record(Options, args, network=record(Network, args))
+    network, quant_file = options.network, options.quant_file
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
-    config = input_config.read(args.input_config)
-    params = read_quant_file(args.quant_file) if args.quant_file else None
-    target = args.output or Path(f"{Path(args.model).stem}_fixed.onnx")
-    level = args.quant_level if params is None else WITHOUT_BITS[args.quant_level]
-    check_outputs([target], [args.model, args.weight_file, args.input_config, args.quant_file, args.image])
-    model = open_float_model(args.model, args.weight_file, config)
+    config = input_config.read(network.input_config)
+    params = read_quant_file(quant_file) if quant_file else None
+    target = options.output or Path(f"{network.model.stem}_fixed.onnx")
+    level = options.quant_level if params is None else WITHOUT_BITS[options.quant_level]
+    check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
+    model = open_float_model(network.model, network.weight_file, config)
     config, wide_words = with_raised_inputs(config, model.proto)
-    feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(model.proto)), config)
+    feeds = PictureFeeds(network.image, network.preprocess, tuple(graph_inputs(model.proto)), config)
     for note in [*board_notes(config), *conversion_notes(model), *wide_words]:
         print(f"warning: {note}")
     for sentence in disagreements(model, feeds):
@@ -114,28 +140,27 @@ def run(args: argparse.Namespace) -> int:
     # Opened first: a long calibration must not end with "no such folder".
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
-        given, side = Imported(model, config), SideRanges()
-        if params is not None:
-            beside, side = read_log(Path(args.quant_file), model, weights=level != "L1")
-            given = import_params(model, [*params, *beside], config, fuse, args.quant_file, level == "L1")
-        workers = Workers(args.num_process, args.scheduler)
-        options = CalibrationOptions(level, fuse, args.sensitivity_threshold)
-        calibration = calibrate(given.model, feeds, given.config, options, workers, Terminal("stderr"))
-        calibration = replace(calibration, ranges={**calibration.ranges, **given.ranges})
+        imported, side = Imported(model, config), SideRanges()
+        if params is not None and quant_file:
+            beside, side = read_log(Path(quant_file), model, weights=level != "L1")
+            imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
+        workers = Workers(options.num_process, options.scheduler)
+        how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
+        calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))
+        calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
         side = updated(side_ranges(calibration.statistics), side)
-        fixed = make_fixed(given.model, calibration.ranges, calibration.config, fuse, side=side)
-        check_that_it_runs(given.model, fixed.proto, config, feeds[0][1])
+        fixed = make_fixed(imported.model, calibration.ranges, calibration.config, fuse, side=side)
+        check_that_it_runs(imported.model, fixed.proto, config, feeds[0][1])
         file.write(serialise(fixed.proto))
-        form = "json" if args.json else "text"
-        weights = level != "L1" or bool(given.changed)
-        ranges_file = write_log(
-            folder, given.model, calibration, fixed.plan, LogOptions(fuse, form, weights, given.changed)
-        )
+        form = "json" if options.json else "text"
+        weights = level != "L1" or bool(imported.changed)
+        log_options = LogOptions(fuse, form, weights, imported.changed)
+        ranges_file = write_log(folder, imported.model, calibration, fixed.plan, log_options)
     if params is not None:
-        print(f"{args.quant_file}: {len(given.ranges)} ranges taken; all else is of level {level}")
-    if given.unknown:
-        print(f"{args.quant_file}: not in this model: {listed(given.unknown)}")
-    _print_choices(calibration, args.sensitivity_threshold)
+        print(f"{quant_file}: {len(imported.ranges)} ranges taken; all else is of level {level}")
+    if imported.unknown:
+        print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
+    _print_choices(calibration, options.sensitivity_threshold)
     narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:
@@ -158,11 +183,11 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
                 f"range of {', '.join(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
                 f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
             )
-    raised = [each for each in calibration.sensitivities if each.raised]
-    for each in raised:
+    raised = [sensitivity for sensitivity in calibration.sensitivities if sensitivity.raised]
+    for sensitivity in raised:
         print(
-            f"INT16 proposed for {listed(each.domain.convolutions)} (tensor_arrays {each.domain.name}): its 8 bits "
-            f"alone change the outputs by {each.effect:.2g}, more than {threshold:g}"
+            f"INT16 proposed for {listed(sensitivity.domain.convolutions)} (tensor_arrays {sensitivity.domain.name}): "
+            f"its 8 bits alone change the outputs by {sensitivity.effect:.2g}, more than {threshold:g}"
         )
     if calibration.sensitivities and not raised:
         most = calibration.sensitivities[0]

@@ -110,7 +110,7 @@ def _lay_out(digits: Digits) -> None:
 
 
 def _models() -> dict[str, Model]:
-    """The float model, the fixed one just made, and one with every convolution at INT16 to hold it against."""
+    """The float model, the fixed one just made, and one with every convolution at INT16 to compare it with."""
     from sgsdump.models.model import open_model
     from sgsdump.quantisation.calibration_log import read_side_ranges
     from sgsdump.quantisation.fixed_model import make_fixed

@@ -32,10 +32,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.cut_note import cut_sentence, to_paste
-from sgsdump.commands.option_values import whole_number
-from sgsdump.commands.options import add_input_config, add_model, add_pictures
-from sgsdump.commands.quantising_options import add_limits, add_quant_level, add_scheduler
+from sgsdump.commands.options import (
+    add_input_config,
+    add_limits,
+    add_model,
+    add_pictures,
+    add_quant_level,
+    add_scheduler,
+    record,
+    whole_number,
+)
+from sgsdump.commands.terminal import cut_sentence, to_paste
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -54,20 +61,38 @@ PICTURES = 10
 MEASURED = 4
 
 
+@dataclass(frozen=True)
+class Options:
+    model: Path
+    weight_file: Path | None
+    image: str
+    preprocess: str | None
+    input_config: Path | None
+    fixed: Path | None
+    ranges: Path | None
+    output: Path
+    pictures: int
+    quant_level: str
+    scheduler: str | None
+    limits: Thresholds
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_pictures(parser)
-    add_input_config(parser, "input_config.ini (default: assumed, and printed)", required=False)
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
-    one.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
-    parser.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
-                        help="folder to write (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
-                        help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
+    network = parser.add_argument_group("model and pictures")
+    add_model(network)
+    add_pictures(network)
+    add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
+    quantising = parser.add_argument_group("the fixed model").add_mutually_exclusive_group()
+    quantising.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
+    quantising.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
     add_quant_level(parser)
     add_scheduler(parser, "calibrate and compare")
-    add_limits(parser, "a layer")
+    report = parser.add_argument_group("the report")
+    report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
+                        help="folder to write (default: %(default)s)")  # fmt: skip
+    report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
+                        help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
+    add_limits(report, "a layer")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,67 +109,68 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
     from sgsdump.tuning.advice import advise_by_measure, measure
 
-    given = Thresholds(args.min_cos, args.max_rmse)
-    limits = given or DOCUMENTED
+    options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
+    limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
-    read = [args.model, args.weight_file, args.input_config, args.fixed, args.ranges, Path(args.image)]
-    check_not_around(args.output, read)
-    known = _known(args)
-    feeds = PictureFeeds(args.image, args.preprocess, tuple(graph_inputs(known.model.proto)), known.config)
+    read = [options.model, options.weight_file, options.input_config, options.fixed, options.ranges]
+    check_not_around(options.output, [*read, Path(options.image)])
+    setting = _setting(options)
+    feeds = PictureFeeds(options.image, options.preprocess, tuple(graph_inputs(setting.model.proto)), setting.config)
     asides: list[Path] = []
     # Opened before anything is printed: a folder that cannot be written needs no assumptions.
-    with replacing_folder(args.output, asides.append) as folder:
-        warnings = [*board_notes(known.config), *disagreements(known.model, feeds)]
-        assumptions = [*(f"assumed: {each}" for each in known.assumed), *(f"warning: {each}" for each in warnings)]
-        assumptions += [f"note: {each}" for each in known.cut_note]
+    with replacing_folder(options.output, asides.append) as folder:
+        warnings = [*board_notes(setting.config), *disagreements(setting.model, feeds)]
+        assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
+        assumptions += [f"warning: {sentence}" for sentence in warnings]
+        assumptions += [f"note: {sentence}" for sentence in setting.cut_note]
         for sentence in assumptions:
             print(for_terminal(sentence), flush=True)
-        subject = _subject(args, known, feeds, progress)
+        subject = _subject(options, setting, feeds, progress)
         for note in subject.notes:
             print(for_terminal(note), flush=True)
-        check_that_it_runs(known.model, subject.fixed_model.proto, known.config, feeds[0][1])
+        check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
         pairs, few = (
-            PicturePairs(args.image, args.preprocess, feeds.specs, known.config, most)
-            for most in (args.pictures, min(MEASURED, args.pictures))
+            PicturePairs(options.image, options.preprocess, feeds.specs, setting.config, count)
+            for count in (options.pictures, min(MEASURED, options.pictures))
         )
         measured = measure(subject, few, limits, progress)
-        compared = over_all(_each_compared(args, subject, pairs, folder, progress), pairs.labels, progress)
+        compared = over_all(_each_compared(options, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
             why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
-            raise ValuesError(f"no layer of {args.model} could be compared{why}")
+            raise ValuesError(f"no layer of {options.model} could be compared{why}")
         advice = advise_by_measure(measured, comparison) if measured is not None else None
         report = report_of_diagnosis(
             subject,
             compared,
             advice,
             limits,
-            title=f"{args.model.name} in fixed point",
-            assumptions=[*known.assumed, *known.cut_note, *warnings, *subject.notes],
-            facts=_facts(args, feeds, pairs),
+            title=f"{options.model.name} in fixed point",
+            assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
+            facts=_facts(options, feeds, pairs),
         )
         _write(folder, report, comparison, limits)
-        _write_model(folder, subject, known.ini, advice)
+        _write_model(folder, subject, setting.ini, advice)
     for line in _ending(report):
         print(for_terminal(line))
-    if known.model.cut is not None:
-        for line in to_paste(known.model.cut, known.config if args.input_config else None):
+    if setting.model.cut is not None:
+        for line in to_paste(setting.model.cut, setting.config if options.input_config else None):
             print(for_terminal(line))
     for aside in asides:
-        print(f"moved the older {args.output} aside to {aside}")
-    print(f"Report: {args.output / 'report.html'}")
-    return 1 if given and not comparison.passes(given) else 0
+        print(f"moved the older {options.output} aside to {aside}")
+    print(f"Report: {options.output / 'report.html'}")
+    return 1 if options.limits and not comparison.passes(options.limits) else 0
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What is known before any picture is run. ``given``: of --fixed."""
+class Setting:
+    """The facts before any picture is run. ``fixed``: of --fixed."""
 
     model: Model
     config: InputConfig
     ini: bytes
     assumed: tuple[str, ...] = ()
-    given: Subject | None = None
+    fixed: Subject | None = None
 
     @property
     def cut_note(self) -> tuple[str, ...]:
@@ -152,7 +178,7 @@ class Known:
         return () if self.model.cut is None else (cut_sentence(self.model.cut),)
 
 
-def _known(args: argparse.Namespace) -> Known:
+def _setting(options: Options) -> Setting:
     """Raises what reading the model and the files beside it raises."""
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import expand
@@ -163,8 +189,8 @@ def _known(args: argparse.Namespace) -> Known:
     from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.sidecars import input_config
 
-    config = input_config.read(args.input_config) if args.input_config else None
-    model = open_float_model(args.model, args.weight_file, config or input_config.InputConfig(()))
+    config = input_config.read(options.input_config) if options.input_config else None
+    model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
     notes = conversion_notes(model)
     if config is not None:
         config, wide_words = with_raised_inputs(config, model.proto)
@@ -172,48 +198,48 @@ def _known(args: argparse.Namespace) -> Known:
     for note in notes:
         print(f"warning: {note}")
     specs = graph_inputs(model.proto)
-    given = given_fixed(model, args.fixed, config) if args.fixed else None
-    if config is not None:
-        ini = read_bytes(args.input_config)
-        return Known(model, given.config if given else config, ini, given=given)
-    if given is not None:
-        return Known(model, given.config, ini_text(given.config).encode(), given=given)
+    fixed = given_fixed(model, options.fixed, config) if options.fixed else None
+    if config is not None and options.input_config is not None:
+        ini = read_bytes(options.input_config)
+        return Setting(model, fixed.config if fixed else config, ini, fixed=fixed)
+    if fixed is not None:
+        return Setting(model, fixed.config, ini_text(fixed.config).encode(), fixed=fixed)
     outputs = [output.name for output in model.proto.graph.output]
-    assumed = assume_config(specs, outputs, args.preprocess, expand(args.image, len(specs))[0])
-    return Known(model, assumed.config, ini_text(assumed.config).encode(), assumed.sentences)
+    assumed = assume_config(specs, outputs, options.preprocess, expand(options.image, len(specs))[0])
+    return Setting(model, assumed.config, ini_text(assumed.config).encode(), assumed.sentences)
 
 
-def _subject(args: argparse.Namespace, known: Known, feeds: PictureFeeds, progress: Progress) -> Subject:
+def _subject(options: Options, setting: Setting, feeds: PictureFeeds, progress: Progress) -> Subject:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.quantisation.diagnosis.subject import calibrated, of_ranges
 
-    if known.given is not None:
-        return known.given
-    if args.ranges:
-        return of_ranges(known.model, args.ranges, known.config)
-    workers = Workers(scheduler=args.scheduler)
-    return calibrated(known.model, feeds, known.config, args.quant_level, progress, workers)
+    if setting.fixed is not None:
+        return setting.fixed
+    if options.ranges:
+        return of_ranges(setting.model, options.ranges, setting.config)
+    workers = Workers(scheduler=options.scheduler)
+    return calibrated(setting.model, feeds, setting.config, options.quant_level, progress, workers)
 
 
 def _each_compared(
-    args: argparse.Namespace, subject: Subject, pairs: PicturePairs, folder: Path, progress: Progress
+    options: Options, subject: Subject, pairs: PicturePairs, folder: Path, progress: Progress
 ) -> Iterator[Compared]:
     from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, compared_on_cluster, each_compared
 
     models = subject.float_model, subject.fixed_model
-    if args.scheduler:
-        return compared_on_cluster(*models, pairs, args.scheduler, progress)
+    if options.scheduler:
+        return compared_on_cluster(*models, pairs, options.scheduler, progress)
     return each_compared(PictureComparer(*models, folder), pairs)
 
 
-def _facts(args: argparse.Namespace, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
-    facts = [("float model", str(args.model))]
-    if args.fixed:
-        facts.append(("fixed model", str(args.fixed)))
-    elif args.ranges:
-        facts.append(("ranges", str(args.ranges)))
+def _facts(options: Options, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    facts = [("float model", str(options.model))]
+    if options.fixed:
+        facts.append(("fixed model", str(options.fixed)))
+    elif options.ranges:
+        facts.append(("ranges", str(options.ranges)))
     else:
-        facts.append(("calibrated on", f"{len(feeds)} of {args.image}, level {args.quant_level}"))
+        facts.append(("calibrated on", f"{len(feeds)} of {options.image}, level {options.quant_level}"))
     return [*facts, ("compared on", f"{len(pairs)}: {', '.join(pairs.labels)}")]
 
 
@@ -238,9 +264,8 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
     if subject.made is not None:
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
-        write_log(
-            make_folder(folder / "log"), subject.float_model, *subject.made, LogOptions(weights=subject.per_channel)
-        )
+        log_options = LogOptions(weights=subject.per_channel)
+        write_log(make_folder(folder / "log"), subject.float_model, *subject.made, log_options)
 
 
 def _ending(report: Report) -> Iterator[str]:

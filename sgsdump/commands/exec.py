@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.option_values import size_in_bytes
+from sgsdump.commands.options import size_in_bytes
 from sgsdump.files.escaping import for_terminal
 
 if TYPE_CHECKING:

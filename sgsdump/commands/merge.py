@@ -1,6 +1,6 @@
 """Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
 
-Tensors stand in the order of the dumps and of each dump. A folder that is no dump stands for the dumps in it, in the
+Tensors stand in the order of the dumps and of each dump. A folder that is not a dump stands for the dumps in it, in the
 order of their names. Outputs and constants whose names are in more than one dump are refused by name; --prefix puts
 each dump's file name (without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
 
@@ -15,13 +15,24 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_run
+from sgsdump.commands.options import Reading, add_run, record
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+
+
+@dataclass(frozen=True)
+class Options:
+    dumps: Sequence[Path]
+    output: Path
+    to: str | None
+    reading: Reading
+    prefix: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,26 +54,28 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_not_around, check_outputs
     from sgsdump.files.escaping import for_terminal
 
-    read = [tree_of(path) for path in args.dumps]
-    check_outputs([args.output], read)
-    check_not_around(args.output, read)
-    trees = [path for path in args.dumps if _is_tree(path)]
-    if not trees and not args.step is args.rank is None:
+    options = record(Options, args, reading=Reading(args.step, args.rank))
+    step, rank = options.reading.step, options.reading.rank
+    read = [tree_of(path) for path in options.dumps]
+    check_outputs([options.output], read)
+    check_not_around(options.output, read)
+    trees = [path for path in options.dumps if _is_tree(path)]
+    if not trees and not step is rank is None:
         raise ConfigError("--step and --rank choose a run of a tree, and none of these dumps is one; leave them out")
     dumps = [
         labelled
-        for path in args.dumps
-        for labelled in ([(path.name, open_dump(path, args.step, args.rank))] if path in trees else _dumps(path))
+        for path in options.dumps
+        for labelled in ([(path.name, open_dump(path, step, rank))] if path in trees else _dumps(path))
     ]
-    check_outputs([args.output], [dump.path for _, dump in dumps])
+    check_outputs([options.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
         for note in dump.notes:
             print(for_terminal(f"note: {label}: {note}"))
-    records = merge(dumps, args.prefix)
+    records = merge(dumps, options.prefix)
     format, variant = common_form([dump for _, dump in dumps])
-    target = target_of(args.output, args.to, Dump(records, format, variant))
-    saved = save(records, args.output, target, "these dumps", TERMINAL)
-    print(f"{args.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
+    target = target_of(options.output, options.to, Dump(records, format, variant))
+    saved = save(records, options.output, target, "these dumps", TERMINAL)
+    print(f"{options.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
     return 1 if saved.left_out else 0
 
 
@@ -78,7 +91,7 @@ def _is_tree(path: Path) -> bool:
 
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:
-    """The dump at a path, or those directly in a folder that is none, each under its file's name."""
+    """The dump at a path, or those directly in another folder, each under its file's name."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import FormatError
 

@@ -1,30 +1,109 @@
-"""Options that several commands share, so that one thing is spelled and explained one way."""
+"""Options that several commands share: how each is spelled and explained, its checked value, and the records of them.
+
+``argparse.Namespace`` ends in a command's ``run``, which makes frozen records of its options there (``record``).
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+    from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.stages import Stage
 
+Record = TypeVar("Record")
 INPUTS = "picture, folder, list file, .npy, or random[:SEED]"
+QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
+# What a level does where its bits are not wanted: a quant file or a search decides them.
+WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
-def add_model(parser: argparse.ArgumentParser, text: str = "float model: ONNX, or Caffe's .prototxt") -> None:
+def record(cls: type[Record], args: argparse.Namespace, **parts: Any) -> Record:
+    """A frozen record whose fields are the options of their names, but for those given as ``parts``."""
+    names = [field.name for field in fields(cls) if field.name not in parts]  # type: ignore[arg-type]
+    return cls(**{name: getattr(args, name) for name in names}, **parts)
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Which options each mode of a command honours; it refuses the others.
+
+    honoured  by option, as argparse names it, the modes that honour it.
+    refusals  what follows the option's name where a mode refuses it, by mode; by option where that has a reason of its
+              own.
+    spelled   how a positional argument is written.
+
+    An option that a mode refuses has an empty default (None, False, [] or ()), so that it shows whether it was given.
+    """
+
+    honoured: Mapping[str, Collection[str]]
+    refusals: Mapping[str, str]
+    spelled: Mapping[str, str]
+
+    def given(self, args: argparse.Namespace) -> tuple[str, ...]:
+        """The options that the user gave."""
+        values = {name: getattr(args, name, None) for name in self.honoured}
+        return tuple(name for name, value in values.items() if not (value in (None, [], ()) or value is False))
+
+    def check(self, mode: str, given: Collection[str]) -> None:
+        """Raises ConfigError for the first option that was given and that the mode refuses."""
+        for name in given:
+            if mode not in self.honoured[name]:
+                option = self.spelled.get(name) or f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} {self.refusals.get(name) or self.refusals[mode]}")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A float model, its pictures and its input_config.ini, as users name them."""
+
+    model: Path
+    weight_file: Path | None
+    image: str
+    preprocess: str | None
+    input_config: Path
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the feeds come from: ``image`` and ``preprocess``, or the data loader ``script``, as users write them."""
+
+    image: str | None
+    preprocess: str | None = None
+    config: InputConfig | None = None
+    script: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How dumps are read: which run of a tree, and the side files that unpad and dequantise integers."""
+
+    step: int | None = None
+    rank: int | None = None
+    tensor_min_max: Path | None = None
+    parse_net: Path | None = None
+
+
+def add_model(parser: argparse._ActionsContainer, text: str = "float model: ONNX, or Caffe's .prototxt") -> None:
     """``-m/--model`` and, for Caffe, ``--weight-file``."""
     parser.add_argument("-m", "--model", type=Path, required=True, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
 
 
-def add_feeds(parser: argparse.ArgumentParser, text: str = INPUTS) -> None:
+def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS) -> None:
     """``-i/--image`` or ``--data-loader-script``, and ``-n/--preprocess``."""
-    one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("-i", "--image", help=text)
-    add_data_loader(one)
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("-i", "--image", help=text)
+    add_data_loader(source)
+    add_preprocess(parser)
 
 
 def add_data_loader(parser: argparse._ActionsContainer) -> None:
@@ -36,40 +115,45 @@ def add_data_loader(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_provider(parser: argparse.ArgumentParser) -> None:
+def add_preprocess(parser: argparse._ActionsContainer) -> None:
+    """``-n/--preprocess``."""
+    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, separated by commas")
+
+
+def add_provider(parser: argparse._ActionsContainer) -> None:
     """``--provider`` of onnxruntime."""
     parser.add_argument(
         "--provider", default="CPU", metavar="NAME", help="execution provider, such as CUDAExecutionProvider (CPU)"
     )
 
 
-def add_pictures(parser: argparse.ArgumentParser, text: str = INPUTS, required: bool = True) -> None:
+def add_pictures(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:
     """``-i/--image`` and ``-n/--preprocess``."""
     parser.add_argument("-i", "--image", required=required, help=text)
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, by commas")
+    add_preprocess(parser)
 
 
-def add_input_config(parser: argparse.ArgumentParser, text: str = "input_config.ini", required: bool = True) -> None:
+def add_input_config(parser: argparse._ActionsContainer, text: str = "input_config.ini", required: bool = True) -> None:
     """``--input-config``."""
     parser.add_argument("--input-config", required=required, type=Path, metavar="INI", help=text)
 
 
-def add_parse_net(parser: argparse.ArgumentParser) -> None:
+def add_parse_net(parser: argparse._ActionsContainer) -> None:
     """``--parse-net``."""
     parser.add_argument(
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="what the SDK's bin/parse_net prints of the fixed model, to unpad and dequantise integer dumps",
+        help="output of the SDK's bin/parse_net for the fixed model, to unpad and dequantise integer dumps",
     )
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
+def add_run(parser: argparse._ActionsContainer) -> None:
     """``--step`` and ``--rank``: which run of a tree of several."""
     parser.add_argument(
-        "--step", type=int, metavar="N", help="of a tree of several runs, that of this step; or write TREE@step=N"
+        "--step", type=int, metavar="N", help="in a tree of several runs, select the run of step N; or TREE@step=N"
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="and of this rank (or device); or TREE@step=N,rank=N")
+    parser.add_argument("--rank", type=int, metavar="N", help="and of rank (or device) N; or TREE@step=N,rank=N")
 
 
 def add_stages(parser: argparse._ActionsContainer) -> None:
@@ -78,9 +162,74 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         "--stages",
         type=Path,
         metavar="MODEL",
-        help="of a Caffe network: a model of it, float or fixed, that calibrate made; blobs pair with the SDK's stages "
-        "by its table instead of by their names",
+        help="for a Caffe network: a model that calibrate made of it, float or fixed; blobs pair with the SDK's stages "
+        "by its table instead of by name",
     )
+
+
+def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibrate") -> None:
+    """``--quant-level``."""
+    parser.add_argument("--quant-level", choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)")
+
+
+def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:
+    """``--min-cos`` and ``--max-rmse``; ``subject`` must hold them."""
+    for option, default in (("--min-cos", "COS 0.99"), ("--max-rmse", "RMSE 0.1")):
+        parser.add_argument(option, type=threshold, metavar="X", help=f"what {subject} must hold (default: {default})")
+
+
+def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
+    """``--scheduler`` of a command that sends pictures and model to the workers; ``task``: what they do."""
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786); see below",
+    )
+
+
+def add_dump_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
+    """``--scheduler`` of a command whose workers read the dumps; ``task``: what they do."""
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786); its workers read the dumps "
+        f"themselves, from a shared file system",
+    )
+
+
+def whole_number(text: str) -> int:
+    """1 or more."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+    return int(text)
+
+
+def not_negative(text: str) -> float:
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return value
+
+
+def threshold(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text} is not a threshold")
+    return value
+
+
+def size_in_bytes(text: str) -> int:
+    """``500M``, ``20G``, ``1000``."""
+    unit = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:].upper(), 0)
+    digits = text[:-1] if unit else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16 and int(digits)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 500M or 20G")
+    return int(digits) << unit
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
@@ -101,26 +250,27 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
     return ()
 
 
-def opened(args: argparse.Namespace, *paths: Path) -> list[Dump]:
-    """The dumps at paths; ``--step`` and ``--rank`` are for those that are trees. Raises ConfigError where none is."""
-    from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.trees import list_runs
-
-    if args.step is None and args.rank is None:
-        return [open_dump(path) for path in paths]
-    is_tree = [bool(list_runs(path)) for path in paths]
-    if not any(is_tree):
-        return [open_dump(path, args.step, args.rank) for path in paths]
-    return [open_dump(path, args.step, args.rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]
-
-
-def described(args: argparse.Namespace, *paths: Path) -> list[Dump]:
-    """The dumps at paths, unpadded and dequantised as far as ``--tensor-min-max`` and ``--parse-net`` tell."""
+def described(reading: Reading, *paths: Path) -> list[Dump]:
+    """The dumps at paths, unpadded and dequantised as far as the side files tell."""
     from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.sidecars import parse_net
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    ranges = read_ranges(args.tensor_min_max) if args.tensor_min_max else None
-    dumps = opened(args, *paths)
-    net = parse_net.read(args.parse_net) if args.parse_net else None
+    ranges = read_ranges(reading.tensor_min_max) if reading.tensor_min_max else None
+    dumps = opened(reading, *paths)
+    net = parse_net.read(reading.parse_net) if reading.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
+
+
+def opened(reading: Reading, *paths: Path) -> list[Dump]:
+    """The dumps at paths; ``step`` and ``rank`` are for those that are trees. Raises ConfigError where none is."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs
+
+    step, rank = reading.step, reading.rank
+    if step is None and rank is None:
+        return [open_dump(path) for path in paths]
+    is_tree = [bool(list_runs(path)) for path in paths]
+    if not any(is_tree):
+        return [open_dump(path, step, rank) for path in paths]
+    return [open_dump(path, step, rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]

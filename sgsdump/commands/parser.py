@@ -27,7 +27,7 @@ VENDORS_NAMES = {"--model-file": "--model", "-d": "--model"}
 class Parser(argparse.ArgumentParser):
     """Options have hyphens and may stand anywhere; the SDK's spelling with underscores works beside ours.
 
-    Anywhere: argparse of Python before 3.13 gives up on an optional positional argument once it met an option behind
+    Anywhere: argparse of Python before 3.13 gives up on an optional positional argument once it met an option after
     the first, so ``show DUMP --stored NAME`` would not read as it looks.
     """
 
@@ -35,9 +35,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         args = list(self._our_spelling(sys.argv[1:] if args is None else args))
-        parsed, left = super().parse_known_args(args, namespace)
-        if not left or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
-            return parsed, left
+        parsed, remaining = super().parse_known_args(args, namespace)
+        if not remaining or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
+            return parsed, remaining
         self._again = True
         try:
             return self.parse_known_intermixed_args(args, namespace)
@@ -46,8 +46,27 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """One line, whatever stands in the arguments."""
-        told = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in message)
-        self.exit(2, f"{self.prog}: error: {told}; see {self.prog} --help\n")
+        escaped = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
+        self.exit(2, f"{self.prog}: error: {escaped}; see {self.prog} --help\n")
+
+    def format_help(self) -> str:
+        """With a usage of what has to be given, instead of one of every option, which are listed below it."""
+        if self.usage is None:
+            self.usage = " ".join([self.prog, *self._needed(), "[options]"])
+        return super().format_help()
+
+    def _needed(self) -> Iterator[str]:
+        groups = {id(action): group for group in self._mutually_exclusive_groups for action in group._group_actions}
+        for action in self._actions:
+            group = groups.get(id(action))
+            if action.option_strings and (action.required or (group is not None and group.required)):
+                if group is None:
+                    yield f"{action.option_strings[0]} {_value(action)}"
+                elif action is group._group_actions[0]:
+                    yield "|".join(f"{option.option_strings[0]} {_value(option)}" for option in group._group_actions)
+        for action in self._actions:
+            if not action.option_strings:
+                yield f"[{_value(action)}]" if action.nargs == "?" else _value(action) + " ..." * (action.nargs == "+")
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
         """``--input_config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
@@ -86,6 +105,13 @@ def _listed() -> str:
     )
 
 
+def _value(action: argparse.Action) -> str:
+    """The placeholder of an argument's value."""
+    if action.choices is not None and action.metavar is None:
+        return "|".join(map(str, action.choices))
+    return str(action.metavar or action.dest.upper())
+
+
 class _Version(argparse.Action):
     """Looks for the compiled kernel, and so for numpy, only when it is asked."""
 
@@ -97,7 +123,10 @@ class _Version(argparse.Action):
 
 
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
-    """With the options of ``commands``, whose modules are imported; of the others it knows the names alone."""
+    """With the options of ``commands``, whose modules are imported; of the others it knows the names alone.
+
+    The help of a command begins with the first paragraph of its module's docstring; the others follow the options.
+    """
     parser = Parser(
         prog="sgsdump",
         usage="sgsdump [-h] [--version] COMMAND ...",
@@ -114,7 +143,7 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
         sub = subparsers.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name in commands:
             command = COMMANDS[name]
-            sub.description = command.__doc__
+            sub.description, _, sub.epilog = command.__doc__.partition("\n\n")
             command.add_arguments(sub)
             sub.set_defaults(run=command.run)
     return parser

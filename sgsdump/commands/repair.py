@@ -25,13 +25,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.cut_note import print_cut
-from sgsdump.commands.option_values import whole_number
-from sgsdump.commands.options import INPUTS, add_input_config, add_model, add_pictures
-from sgsdump.commands.quantising_options import WITHOUT_BITS, add_limits, add_quant_level
+from sgsdump.commands.options import (
+    INPUTS,
+    WITHOUT_BITS,
+    Network,
+    add_input_config,
+    add_limits,
+    add_model,
+    add_pictures,
+    add_quant_level,
+    record,
+    whole_number,
+)
+from sgsdump.commands.terminal import print_cut
 from sgsdump.registry import listed
 
 if TYPE_CHECKING:
@@ -45,17 +55,32 @@ if TYPE_CHECKING:
 DEBUG_PICTURES = 4
 
 
+@dataclass(frozen=True)
+class Options:
+    network: Network
+    output: Path
+    debug_image: str | None
+    rounds: int
+    quant_level: str
+    min_cos: float | None
+    max_rmse: float | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_pictures(parser, f"calibrate on: {INPUTS}")
-    add_input_config(parser)
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
-    parser.add_argument("--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)")
-    add_limits(parser, "every output")
-    parser.add_argument(
+    network = parser.add_argument_group("model and pictures")
+    add_model(network)
+    add_pictures(network, f"calibrate on: {INPUTS}")
+    network.add_argument(
+        "--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)"
+    )
+    add_input_config(network)
+    add_quant_level(network)
+    search = parser.add_argument_group("the rounds")
+    search.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")
+    add_limits(search, "every output")
+    search.add_argument(
         "--rounds", type=whole_number, default=10, metavar="N", help="at most this many (default: %(default)s)"
     )
-    add_quant_level(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,37 +101,45 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.dump_trial import Calibrated
     from sgsdump.tuning.repair import Repair
 
-    given = Thresholds(args.min_cos, args.max_rmse)
+    options = record(Options, args, network=record(Network, args))
+    network = options.network
+    given = Thresholds(options.min_cos, options.max_rmse)
     limits = given or DOCUMENTED
-    ini = read_bytes(args.input_config)
-    config = input_config.read(args.input_config)
-    model = open_float_model(args.model, args.weight_file, config)
+    ini = read_bytes(network.input_config)
+    config = input_config.read(network.input_config)
+    model = open_float_model(network.model, network.weight_file, config)
     config, notes = with_raised_inputs(config, model.proto)
     for note in [*board_notes(config), *conversion_notes(model), *notes]:
         print(f"warning: {note}")
     specs = tuple(graph_inputs(model.proto))
-    feeds = PictureFeeds(args.image, args.preprocess, specs, config)
-    pictures = debug_pictures(args, specs, config)
+    feeds = PictureFeeds(network.image, network.preprocess, specs, config)
+    pictures = _debug_pictures(options, specs, config)
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
-    with replacing_folder(args.output, asides.append) as folder:
-        level = WITHOUT_BITS[args.quant_level]  # raising to INT16 is what the rounds do
+    with replacing_folder(options.output, asides.append) as folder:
+        level = WITHOUT_BITS[options.quant_level]  # raising to INT16 is what the rounds do
         calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
         head = [
-            f"sgsdump repair {args.model}, calibrated on {len(feeds)} pictures, weights "
-            f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant-level {args.quant_level})",
+            f"sgsdump repair {network.model}, calibrated on {len(feeds)} pictures, weights "
+            f"{'one scale per tensor' if level == 'L1' else 'per channel'} (--quant-level {options.quant_level})",
             f"Judged on {listed(labels, 4)}, together; the layers on the first.",
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
         print("\n".join(head))
         side = side_ranges(calibration.statistics)
         repair = Repair(Calibrated(model, calibration.ranges, config, side), pictures, limits, folder, TERMINAL)
-        rounds = _printed(repair, args.rounds, limits)
-        texts = [repair_log.render_round(made, limits, repair) for made in rounds]
+        rounds = _printed(repair, options.rounds, limits)
+        texts = [repair_log.render_round(result, limits, repair) for result in rounds]
         tail = list(repair_log.end_lines(repair, limits))
         _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
-        _write_results(args, folder, model, repair, rounds, limits, pictures=len(feeds), labels=labels)
+        facts = {
+            "model": str(network.model),
+            "quant_level": options.quant_level,
+            "calibration_pictures": len(feeds),
+            "debug_pictures": labels,
+        }
+        _write_results(folder, model, facts, repair, rounds, limits)
         best = repair.best
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, repair.config_names(best.tensor_arrays))
@@ -114,8 +147,8 @@ def run(args: argparse.Namespace) -> int:
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, LogOptions(weights=level != "L1"))
     print("\n" + "\n".join(tail))
     for aside in asides:
-        print(f"moved the older {args.output} aside to {aside}")
-    print(f"{args.output}: {', '.join(sorted(path.name for path in args.output.iterdir()))}")
+        print(f"moved the older {options.output} aside to {aside}")
+    print(f"{options.output}: {', '.join(sorted(path.name for path in options.output.iterdir()))}")
     print_cut(model, config)
     return 1 if given and not best.holds else 0
 
@@ -125,53 +158,45 @@ def _printed(repair: Repair, most: int, limits: Thresholds) -> list[Round]:
     from sgsdump.reports.tuning import repair_log
 
     rounds = []
-    for made in repair.rounds(most):
-        rounds.append(made)
-        print(f"\n{repair_log.render_round(made, limits, repair)}", end="")
+    for result in repair.rounds(most):
+        rounds.append(result)
+        print(f"\n{repair_log.render_round(result, limits, repair)}", end="")
     return rounds
 
 
 def _write_results(
-    args: argparse.Namespace,
-    folder: Path,
-    model: Model,
-    repair: Repair,
-    rounds: Sequence[Round],
-    limits: Thresholds,
-    *,
-    pictures: int,
-    labels: Sequence[str],
+    folder: Path, model: Model, facts: dict[str, Any], repair: Repair, rounds: Sequence[Round], limits: Thresholds
 ) -> None:
-    """rounds.json and report.html; ``pictures``: how many were calibrated on, ``labels``: which were judged."""
+    """rounds.json, which begins with the facts, and report.html."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render
     from sgsdump.reports.html.of_repair import report_of_repair
     from sgsdump.reports.tuning import repair_json
 
-    facts = {
-        "model": str(args.model),
-        "quant_level": args.quant_level,
-        "calibration_pictures": pictures,
-        "debug_pictures": labels,
-    }
     _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
-    shown = [("float model", str(args.model)), ("calibrated on", f"{pictures} pictures"), ("layers of", labels[0])]
+    shown = [
+        ("float model", facts["model"]),
+        ("calibrated on", f"{facts['calibration_pictures']} pictures"),
+        ("layers of", facts["debug_pictures"][0]),
+    ]
     with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
-        title = f"{args.model.name}, repaired"
+        title = f"{Path(facts['model']).name}, repaired"
         page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=shown)
     _write(folder / "report.html", render(page))
 
 
-def debug_pictures(
-    args: argparse.Namespace, specs: Sequence[InputSpec], config: InputConfig
+def _debug_pictures(
+    options: Options, specs: Sequence[InputSpec], config: InputConfig
 ) -> tuple[LabelledPictureFeed, ...]:
     """Those of --debug-image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
     model takes them."""
     from sgsdump.models.feeds.feeds import expand, feed_maker
 
-    float_feed, raw_feed = (feed_maker(args.preprocess, specs, config, normalised) for normalised in (True, False))
-    runs = expand(args.debug_image or args.image, len(specs))
-    if not args.debug_image:
+    float_feed, raw_feed = (
+        feed_maker(options.network.preprocess, specs, config, normalised) for normalised in (True, False)
+    )
+    runs = expand(options.debug_image or options.network.image, len(specs))
+    if not options.debug_image:
         few = min(DEBUG_PICTURES, len(runs))
         runs = [runs[number * (len(runs) - 1) // max(1, few - 1)] for number in range(few)]
     return tuple((",".join(files), float_feed(files), raw_feed(files)) for files in runs)

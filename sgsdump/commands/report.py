@@ -15,19 +15,31 @@ examples:
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_run, add_stages, opened, stages_of
+from sgsdump.commands.options import Reading, add_run, add_stages, opened, record, stages_of
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump
 
 
+@dataclass(frozen=True)
+class Options:
+    sample: Path
+    benchmark: Path
+    ranges: Path | None
+    runs: bool
+    reading: Reading
+    stages: Path | None
+    output: Path
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, help="the dump under test")
-    parser.add_argument("benchmark", type=Path, help="the dump to hold it against")
+    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
+    parser.add_argument("benchmark", type=Path, metavar="BENCHMARK", help="reference dump")
     parser.add_argument(
         "--ranges", type=Path, metavar="FILE", help="calibrated ranges, such as log/tensor_min_max.txt of calibrate"
     )
@@ -50,32 +62,33 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.html.of_comparison import report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    read = [path for path in (args.sample, args.benchmark, args.ranges, args.stages) if path]
-    check_outputs([args.output], [tree_of(path) for path in read])
-    ranges = read_ranges(args.ranges) if args.ranges else {}
-    comparison, sample, benchmark, pictures = _compared(args)
+    options = record(Options, args, reading=Reading(args.step, args.rank))
+    read = [path for path in (options.sample, options.benchmark, options.ranges, options.stages) if path]
+    check_outputs([options.output], [tree_of(path) for path in read])
+    ranges = read_ranges(options.ranges) if options.ranges else {}
+    comparison, sample, benchmark, pictures = _compared(options)
     if not comparison.rows and not comparison.failed:
-        raise ValuesError(f"no layer in common: {args.sample}, {args.benchmark}; are they dumps of one model?")
-    facts = [("sample", str(args.sample)), ("benchmark", str(args.benchmark))]
-    facts += [("ranges", str(args.ranges))] if args.ranges else []
+        raise ValuesError(f"no layer in common: {options.sample}, {options.benchmark}; are they dumps of one model?")
+    facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
+    facts += [("ranges", str(options.ranges))] if options.ranges else []
     facts += [("pictures", str(pictures))] if pictures else []
     report = report_of(
         comparison,
-        title=f"{args.sample.name} against {args.benchmark.name}",
+        title=f"{options.sample.name} against {options.benchmark.name}",
         ranges=ranges,
         sample=sample,
         benchmark=benchmark,
         facts=facts,
     )
-    with replacing(args.output) as file:
+    with replacing(options.output) as file:
         file.write(render(report).encode())
     for sentence in report.verdict:
         print(for_terminal(sentence))
-    print(for_terminal(f"Report: {args.output}"))
+    print(for_terminal(f"Report: {options.output}"))
     return 0
 
 
-def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
+def _compared(options: Options) -> tuple[Comparison, Dump, Dump, int]:
     """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.compare import compare
@@ -83,12 +96,12 @@ def _compared(args: argparse.Namespace) -> tuple[Comparison, Dump, Dump, int]:
     from sgsdump.dumps.runs import paired_dumps
     from sgsdump.progress import each
 
-    stages = stages_of(args.stages)
-    if not args.runs:
-        sample, benchmark = opened(args, args.sample, args.benchmark)
+    stages = stages_of(options.stages)
+    if not options.runs:
+        sample, benchmark = opened(options.reading, options.sample, options.benchmark)
         return compare(sample, benchmark, stages=stages, details=True, progress=TERMINAL), sample, benchmark, 0
-    pairs = paired_dumps(args.sample, args.benchmark).pairs
-    dumps = {name: opened(args, *paths) for name, paths in pairs.items()}
+    pairs = paired_dumps(options.sample, options.benchmark).pairs
+    dumps = {name: opened(options.reading, *paths) for name, paths in pairs.items()}
     runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
     merged = merge_each((name, compare(*both, stages=stages, details=True)) for name, both in runs)
     sample, benchmark = next(iter(dumps.values()))

@@ -7,13 +7,14 @@ them there, or finds other ones, ends the command with one line.
 
 from __future__ import annotations
 
-import argparse
 import math
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from sgsdump.commands.options import Reading
 from sgsdump.errors import SgsdumpError, WorkerError
 
 if TYPE_CHECKING:
@@ -21,27 +22,24 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Opened = TypeVar("Opened")
+Optional = TypeVar("Optional", Path, Path | None)
 SHARED = "--scheduler needs a file system that all machines share, the same paths on each"
 
 
-def add_scheduler(parser: argparse._ActionsContainer, what: str) -> None:
-    """``--scheduler``; ``what`` its workers do."""
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help=f"{what} on the Dask cluster whose scheduler is here (tcp://host:8786); its workers read the dumps "
-        f"themselves, from a file system that all machines share",
-    )
-
-
-def absolute(path: Path | None) -> Path | None:
+def absolute(path: Optional) -> Optional:
     """The path as every machine finds it, whatever folder it works in; links are left as they are."""
-    return None if path is None else Path.cwd() / path
+    return None if path is None else Path.cwd() / path  # type: ignore[return-value]
+
+
+def shared(reading: Reading) -> Reading:
+    """The same options with the paths as every machine finds them."""
+    paths = {"tensor_min_max": absolute(reading.tensor_min_max), "parse_net": absolute(reading.parse_net)}
+    return replace(reading, **paths)  # type: ignore[arg-type]
 
 
 def in_tasks(items: Iterable[Item], sizes: Iterable[int], most_values: int, most_items: int) -> Iterator[list[Item]]:
-    """Neighbours together as one task, which takes a worker longer than handing it over: closed when it has so many
-    values, of which each item has its size, or so many items."""
+    """Neighbours together as one task, large enough to be worth handing over: it ends at ``most_values`` values (each
+    item has its size) or ``most_items`` items."""
     task: list[Item] = []
     values = 0
     for item, size in zip(items, sizes):
@@ -69,9 +67,12 @@ def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
         ) from error
 
 
-def another_dump(path: Path, here: str | None, wanted: str) -> WorkerError:
-    """For a worker whose file has another tensor in a place than the user's has."""
-    return WorkerError(
-        f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {wanted!r}; "
-        f"{SHARED}"
-    )
+def record_at(records: Sequence[Record], index: int, name: str, path: Path) -> Record:
+    """A record of the dump at ``path`` by its index. Raises WorkerError where the user's dump has another one there."""
+    here = records[index].name if index < len(records) else None
+    if here != name:
+        raise WorkerError(
+            f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {name!r}; "
+            f"{SHARED}"
+        )
+    return records[index]

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.cut_note import print_cut
-from sgsdump.commands.options import add_feeds, add_model, add_provider
+from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, record
+from sgsdump.commands.terminal import print_cut
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
@@ -29,12 +30,25 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
 
 
+@dataclass(frozen=True)
+class Options:
+    model: Path
+    weight_file: Path | None
+    type: str
+    image: str | None
+    data_loader_script: str | None
+    preprocess: str | None
+    provider: str
+    input_config: str | None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser, "float model (ONNX, .prototxt) or the fixed one of calibrate")
-    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="which it is")
-    add_feeds(parser, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
-    add_provider(parser)
-    parser.add_argument(
+    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
+    source = parser.add_argument_group("model and inputs")
+    add_model(source, "float model (ONNX, .prototxt) or the fixed one of calibrate")
+    add_feeds(source, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    add_provider(source)
+    source.add_argument(
         "--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess of a float model"
     )
 
@@ -42,18 +56,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
 
-    config = input_config.read(args.input_config) if args.input_config else None
-    model = open_as(args.type, args.model, args.weight_file, config)
-    script, provider = args.data_loader_script, args.provider
-    for _ in simulate_all(
-        model, args.type, args.image, args.preprocess, config, script=script, provider=provider, each_named=True
-    ):
+    options = record(Options, args)
+    config = input_config.read(options.input_config) if options.input_config else None
+    model = open_as(options.type, options.model, options.weight_file, config)
+    source = Source(options.image, options.preprocess, config, options.data_loader_script)
+    for _ in simulate_all(model, options.type, source, provider=options.provider, each_named=True):
         pass
     print_cut(model, config)
     return 0
 
 
-def open_as(kind: str, path: str, weights: str | None = None, config: InputConfig | None = None) -> Model:
+def open_as(kind: str, path: str | Path, weights: str | Path | None = None, config: InputConfig | None = None) -> Model:
     """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at."""
     from sgsdump.errors import ModelError
     from sgsdump.models.model import open_model
@@ -66,20 +79,16 @@ def open_as(kind: str, path: str, weights: str | None = None, config: InputConfi
 def simulate_all(
     model: Model,
     kind: str,
-    image: str | None,
-    preprocess: str | None,
-    config: InputConfig | None = None,
+    source: Source,
     folder: Path | str = ".",
     *,
-    script: str | None = None,
     provider: str = "CPU",
     each_named: bool = False,
 ) -> Iterator[tuple[str, Simulation]]:
-    """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give what came of it.
+    """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give the result.
 
-    kind    ``Float`` or ``Fixed``.
-    config  for a float model's built-in preprocess; a fixed model remembers its own.
-    script  a data loader script, in place of ``image``.
+    kind        ``Float`` or ``Fixed``.
+    source      its config is for a float model's built-in preprocess; a fixed model remembers its own.
     provider    onnxruntime's execution provider.
     each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
 
@@ -102,7 +111,7 @@ def simulate_all(
     if is_fixed(model) != (kind == "Fixed"):
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
-    specs = graph_inputs(model.proto)
+    specs, image = graph_inputs(model.proto), source.image
     files = [] if image is None else [run[0] for run in expand(image, len(specs))]
     count = len(files)
     if count > 1 and debug.dump_tensor and not (debug.do_not_recover or each_named):
@@ -110,16 +119,15 @@ def simulate_all(
             f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
         )
-    if kind == "Fixed":
-        config = fixed_config(model)
+    config = fixed_config(model) if kind == "Fixed" else source.config
     raw = kind == "Fixed" and config is not None
     plain = Path(debug_config.DUMP_NAME)
     if image is None:
-        loaded = loaded_feeds(script or "", specs, config, normalised=not raw)
+        loaded = loaded_feeds(source.script or "", specs, config, normalised=not raw)
         runs = ((named(plain, number), f"feed {number}", feed) for number, feed in loaded)
     else:
         targets = [plain] * count if debug.do_not_recover else output_paths(plain, files)
-        fed = feeds(image, preprocess, specs, config, normalised=not raw)
+        fed = feeds(image, source.preprocess, specs, config, normalised=not raw)
         runs = ((target, label, feed) for target, (label, feed) in zip(targets, fed))
     for target, label, feed in runs:
         with TERMINAL.bar("simulate", "layer") as advance:

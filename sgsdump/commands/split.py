@@ -13,23 +13,33 @@ examples:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.commands.options import add_run
+from sgsdump.commands.options import Reading, add_run, opened, record
+
+
+@dataclass(frozen=True)
+class Options:
+    dump: Path
+    output: Path
+    pattern: Sequence[str]
+    reading: Reading
+    to: str | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
     parser.add_argument("output", type=Path, metavar="FOLDER", help="folder for the parts")
     parser.add_argument(
-        "--pattern", action="append", default=[], metavar="PATTERN", help="a part of the tensors of such names (* ?)"
+        "--pattern", action="append", default=[], metavar="PATTERN", help="a part: the tensors matching this (* ?)"
     )
     add_run(parser)
     parser.add_argument("--to", metavar="FORMAT", help="format of the parts")
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.options import opened
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import readable, reasons, split, unwritable, write
     from sgsdump.dumps.targets import OWN_ENDINGS, Target, losses, target_of
@@ -39,22 +49,23 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
 
-    check_outputs([args.output], [tree_of(args.dump)])
-    check_not_around(args.output, [tree_of(args.dump)])
-    (dump,) = opened(args, args.dump)
+    options = record(Options, args, reading=Reading(args.step, args.rank))
+    check_outputs([options.output], [tree_of(options.dump)])
+    check_not_around(options.output, [tree_of(options.dump)])
+    (dump,) = opened(options.reading, options.dump)
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
     endings = {format: ending for format, ending in OWN_ENDINGS.items() if ending}
-    name = args.to or (dump.format if dump.format in endings else "npz")
-    target = target_of(args.output, name, dump)
+    name = options.to or (dump.format if dump.format in endings else "npz")
+    target = target_of(options.output, name, dump)
     if target.format not in endings:
         raise ConfigError(f"a part is one file, and {name} is a folder; give --to one of: {', '.join(endings)}")
-    if args.to is None and dump.format == target.format:
+    if options.to is None and dump.format == target.format:
         target = Target(target.format, dump.variant)
     left_out: list[tuple[str, str]] = []
     refused_lines: list[str] = []
-    parts = split(dump, args.pattern, endings[target.format])
-    with replacing_folder(args.output) as folder:
+    parts = split(dump, options.pattern, endings[target.format])
+    with replacing_folder(options.output) as folder:
         written = 0
         for part in each(TERMINAL, parts, "split", "part", len(parts)):
             refused = {id(record) for record in unwritable(part.records, target)}
@@ -65,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
                 write(kept, folder / part.file, target)
                 written += 1
         if not written:
-            raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {args.dump}")
+            raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {options.dump}")
     for line in (*reasons(left_out), *(f"left out: {line}" for line in refused_lines)):
         print(for_terminal(line))
-    print(f"{args.output}: {written} parts, {target.format}")
+    print(f"{options.output}: {written} parts, {target.format}")
     return 1 if left_out or refused_lines else 0

@@ -1,5 +1,8 @@
-"""The terminal: its window, and progress on it: bars on standard error for work over a second, one-line messages
-between them. Where standard error is no terminal there are no bars."""
+"""The terminal: its window, progress on it, and what several commands say of a network that was cut.
+
+Progress is bars on standard error for work over a second, and one-line messages between them. Where standard error is
+not a terminal there are no bars.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,12 @@ from sgsdump.progress import Advance, Progress, unwatched
 if TYPE_CHECKING:
     from tqdm import tqdm
 
+    from sgsdump.models.model import Model, PostProcessingCut
     from sgsdump.reports.terminal.window import Window
+    from sgsdump.sidecars.input_config import InputConfig
 
 DELAY_SECONDS = 1.0
+MOST_LAYERS = 12
 
 
 @dataclass(frozen=True)
@@ -84,3 +90,34 @@ def window() -> Window | None:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     old_console = os.name == "nt" and "WT_SESSION" not in os.environ
     return Window(shutil.get_terminal_size().columns, not plain and not old_console, sys.stdout.encoding or "utf-8")
+
+
+def cut_sentence(cut: PostProcessingCut) -> str:
+    from sgsdump.registry import listed
+
+    name, kind = cut.first
+    others = [layer for layer in cut.layers if layer != name]
+    also = f"; also left out: {listed(others, MOST_LAYERS)}" if others else ""
+    ends = ", ".join(cut.outputs)
+    return f"the network is cut before its post-processing, {name!r} ({kind}), and ends in {ends}{also}"
+
+
+def print_cut(model: Model, config: InputConfig | None = None) -> None:
+    """What was cut off and, unless the user's ``config`` names the outputs that the network has now, what to write."""
+    from sgsdump.files.escaping import for_terminal
+
+    if model.cut is None:
+        return
+    print(for_terminal(f"note: {cut_sentence(model.cut)}"))
+    for line in to_paste(model.cut, config):
+        print(for_terminal(line))
+
+
+def to_paste(cut: PostProcessingCut, config: InputConfig | None = None) -> Iterator[str]:
+    """[OUTPUT_CONFIG] for the outputs that the network has now, unless ``config`` names them."""
+    from sgsdump.sidecars.input_config import ModelOutput, output_section
+
+    if config is not None and {output.name for output in config.outputs} >= set(cut.outputs):
+        return
+    yield "for input_config.ini:"
+    yield from output_section([ModelOutput(name, dequantised=True) for name in cut.outputs]).splitlines()

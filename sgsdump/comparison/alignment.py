@@ -46,11 +46,12 @@ class Pair:
 @dataclass(frozen=True)
 class Unpaired:
     """A record without partner in the other dump, and the reason; ``expected``: the other one cannot have it, so
-    nothing is missing."""
+    nothing is missing; ``unnamed``: nothing in the other one has its name."""
 
     record: Record
     reason: str
     expected: bool = False
+    unnamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,17 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
                 or state.why.get(id(record))
                 or _taken(record, named, side, partners)
                 or _elsewhere(record, named, side)
-                or settled.reasons.get(id(record))
-                or f"no {record.io}put of this name in the {side}"
+                or settled.reasons.get(id(record), "")
             )
 
+        def unpaired_record(record: Record) -> Unpaired:
+            why, expected = reason(record), id(record) in settled.expected
+            if why:
+                return Unpaired(record, why, expected)
+            return Unpaired(record, f"no {record.io}put of this name in the {side}", expected, unnamed=True)
+
         records = sorted(records, key=lambda r: order[id(r)])
-        return tuple(Unpaired(r, reason(r), id(r) in settled.expected) for r in records)
+        return tuple(map(unpaired_record, records))
 
     return Alignment(
         tuple(sorted(state.pairs, key=lambda pair: order[id(pair.benchmark)])),

@@ -56,8 +56,8 @@ def npy_files(folder: Path) -> dict[str, Load]:
     files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:
         raise ConfigError(f"there is no .npy file to compare with in {folder}")
-    known = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
-    dtypes = {Path(entry.file).name: entry.facts.dtype for entry in known if entry.file and entry.facts}
+    entries = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
+    dtypes = {Path(entry.file).name: entry.facts.dtype for entry in entries if entry.file and entry.facts}
     return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in files}
 
 
@@ -91,5 +91,5 @@ def _load(path: Path, dtype: str) -> np.ndarray:
     try:
         array = load_npy(path)
     except (OSError, ValueError) as error:
-        raise FormatError(f"{path} is no .npy file that can be read: {error}") from None
+        raise FormatError(f"{path} is not an .npy file that can be read: {error}") from None
     return restored(array, BEYOND_NUMPY[dtype]) if dtype in BEYOND_NUMPY else array

@@ -4,14 +4,15 @@ One folder holds one run. It is written beside its place and put there when it i
 killed leaves in its place what stood there. A dump of an earlier run is set aside then, whole, as ``FOLDER_DATE``:
 nothing stale is ever compared, and a dump that took an hour is not deleted by a second call. A later call of the same
 run adds to its dump, in the same way; what was recorded about a tensor before is replaced. Other files of the folder
-stay in it.
+stay in it. The lines for inputs and outputs are the SDAA dump tool's, to the letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,77 +24,122 @@ from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
-from sgsdump.pipeline.inputs.given import Given
-from sgsdump.pipeline.running.not_dumped import NotDumped
-from sgsdump.pipeline.topology_index import NodeOutput
+from sgsdump.files.escaping import shown
+from sgsdump.pipeline.inputs import InputArray
+from sgsdump.pipeline.selection import NodeOutput
+from sgsdump.pipeline.steps import NotDumped
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import NCHW
 
 
 class DumpFolder:
-    """The folder of one run; ``meta`` is the JSON's ``meta_info`` without the time."""
+    """The folder of one run.
+
+    meta        the JSON's ``meta_info`` without the time.
+    not_dumped  by name, what is missing in the folder now.
+    """
 
     def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT):
         self.root = root
+        self.not_dumped: dict[str, NotDumped] = {}
         self._progress = progress
         self._meta = {"date_time": datetime.now().strftime(dump_info.DATE), **meta}
         self._inputs: dict[str, InputEntry] = {}
         self._outputs: dict[tuple[str, bool], OutputEntry] = {}
-        self._begun = False
+        self._is_begun = False
 
-    @property
-    def begun(self) -> bool:
-        """Whether this run's dump is in its place."""
-        return self._begun
+    def write(
+        self,
+        layers: Iterable[Layer | NotDumped],
+        inputs: Mapping[str, InputArray],
+        indexed: Mapping[str, NodeOutput],
+        with_index: bool,
+        keep: bool = True,
+    ) -> dict[str, np.ndarray]:
+        """Write the layers as they come, a line for each, and the inputs unless they are in the folder already.
+
+        indexed     the tensors that have a topological index; ``with_index`` puts it in the files' names.
+        keep        whether the arrays are returned, by name.
+
+        Raises what making the layers raises and OutputError; the folder is then as before.
+        """
+        arrays: dict[str, np.ndarray] = {}
+        layers = iter(layers)
+        # What is wrong from the start is raised here, before an earlier dump is set aside.
+        first = list(islice(layers, 1))
+        with self._writing():
+            if not self._is_begun:
+                for name, value in inputs.items():
+                    self._put_input(name, value)
+            for layer in chain(first, layers):
+                output = indexed.get(layer.name)
+                self.not_dumped.pop(layer.name, None)
+                if isinstance(layer, NotDumped):
+                    self.not_dumped[layer.name] = layer
+                    self._put_missing(layer, output, with_index)
+                    continue
+                self._put_output(layer, output, with_index)
+                if keep:
+                    arrays[layer.name] = layer.array
+        self._is_begun = True
+        return arrays
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """What is put in this block is in the folder once it ends well; when it fails the folder is as before.
-
-        Raises OutputError when it cannot be written.
-        """
-        before = dict(self._inputs), dict(self._outputs)
-        earlier = not self._begun and is_dump(self.root)
+    def _writing(self) -> Iterator[None]:
+        """The block's tensors are in the folder once it ends well; when it fails the folder is as before."""
+        before = dict(self._inputs), dict(self._outputs), dict(self.not_dumped)
+        keep_files = None if not self._is_begun and is_dump(self.root) else lambda _: True
         try:
-            with replacing_folder(self.root, self._set_aside, None if earlier else _everything) as self._place:
+            with replacing_folder(self.root, self._set_aside, keep_files) as self._folder:
                 for part in (dump_info.INPUTS, dump_info.OUTPUTS):
-                    make_folder(self._place / part)
+                    make_folder(self._folder / part)
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
-                dump_info.write(info, self._place)
+                dump_info.write(info, self._folder)
         except BaseException:
-            self._inputs, self._outputs = before
+            self._inputs, self._outputs, self.not_dumped = before
             raise
-        self._begun = True
 
     def _set_aside(self, aside: Path) -> None:
         self._progress.say(f"the earlier dump in {self.root} is now {aside}")
 
-    def put_input(self, name: str, given: Given) -> None:
+    def _put_input(self, name: str, value: InputArray) -> None:
+        array = value.array
         file = f"{dump_info.INPUTS}/{dump_info.inputs_file(name)}"
-        _save(self._place / file, given.array)
-        facts, layout = facts_of(given.array), _layout(given.array)
+        self._save(file, array)
         self._inputs[name] = InputEntry(
-            name, facts, given.seed, given.low, given.high, given.use_external, file, layout
+            name, facts_of(array), value.seed, value.low, value.high, value.use_external, file, _layout(array)
         )
+        self._progress.say(f'input "{shown(name)}", shape {list(array.shape)}, dtype {array.dtype}')
 
-    def put_output(self, layer: Layer, place: NodeOutput | None, with_index: bool) -> None:
-        """A tensor; ``place`` is None for one without topological index, ``with_index`` puts it in the file's name."""
-        file = _file(layer.name, place, with_index)
-        _save(self._place / file, layer.array)
-        index, inputs = (None, ()) if place is None else (place.index, place.inputs)
-        layout = _layout(layer.array)
-        facts = facts_of(layer.array)
-        entry = OutputEntry(layer.name, facts, layer.node, layer.op_type, inputs, index, file, layout)
-        self._outputs[layer.name, with_index] = entry
+    def _put_output(self, layer: Layer, output: NodeOutput | None, with_index: bool) -> None:
+        """A tensor; ``output`` is None for one without topological index, ``with_index`` puts it in the file's name."""
+        array, file = layer.array, _file(layer.name, output, with_index)
+        self._save(file, array)
+        index, inputs = (None, ()) if output is None else (output.index, output.inputs)
+        self._outputs[layer.name, with_index] = OutputEntry(
+            layer.name, facts_of(array), layer.node, layer.op_type, inputs, index, file, _layout(array)
+        )
+        line = f"output {shown(layer.name)}, shape {array.shape}, dtype {array.dtype}"
+        self._progress.say(f"topology index {index}, {line}" if with_index and output is not None else line)
 
-    def put_lost(self, lost: NotDumped, place: NodeOutput | None, with_index: bool) -> None:
-        """Record why a tensor is missing; arguments as of ``put_output``."""
-        (self._place / _file(lost.name, place, with_index)).unlink(missing_ok=True)
-        index = None if place is None else place.index
+    def _put_missing(self, lost: NotDumped, output: NodeOutput | None, with_index: bool) -> None:
+        """Record why a tensor is missing; arguments as of ``_put_output``."""
+        (self._folder / _file(lost.name, output, with_index)).unlink(missing_ok=True)
+        index = None if output is None else output.index
         self._outputs[lost.name, with_index] = OutputEntry(
             lost.name, None, lost.node, lost.op_type, topo_index=index, error=lost.reason, failed=lost.failed
         )
+
+    def _save(self, name: str, array: np.ndarray) -> None:
+        path = self._folder / name
+        # A new file: what stands here may be the same file as in the folder that is still in its place.
+        path.unlink(missing_ok=True)
+        try:
+            with open(path, "wb") as file:
+                npy_file.write(file, array)
+        except OSError as error:
+            raise OutputError(f"cannot write {path.name}: {error.strerror or error}") from error
 
 
 def is_dump(root: Path) -> bool:
@@ -101,25 +147,11 @@ def is_dump(root: Path) -> bool:
     return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
 
 
-def _everything(name: str) -> bool:
-    return True
-
-
 def _layout(array: np.ndarray) -> str | None:
     """A 4-D tensor is noted as NCHW, ONNX's own layout."""
     return NCHW if array.ndim == 4 else None
 
 
-def _file(name: str, place: NodeOutput | None, with_index: bool) -> str:
-    index = place.index if with_index and place is not None else None
+def _file(name: str, output: NodeOutput | None, with_index: bool) -> str:
+    index = output.index if with_index and output is not None else None
     return f"{dump_info.OUTPUTS}/{dump_info.outputs_file(index, name)}"
-
-
-def _save(path: Path, array: np.ndarray) -> None:
-    # A new file: what stands here may be the same file as in the folder that is still in its place.
-    path.unlink(missing_ok=True)
-    try:
-        with open(path, "wb") as file:
-            npy_file.write(file, array)
-    except OSError as error:
-        raise OutputError(f"cannot write {path.name}: {error.strerror or error}") from error

@@ -2,7 +2,7 @@
 
 ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), so ``onnx.parser`` reads it back. A
 weight of more than ``SHOWN_VALUES`` elements is declared by type and shape only; smaller ones (axes, shapes, limits)
-are part of what an operator does and are shown. Behind every node stand the types of what it makes, as a comment.
+are part of what an operator does and are shown. A comment after every node has the types of its outputs.
 """
 
 from __future__ import annotations

@@ -1,39 +1,37 @@
-"""What one call of ``sgsdump pipeline`` or ``tools/dump_tools.py`` is to do, and whether it can be done."""
+"""What one call of ``sgsdump pipeline`` or ``tools/dump_tools.py`` is to do, and whether it can be done.
+
+Tensor names may hold colons, commas and equal signs (``input:0``), so they are looked for among the model's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.executors.table import executors
 from sgsdump.files.atomic_write import check_folder
 from sgsdump.pipeline.compared_files import npy_files
-from sgsdump.pipeline.inputs.options import place
-from sgsdump.pipeline.selection import Place
+from sgsdump.pipeline.selection import Position
 from sgsdump.registry import hint
 
+Part = TypeVar("Part")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
 """What -mt takes, the SDAA tool's spellings too, and what it means."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """The options as typed; None and empty mean not given.
+class RunOptions:
+    """The model and its executor.
 
-    kind           full, once, range or list.
-    names          tensors to dump: one for ``once``, any number for ``list``.
-    begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
-    output         the dump's folder, else ``./EXECUTOR_dump``.
     model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
     option         of the executor, KEY=VALUE each; passed_path is its option ``passes``, provider its ``provider``.
-    depth          of the printed graph and the test case: only the last so many nodes.
-    log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
-    judge          a threshold that was given and does not hold makes the exit status 1.
     """
 
-    kind: str
     model: Path
     weight_file: Path | None = None
     executor: str = "ort"
@@ -42,43 +40,6 @@ class Job:
     passed_path: Path | None = None
     option: Sequence[str] = ()
     provider: str | None = None
-    output: Path | None = None
-    names: Sequence[str] = ()
-    begin: str | None = None
-    end: str | None = None
-    begin_string: str | None = None
-    end_string: str | None = None
-    step: int = 1
-    name_pattern: str | None = None
-    op_type: Sequence[str] = ()
-    input_file: str | None = None
-    input_dir: Path | None = None
-    inputs_from: Path | None = None
-    data_loader_script: str | None = None
-    seed: int | None = None
-    range: Sequence[Sequence[str]] = ()
-    shape: Sequence[str] = ()
-    compare_dir: Path | None = None
-    golden_dir: Path | None = None
-    input_tag: float | None = None
-    th1: float | None = None
-    th2: float | None = None
-    print_ir: bool = False
-    test_case: Path | None = None
-    depth: int | None = None
-    bisect: str | None = None
-    threshold: float = 1e-3
-    log: Path | None = None
-    judge: bool = True
-
-    @property
-    def folder(self) -> Path:
-        return self.output or Path(f"{self.executor}_dump")
-
-    @property
-    def ends(self) -> tuple[Place | None, Place | None]:
-        """Where a range begins and ends. Raises ConfigError when one is given twice."""
-        return place(self.begin, self.begin_string, "the start"), place(self.end, self.end_string, "the end")
 
     @property
     def init_configs(self) -> dict[str, str]:
@@ -93,48 +54,229 @@ class Job:
         return options | {key: str(value) for key, value in named.items() if value}
 
 
+@dataclass(frozen=True)
+class TensorOptions:
+    """Which tensors.
+
+    names          those to dump: one for ``once``, any number for ``list``.
+    begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
+    """
+
+    names: Sequence[str] = ()
+    begin: str | None = None
+    end: str | None = None
+    begin_string: str | None = None
+    end_string: str | None = None
+    step: int = 1
+    name_pattern: str | None = None
+    op_type: Sequence[str] = ()
+
+    @property
+    def ends(self) -> tuple[Position | None, Position | None]:
+        """Where a range begins and ends. Raises ConfigError when one is given twice."""
+        return position(self.begin, self.begin_string, "the start"), position(self.end, self.end_string, "the end")
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Where the inputs come from, as typed."""
+
+    input_file: str | None = None
+    input_dir: Path | None = None
+    inputs_from: Path | None = None
+    data_loader_script: str | None = None
+    seed: int | None = None
+    range: Sequence[Sequence[str]] = ()
+    shape: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """The runs to compare with.
+
+    log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
+    judge          a threshold that was given and does not hold makes the exit status 1.
+    """
+
+    compare_dir: Path | None = None
+    golden_dir: Path | None = None
+    input_tag: float | None = None
+    th1: float | None = None
+    th2: float | None = None
+    log: Path | None = None
+    judge: bool = True
+
+
+@dataclass(frozen=True)
+class ExcerptOptions:
+    """What is made of the graph that leads to one tensor; ``depth``: only its last so many nodes."""
+
+    print_ir: bool = False
+    test_case: Path | None = None
+    depth: int | None = None
+
+
+@dataclass(frozen=True)
+class BisectOptions:
+    """The executor to find the first difference with, None for no bisection."""
+
+    bisect: str | None = None
+    threshold: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Job:
+    """The options as typed; None and empty mean not given.
+
+    kind           full, once, range or list.
+    output         the dump's folder, else ``./EXECUTOR_dump``.
+    """
+
+    kind: str
+    output: Path | None
+    run: RunOptions
+    tensors: TensorOptions
+    inputs: InputOptions
+    comparison: ComparisonOptions
+    excerpt: ExcerptOptions
+    bisection: BisectOptions
+
+    @property
+    def folder(self) -> Path:
+        return self.output or Path(f"{self.run.executor}_dump")
+
+
+def job_of(options: Mapping[str, Any]) -> Job:
+    """The job of options by the names that the records here have; those left out or None have their defaults."""
+
+    def part(record: type[Part]) -> Part:
+        names = {field.name for field in fields(record)}  # type: ignore[arg-type]
+        return record(**{name: value for name, value in options.items() if name in names and value is not None})
+
+    parts = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
+    return Job(options["kind"], options.get("output"), *map(part, parts))  # type: ignore[arg-type]
+
+
 def check(job: Job) -> None:
     """Raises ConfigError or OutputError, before anything runs, for what is wrong with the options themselves."""
-    for executor in filter(None, (job.executor, job.bisect)):
+    run, inputs, test_case = job.run, job.inputs, job.excerpt.test_case
+    for executor in filter(None, (run.executor, job.bisection.bisect)):
         if executor not in executors():
             raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
-    if job.model_type and job.model_type not in MODEL_TYPES:
-        raise ConfigError(f"unknown model type {job.model_type!r}{hint(job.model_type, list(MODEL_TYPES))}")
-    if sum(way is not None for way in (job.input_file, job.input_dir, job.inputs_from, job.data_loader_script)) > 1:
+    if run.model_type and run.model_type not in MODEL_TYPES:
+        raise ConfigError(f"unknown model type {run.model_type!r}{hint(run.model_type, list(MODEL_TYPES))}")
+    sources = (inputs.input_file, inputs.input_dir, inputs.inputs_from, inputs.data_loader_script)
+    if sum(source is not None for source in sources) > 1:
         raise ConfigError("inputs come one of four ways: -i, --input-dir, --inputs-from or --data-loader-script")
-    if (job.input_dir or job.inputs_from or job.data_loader_script) and (job.seed is not None or job.range):
+    if any(sources[1:]) and (inputs.seed is not None or inputs.range):
         raise ConfigError(
             "--seed and --range draw random inputs; --input-dir, --inputs-from and --data-loader-script already say "
             "what they are"
         )
-    if job.depth is not None and job.depth < 1:
-        raise ConfigError(f"--depth {job.depth}: the last node alone is 1; leave it out for all nodes")
-    _ = job.ends, job.init_configs
+    if job.excerpt.depth is not None and job.excerpt.depth < 1:
+        raise ConfigError(f"--depth {job.excerpt.depth}: the last node alone is 1; leave it out for all nodes")
+    _ = job.tensors.ends, run.init_configs
     _check_comparison(job)
     check_folder(job.folder)
-    if job.test_case:
-        check_folder(job.test_case)
-        if job.folder.resolve().is_relative_to(job.test_case.resolve()):
+    if test_case:
+        check_folder(test_case)
+        if job.folder.resolve().is_relative_to(test_case.resolve()):
             raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; name another")
-    read = (job.model, job.weight_file, job.passed_path, job.compare_dir, job.golden_dir)
+    read = (run.model, run.weight_file, run.passed_path, job.comparison.compare_dir, job.comparison.golden_dir)
     for path in filter(None, read):
         if path.resolve().is_relative_to(job.folder.resolve()):
             raise OutputError(f"cannot write the folder {job.folder}: {path} is in it; name another with -o")
 
 
 def _check_comparison(job: Job) -> None:
-    if job.bisect and job.compare_dir:
-        raise ConfigError("--bisect dumps nothing that -cd could be compared with; leave one of them out")
-    if job.golden_dir and not job.compare_dir:
+    options, bisection = job.comparison, job.bisection
+    if options.golden_dir and not options.compare_dir:
         raise ConfigError("-g is for the three-way comparison; name the run to judge by with -cd too")
-    for what, value in (("-t", job.input_tag), ("-t1", job.th1), ("-t2", job.th2), ("--threshold", job.threshold)):
+    thresholds = {"-t": options.input_tag, "-t1": options.th1, "-t2": options.th2, "--threshold": bisection.threshold}
+    for option, value in thresholds.items():
         if value is not None and not value >= 0:
-            raise ConfigError(f"{what} {value:g}: a threshold is 0 or more")
-    if not (job.data_loader_script or job.input_dir):  # of several inputs each has a folder in it
-        check_compared(job)
+            raise ConfigError(f"{option} {value:g}: a threshold is 0 or more")
+    if not (job.inputs.data_loader_script or job.inputs.input_dir):  # of several inputs each has a folder in it
+        check_compared(options)
 
 
-def check_compared(job: Job) -> None:
+def check_compared(options: ComparisonOptions) -> None:
     """Raises ConfigError for a folder to compare with that is missing or holds no .npy file."""
-    for folder in filter(None, (job.compare_dir, job.golden_dir)):
+    for folder in filter(None, (options.compare_dir, options.golden_dir)):
         npy_files(folder)
+
+
+def shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``["x=1x3x8x8"]`` -> ``{"x": (1, 3, 8, 8)}``; commas do for the ``x``. Raises ConfigError."""
+    by_name: dict[str, tuple[int, ...]] = {}
+    for word in words:
+        name, equals, sizes = word.rpartition("=")
+        numbers = sizes.strip().lower().replace(",", "x").split("x")
+        if not (equals and name and all(map(str.isdecimal, numbers))):
+            raise ConfigError(f"--shape {word}: write NAME=SIZExSIZE, such as input=1x3x224x224")
+        if name in by_name:
+            raise ConfigError(f"--shape gives the input {name!r} twice")
+        by_name[name] = tuple(map(int, numbers))
+    return by_name
+
+
+def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
+    """``"x:a.npy,y:b.npy"`` -> the file of each input; ``names`` are the model's inputs.
+
+    A part that begins with no input's name continues the file name before it. Raises ConfigError.
+    """
+    by_name: dict[str, str] = {}
+    name = ""
+    for part in text.split(","):
+        prefix = max((name for name in names if part.startswith(f"{name}:")), key=len, default="")
+        if prefix:
+            if prefix in by_name:
+                raise ConfigError(f"-i gives the input {prefix!r} twice")
+            name, by_name[prefix] = prefix, part[len(prefix) + 1 :]
+        elif name and ":" not in part:
+            by_name[name] += f",{part}"
+        else:
+            unknown = part.rpartition(":")[0]
+            if not unknown:
+                raise ConfigError(f"-i {text}: write NAME:FILE.npy, with NAME one of: {', '.join(names)}")
+            raise ConfigError(f"-i {part}: the model has no input {unknown!r}{hint(unknown, list(names))}")
+    empty = [name for name, file in by_name.items() if not file]
+    if empty:
+        raise ConfigError(f"-i {text}: there is no file after {empty[0]}:")
+    return {name: Path(file) for name, file in by_name.items()}
+
+
+def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, dict[str, float]]:
+    """``[["0", "1"], ["x", "0", "255"]]`` -> low and high of each input named, and of all of ``names`` when none is.
+
+    A range with a name goes before one without. Raises ConfigError.
+    """
+    by_name: dict[str, dict[str, float]] = {}
+    for group in sorted(groups, key=len):
+        *named, low, high = group if len(group) in (2, 3) else ("", "")
+        limits = _number(low), _number(high)
+        if not all(map(math.isfinite, limits)) or limits[0] > limits[1]:
+            raise ConfigError(f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order")
+        if named and named[0] not in names:
+            raise ConfigError(f"--range: the model has no input {named[0]!r}{hint(named[0], list(names))}")
+        by_name |= {name: dict(zip(("low", "high"), limits)) for name in named or names}
+    return by_name
+
+
+def position(position: str | None, name: str | None, what: str) -> Position | None:
+    """Where a range begins or ends: an index when ``position`` is a whole number, else a tensor's name.
+
+    ``name`` is always a name, be it of digits only. Raises ConfigError when both are given.
+    """
+    if position is not None and name is not None:
+        raise ConfigError(f"{what} is given as index and as name; give one of them")
+    if name is not None:
+        return name
+    return int(position) if position is not None and re.fullmatch(r"-?\d+", position) else position
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+    except ValueError:
+        return math.nan

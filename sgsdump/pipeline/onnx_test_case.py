@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.external_data import external_bytes, in_one_piece
@@ -25,8 +24,8 @@ from sgsdump.models.graph import weight_names
 from sgsdump.models.input_spec import fitted
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.extract import Extractor
-from sgsdump.pipeline.running.attempt import ExecutorConfigs, opened
-from sgsdump.pipeline.running.run import run
+from sgsdump.pipeline.run import run
+from sgsdump.pipeline.steps import Engine
 
 if TYPE_CHECKING:
     import onnx
@@ -39,12 +38,11 @@ FIRST_IR_WITH_OWN_WEIGHTS = 4
 
 def save_test_case(
     model: Model,
-    executor: str | Executor,
+    engine: Engine,
     feed: Mapping[str, np.ndarray],
     output_names: Sequence[str],
     folder: Path,
     depth: int | None = None,
-    configs: ExecutorConfigs | None = None,
 ) -> list[Layer]:
     """Write what makes ``output_names`` as a test case, whole or not at all; gives the outputs it expects.
 
@@ -55,10 +53,9 @@ def save_test_case(
     Raises ConfigError for an unknown name, InputError for a feed that does not fit, ModelError where the model cannot
     be cut, run or written as one file, OutputError.
     """
-    configs = configs or ExecutorConfigs()
     extractor = Extractor(model.proto)
     cut = extractor.last_inputs(output_names, depth) or []
-    values = _values(model, executor, feed, cut, configs)
+    values = _values(model, engine, feed, cut)
     proto = extractor.extract(cut, output_names, {name: _type(name, values[name]) for name in cut if name not in feed})
     # Fail before loading and running gigabytes for nothing.
     if external_bytes(proto) + proto.ByteSize() > FILE_LIMIT:
@@ -68,9 +65,8 @@ def save_test_case(
     inputs = graph_inputs(proto)
     fed = fitted({spec.name: values[spec.name] for spec in inputs}, inputs)
     names = [info.name for info in proto.graph.output]
-    with opened(executor, configs.init) as ready:
-        ready.load_model(proto, configs.load)
-        arrays = dict(zip(names, ready.execute(names, fed, configs.execute)))
+    with engine.opened(None) as ready:
+        arrays = dict(zip(names, ready.execute(proto, names, fed)))
     for info in proto.graph.output:
         info.type.CopyFrom(_type(info.name, arrays[info.name]))
     _write(proto, [fed[spec.name] for spec in inputs], list(arrays.values()), folder)
@@ -78,13 +74,11 @@ def save_test_case(
     return [Layer(n, makers[n].name, makers[n].op_type, a) for n, a in arrays.items() if n in makers]
 
 
-def _values(
-    model: Model, executor: str | Executor, feed: Mapping[str, np.ndarray], cut: Sequence[str], configs: ExecutorConfigs
-) -> dict[str, np.ndarray]:
+def _values(model: Model, engine: Engine, feed: Mapping[str, np.ndarray], cut: Sequence[str]) -> dict[str, np.ndarray]:
     """The feed, and what the tensors at the cut are in a run of the whole model."""
     values = dict(feed)
     inner = [name for name in cut if name not in feed]
-    for layer in run(model, executor, feed, inner, configs=configs) if inner else ():
+    for layer in run(model, engine, feed, inner) if inner else ():
         if not isinstance(layer, Layer):
             raise ModelError(f"cannot cut the model at {layer.name!r}: {layer.reason}; choose another depth")
         values[layer.name] = layer.array

@@ -21,29 +21,37 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import inline_functions
 from sgsdump.pipeline.dump_folder import DumpFolder
-from sgsdump.pipeline.executor_names import called, class_name
-from sgsdump.pipeline.inputs import given as given_inputs
-from sgsdump.pipeline.inputs.given import InputSource
-from sgsdump.pipeline.inputs.model_inputs import ModelInputs
-from sgsdump.pipeline.inputs.random import DEFAULTS, InputDefaults
-from sgsdump.pipeline.running.not_dumped import NotDumped
-from sgsdump.pipeline.running.once import run_once
-from sgsdump.pipeline.running.run import FAST, MODES, ExecutorConfigs, run
-from sgsdump.pipeline.selection import Place, by_name, check_list, select
-from sgsdump.pipeline.topology_index import NodeOutput, node_outputs, with_indexes
-from sgsdump.pipeline.written_run import begun, write_run
+from sgsdump.pipeline.inputs import (
+    DEFAULTS,
+    InputDefaults,
+    InputSource,
+    ModelInputs,
+    checked_ranges,
+    from_folder,
+    from_json,
+)
+from sgsdump.pipeline.run import run, run_once
+from sgsdump.pipeline.selection import (
+    NodeOutput,
+    Position,
+    by_name,
+    check_list,
+    node_outputs,
+    select,
+    with_indexes,
+)
+from sgsdump.pipeline.steps import FAST, Engine, ExecutorConfigs, NotDumped
 from sgsdump.progress import SILENT, Progress
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx
+
 
 Ranges = Mapping[str, Mapping[str, Any]]
 
@@ -56,14 +64,12 @@ class Pipeline:
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
-    mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``running/run.py``).
+    mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``pipeline/run.py``).
     defaults            seed and ranges of random inputs that have none of their own.
     shapes              the shape of inputs with open sizes, by name.
     model_dtype         a word for ``model_dtype`` in dump_info.json; the executor does not see it.
     progress            shows how far a dump is, and says a line for each input and output written; see
                         ``sgsdump.progress``.
-
-    not_dumped          what was not dumped so far, in the present run; ``failures`` those of it that are errors.
 
     Raises ConfigError for an unknown mode or executor, ModelError for a model that cannot be read.
     """
@@ -83,16 +89,12 @@ class Pipeline:
         model_dtype: str = "",
         progress: Progress = SILENT,
     ):
-        if mode not in MODES:
-            raise ConfigError(f"unknown mode {mode!r}{hint(mode, list(MODES))}")
+        configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
+        self.engine = Engine(executor, mode, configs)
         self.model = _model(model)
-        self.executor = executor
-        self.folder = Path(dump_info or f"{called(executor)}_dump")
-        self.configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
-        self.mode = mode
+        self.folder = Path(dump_info or f"{self.engine.name}_dump")
         self.model_dtype = model_dtype
-        self.not_dumped: list[NotDumped] = []
-        self._executor_name = class_name(executor)
+        self._executor_class = self.engine.class_name
         self._progress = progress
         self._extracted = False
         self._marked: tuple[str, ...] | None = None
@@ -102,6 +104,11 @@ class Pipeline:
         self._inputs = ModelInputs(specs, dict(shapes or {}), defaults)
 
     @property
+    def not_dumped(self) -> list[NotDumped]:
+        """The tensors that the present run did not dump so far."""
+        return [] if self._dump is None else list(self._dump.not_dumped.values())
+
+    @property
     def failures(self) -> list[NotDumped]:
         """The tensors that failed to run: errors, unlike those that no executor could give as an array."""
         return [lost for lost in self.not_dumped if lost.failed]
@@ -109,7 +116,7 @@ class Pipeline:
     @property
     def inputs(self) -> dict[str, np.ndarray]:
         """The arrays that the model is fed with, by input name. Raises InputError or ConfigError."""
-        return {name: given.array for name, given in self._inputs.given.items()}
+        return {name: value.array for name, value in self._inputs.arrays.items()}
 
     def extract_subgraph(
         self, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
@@ -148,18 +155,18 @@ class Pipeline:
         An input named in neither is random with the defaults. Raises ConfigError or InputError, one line.
         """
         arrays = external_input_data or {}
-        self._begin_with(self._inputs.given_by(InputSource(given_inputs.ranges(input_data_range or {}), arrays)))
+        self._begin_with(self._inputs.given_by(InputSource(checked_ranges(input_data_range or {}), arrays)))
 
     def set_input_data_from_json(self, json: str | Path) -> None:
         """The random inputs of an earlier run, drawn anew from what its dump_info.json says.
 
         Raises FormatError for a damaged file, InputError where it lacks an input or was given an array for it.
         """
-        self._begin_with(self._inputs.given_by(given_inputs.from_json(json, self._inputs.names)))
+        self._begin_with(self._inputs.given_by(from_json(json, self._inputs.names)))
 
     def set_input_data_from_file(self, folder: str | Path) -> None:
         """Every input from ``NAME.npy`` in a folder or below. Raises InputError when one is missing."""
-        self._begin_with(self._inputs.given_by(given_inputs.from_folder(folder, self._inputs.names)))
+        self._begin_with(self._inputs.given_by(from_folder(folder, self._inputs.names)))
 
     def dump_once(self, topo_indexes: Sequence[int] | None = None) -> dict[str, np.ndarray]:
         """Run the model once, for the marked outputs or its own, and dump them as ``NAME.npy``; gives them by name.
@@ -170,11 +177,11 @@ class Pipeline:
         at fault has a name and the others are dumped.
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
-        places = {output.name: output for output in self._outputs}
+        indexed = {output.name: output for output in self._outputs}
         if topo_indexes is not None:
-            places = with_indexes(places, names, topo_indexes)
-        outcomes = run_once(self.model, self.executor, self.inputs, names, self.configs)
-        return self._write(outcomes, places, topo_indexes is not None)
+            indexed = with_indexes(indexed, names, topo_indexes)
+        outcomes = run_once(self.model, self.engine, self.inputs, names)
+        return self._write(outcomes, indexed, topo_indexes is not None)
 
     def dump_full(self, dump_with_index: bool = True) -> None:
         """Dump every tensor that has a topological index."""
@@ -190,8 +197,8 @@ class Pipeline:
 
     def dump_range(
         self,
-        start_tensor: Place | None = None,
-        end_tensor: Place | None = None,
+        start_tensor: Position | None = None,
+        end_tensor: Position | None = None,
         step: int = 1,
         dump_with_index: bool = True,
         *,
@@ -207,40 +214,33 @@ class Pipeline:
         self._dump_chosen(chosen, dump_with_index)
 
     def _dump_chosen(self, chosen: Sequence[NodeOutput], with_index: bool) -> None:
-        names = [output.name for output in chosen]
-        everything = None if len(chosen) == len(self._outputs) else names
-        with self._progress.bar(f"dump by {called(self.executor)}", "step") as advance:
-            layers = run(self.model, self.executor, self.inputs, everything, self.mode, self.configs, advance)
+        names = None if len(chosen) == len(self._outputs) else [output.name for output in chosen]
+        with self._progress.bar(f"dump by {self.engine.name}", "step") as advance:
+            layers = run(self.model, self.engine, self.inputs, names, advance)
             self._write(layers, {output.name: output for output in chosen}, with_index, keep=False)
 
     def _write(
         self,
         layers: Iterable[Layer | NotDumped],
-        places: Mapping[str, NodeOutput],
+        indexed: Mapping[str, NodeOutput],
         with_index: bool,
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
-        layers = begun(layers)
         if self._dump is None:
             self._dump = DumpFolder(self.folder, self._meta(), self._progress)
-        written = write_run(
-            self._dump, layers, self._inputs.given, places, with_index, keep, self.not_dumped, self._progress
-        )
-        self.not_dumped = written.not_dumped
-        return written.arrays
+        return self._dump.write(layers, self._inputs.arrays, indexed, with_index, keep)
 
     def _begin_with(self, inputs: ModelInputs) -> None:
         """Begin a new run, of these inputs."""
         self._inputs = inputs
         self._dump = None
-        self.not_dumped = []
 
     def _meta(self) -> dict[str, Any]:
         return {
             "model_name": self.model.path.name,
             "model_dtype": self.model_dtype,
             **{f"default_{name}": value for name, value in vars(self._inputs.defaults).items()},
-            "executor": self._executor_name,
+            "executor": self._executor_class,
             "extract_subgraph": self._extracted,
             "input_names": self._inputs.names,
             "output_names": [info.name for info in self.model.proto.graph.output],
@@ -248,7 +248,7 @@ class Pipeline:
         }
 
 
-def _model(given: str | Path | Model | onnx.ModelProto) -> Model:
-    if isinstance(given, Model):
-        return given
-    return open_model(given) if isinstance(given, str | Path) else Model(inline_functions(given), Path("model.onnx"))
+def _model(model: str | Path | Model | onnx.ModelProto) -> Model:
+    if isinstance(model, Model):
+        return model
+    return open_model(model) if isinstance(model, str | Path) else Model(inline_functions(model), Path("model.onnx"))

@@ -1,52 +1,61 @@
-"""Doing a ``Job`` step by step, for the command that prints: its pipeline, its dump, its comparison, its bisection."""
+"""Doing a ``Job`` step by step, for the command that prints: its pipeline, its dump, its comparison, its bisection.
+
+Of several inputs each has a dump of its own: FOLDER/NAME is a dump folder like any other. The inputs are the feeds of a
+data loader script, called 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command are
+such a folder for the next. FOLDER takes its place when all of its dumps are whole.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
+from sgsdump.errors import ConfigError
 from sgsdump.executors.table import executors, open_executor
+from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import fix_shapes
-from sgsdump.pipeline.inputs.given import array_of
-from sgsdump.pipeline.inputs.options import input_files, ranges, shapes
-from sgsdump.pipeline.inputs.random import InputDefaults
+from sgsdump.pipeline.dump_folder import is_dump
+from sgsdump.pipeline.inputs import InputDefaults, array_of, folders_of_runs
 from sgsdump.pipeline.ir_text import executor_text, ir_text
-from sgsdump.pipeline.job import MODEL_TYPES, Job, check_compared
+from sgsdump.pipeline.job import MODEL_TYPES, Job, RunOptions, check_compared, input_files, ranges, shapes
 from sgsdump.pipeline.onnx_test_case import save_test_case
 from sgsdump.pipeline.pipeline import Pipeline
-from sgsdump.pipeline.running.attempt import ExecutorConfigs
-from sgsdump.pipeline.several import is_several
+from sgsdump.pipeline.steps import Engine
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from sgsdump.comparison.golden import GoldenComparison
-    from sgsdump.pipeline.bisection.result import Bisection
+    from sgsdump.pipeline.bisection import Bisection
 
 INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
-    """The job's pipeline, its inputs set (but of several, see ``pipeline/several.py``) and nothing written yet.
+    """The job's pipeline, its inputs set (but for several, see ``each_run``) and nothing written yet.
 
     Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
     """
-    with open_executor(job.executor, job.init_configs):
+    options, seed = job.run, job.inputs.seed
+    with open_executor(options.executor, options.init_configs):
         pass  # before an older dump is moved aside, it should be known that the new one can begin
     run = Pipeline(
-        _model(job),
-        job.executor,
+        _model(options, job.inputs.shape),
+        options.executor,
         job.folder,
-        job.init_configs,
-        mode=job.mode,
-        defaults=InputDefaults() if job.seed is None else InputDefaults(seed=job.seed),
-        model_dtype=job.model_type or "",
+        options.init_configs,
+        mode=options.mode,
+        defaults=InputDefaults() if seed is None else InputDefaults(seed=seed),
+        model_dtype=options.model_type or "",
         progress=progress,
     )
-    if is_several(job, [spec.name for spec in graph_inputs(run.model.proto)]):
+    if is_several(job, run):
         return run
-    check_compared(job)
+    check_compared(job.comparison)
     _set_inputs(job, run)
     _ = run.inputs
     return run
@@ -54,74 +63,137 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
 
 def dump_chosen(job: Job, run: Pipeline) -> None:
     """Dump what the job asks for."""
+    chosen = job.tensors
     if job.kind == "once":
-        run.mark_outputs(job.names)
+        run.mark_outputs(chosen.names)
         run.dump_once()
     elif job.kind == "list":
-        run.dump_list(job.names)
+        run.dump_list(chosen.names)
     else:
-        run.dump_range(*job.ends, job.step, name_pattern=job.name_pattern, op_types=job.op_type)
+        run.dump_range(*chosen.ends, chosen.step, name_pattern=chosen.name_pattern, op_types=chosen.op_type)
 
 
 def ir(job: Job, run: Pipeline) -> str:
     """The graph that leads to the job's tensors: in the executor's own language where it has one, else as ONNX text."""
-    if not hasattr(executors()[job.executor], "ir_text"):
-        return ir_text(run.model.proto, job.names, job.depth)
-    with open_executor(job.executor, job.init_configs) as executor:
-        return executor_text(run.model, executor, job.names, job.depth)
+    names, depth = job.tensors.names, job.excerpt.depth
+    if not hasattr(executors()[job.run.executor], "ir_text"):
+        return ir_text(run.model.proto, names, depth)
+    with open_executor(job.run.executor, job.run.init_configs) as executor:
+        return executor_text(run.model, executor, names, depth)
 
 
 def save_case(job: Job, run: Pipeline) -> None:
     """The job's tensors as a test case that stands alone; errors of ``save_test_case``."""
-    assert job.test_case is not None
-    configs = ExecutorConfigs(init=job.init_configs)
-    save_test_case(run.model, job.executor, run.inputs, job.names, job.test_case, job.depth, configs)
+    assert job.excerpt.test_case is not None
+    save_test_case(run.model, run.engine, run.inputs, job.tensors.names, job.excerpt.test_case, job.excerpt.depth)
 
 
 def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
     """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
-    from sgsdump.pipeline.bisection.two_executors import bisect_executors
+    from sgsdump.pipeline.bisection import bisect_executors
 
-    assert job.bisect is not None
-    configs = ExecutorConfigs(init=job.init_configs)
-    return bisect_executors(run.model, job.executor, job.bisect, run.inputs, job.threshold, job.mode, configs, progress)
+    assert job.bisection.bisect is not None
+    reference = Engine(job.bisection.bisect, job.run.mode)
+    return bisect_executors(run.model, run.engine, reference, run.inputs, job.bisection.threshold, progress)
 
 
 def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
     from sgsdump.pipeline.compared_files import compare_run
 
-    assert job.compare_dir is not None
+    options = job.comparison
+    assert options.compare_dir is not None
     return compare_run(
         job.folder / OUTPUTS,
-        job.compare_dir,
-        job.golden_dir,
-        tag=INPUT_TAG if job.input_tag is None else job.input_tag,
-        th1=TH1 if job.th1 is None else job.th1,
-        th2=TH2 if job.th2 is None else job.th2,
+        options.compare_dir,
+        options.golden_dir,
+        tag=INPUT_TAG if options.input_tag is None else options.input_tag,
+        th1=TH1 if options.th1 is None else options.th1,
+        th2=TH2 if options.th2 is None else options.th2,
         progress=progress,
     )
 
 
 def holds(job: Job, comparison: GoldenComparison) -> bool:
     """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
+    options = job.comparison
     if any(row.reason for row in comparison.rows):
         return False
-    if not job.judge:
+    if not options.judge:
         return True
-    if (job.input_tag is not None or job.th1 is not None) and not comparison.passes:
+    if (options.input_tag is not None or options.th1 is not None) and not comparison.passes:
         return False
-    return job.th2 is None or not any(
-        row.diff2 > job.th2 or (row.nan_inf and not row.diff2 <= job.th2) for row in comparison.rows
+    return options.th2 is None or not any(
+        row.diff2 > options.th2 or (row.nan_inf and not row.diff2 <= options.th2) for row in comparison.rows
     )
 
 
-def _model(job: Job) -> Model:
-    model = open_model(job.model, job.weight_file)
-    given = shapes(job.shape)
-    if given:
-        model = replace(model, proto=fix_shapes(model.proto, given))
-    if job.model_type and MODEL_TYPES[job.model_type] == "float16":
+def is_several(job: Job, run: Pipeline) -> bool:
+    """Whether the job has several inputs for its model.
+
+    Raises ConfigError for what is done with one input only.
+    """
+    folder = job.inputs.input_dir
+    several = bool(job.inputs.data_loader_script or (folder and folders_of_runs(folder, _input_names(run))))
+    for option, value in (("--bisect", job.bisection.bisect), ("--save-test-case", job.excerpt.test_case)):
+        if several and value:
+            raise ConfigError(
+                f"{option} is for one input; give that one alone (-i, or a folder with it as --input-dir)"
+            )
+    return several
+
+
+def each_run(job: Job, run: Pipeline, folder: Path) -> Iterator[str]:
+    """The name of each input in turn, the pipeline then set to it and to the folder of its dump in ``folder``.
+
+    Raises InputError for a script or folder that does not give what the model takes.
+    """
+    if job.inputs.data_loader_script:
+        from sgsdump.models.feeds.data_loader import raw_feeds
+
+        for number, arrays in raw_feeds(job.inputs.data_loader_script, _input_names(run)):
+            run.folder = folder / number
+            run.set_input_data(None, arrays)
+            yield number
+        return
+    assert job.inputs.input_dir is not None
+    for inputs in folders_of_runs(job.inputs.input_dir, _input_names(run)):
+        run.folder = folder / inputs.name
+        run.set_input_data_from_file(inputs)
+        yield inputs.name
+
+
+@contextmanager
+def writing_all(root: Path, progress: Progress = SILENT) -> Iterator[Path]:
+    """The folder that becomes ``root`` when the block ends well; earlier dumps there are set aside as a whole."""
+
+    def set_aside(aside: Path) -> None:
+        progress.say(f"the earlier dumps in {root} are now {aside}")
+
+    earlier = is_dump(root) or (root.is_dir() and any(is_dump(part) for part in root.iterdir() if part.is_dir()))
+    with replacing_folder(root, set_aside, None if earlier else lambda _: True) as folder:
+        yield folder
+
+
+def job_of_input(job: Job, name: str) -> Job:
+    """The job of one of several inputs: its dump, and its share of the folders to compare with."""
+    options = job.comparison
+    compare_dir, golden_dir = (folder and folder / name for folder in (options.compare_dir, options.golden_dir))
+    log = options.log and options.log.with_name(f"{options.log.stem}_{name}{options.log.suffix}")
+    comparison = replace(options, compare_dir=compare_dir, golden_dir=golden_dir, log=log)
+    return replace(job, output=job.folder / name, comparison=comparison)
+
+
+def _input_names(run: Pipeline) -> list[str]:
+    return [spec.name for spec in graph_inputs(run.model.proto)]
+
+
+def _model(options: RunOptions, shape_words: Sequence[str]) -> Model:
+    model = open_model(options.model, options.weight_file)
+    fixed = shapes(shape_words)
+    if fixed:
+        model = replace(model, proto=fix_shapes(model.proto, fixed))
+    if options.model_type and MODEL_TYPES[options.model_type] == "float16":
         from sgsdump.executors.onnx_runtime.float16 import to_float16
 
         model = replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))
@@ -129,12 +201,12 @@ def _model(job: Job) -> Model:
 
 
 def _set_inputs(job: Job, run: Pipeline) -> None:
-    if job.inputs_from:
-        run.set_input_data_from_json(job.inputs_from)
-        return
-    if job.input_dir:
-        run.set_input_data_from_file(job.input_dir)
-        return
-    names = [spec.name for spec in graph_inputs(run.model.proto)]
-    files = input_files(job.input_file, names) if job.input_file else {}
-    run.set_input_data(ranges(job.range, names), {name: array_of(file) for name, file in files.items()})
+    options = job.inputs
+    if options.inputs_from:
+        run.set_input_data_from_json(options.inputs_from)
+    elif options.input_dir:
+        run.set_input_data_from_file(options.input_dir)
+    else:
+        names = _input_names(run)
+        files = input_files(options.input_file, names) if options.input_file else {}
+        run.set_input_data(ranges(options.range, names), {name: array_of(file) for name, file in files.items()})

@@ -1,5 +1,8 @@
 """Which tensors to dump: from one to another, every so many, by a name pattern, by operator type.
 
+They are numbered by the topological index of the SDAA dump tool: the running number of a tensor over the outputs of all
+nodes. Every named output of every node counts, in the file's order; Constant nodes do not.
+
 Start and end are names or topological indices (0 is the first). What is between them is filtered first, then every
 step-th of what is left is taken; the last of it is always taken, and start and end when they were named, whatever the
 filters say.
@@ -8,20 +11,58 @@ filters say.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError
-from sgsdump.pipeline.topology_index import NodeOutput
 from sgsdump.registry import hint
 
-Place = str | int
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class NodeOutput:
+    """One output of one node: its topological ``index``, its ``name``, and the ``node`` (name or "") that makes it."""
+
+    index: int
+    name: str
+    node: str
+    op_type: str
+    inputs: tuple[str, ...]
+
+
+def node_outputs(graph: onnx.GraphProto) -> tuple[NodeOutput, ...]:
+    """Every indexed tensor of a graph, in the order of the index."""
+    outputs = ((node, name) for node in graph.node if node.op_type != "Constant" for name in node.output if name)
+    return tuple(
+        NodeOutput(index, name, node.name, node.op_type, tuple(filter(None, node.input)))
+        for index, (node, name) in enumerate(outputs)
+    )
+
+
+def with_indexes(
+    outputs: Mapping[str, NodeOutput], names: Sequence[str], indexes: Sequence[int]
+) -> dict[str, NodeOutput]:
+    """The named tensors under indices of the caller's choice, one for each; ``outputs`` are those of the model.
+
+    Raises ConfigError when there are more or fewer indices than names.
+    """
+    if len(indexes) != len(names):
+        raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
+    empty = NodeOutput(0, "", "", "", ())
+    return {n: replace(outputs.get(n, empty), name=n, index=index) for n, index in zip(names, indexes)}
+
+
+Position = str | int
 
 
 def select(
     outputs: Sequence[NodeOutput],
-    start: Place | None = None,
-    end: Place | None = None,
+    start: Position | None = None,
+    end: Position | None = None,
     step: int = 1,
     pattern: str | None = None,
     op_types: Collection[str] = (),
@@ -41,29 +82,29 @@ def select(
         raise ConfigError("the model has no tensors to dump: all its nodes are constants")
     if not isinstance(step, int) or step < 1:
         raise ConfigError(f"the step is {step!r}; it is 1 (every tensor) or more, a whole number")
-    first = 0 if start is None else place(outputs, start)
-    last = len(outputs) - 1 if end is None else place(outputs, end)
+    first = 0 if start is None else position(outputs, start)
+    last = len(outputs) - 1 if end is None else position(outputs, end)
     if first > last:
         raise ConfigError(
             f"the start {outputs[first].name!r} (topology index {first}) comes after the end {outputs[last].name!r} "
             f"({last}); give them the other way round"
         )
-    between = [each for each in outputs[first : last + 1] if _matches(each, pattern, op_types)]
+    between = [output for output in outputs[first : last + 1] if _matches(output, pattern, op_types)]
     if not between:
         raise ConfigError(_nothing_left(outputs, pattern, op_types))
     taken = {*between[::step], between[-1]}
-    taken |= {outputs[index] for index, named in ((first, start), (last, end)) if named is not None}
-    return tuple(sorted(taken, key=lambda each: each.index))
+    taken |= {outputs[index] for index, bound in ((first, start), (last, end)) if bound is not None}
+    return tuple(sorted(taken, key=lambda output: output.index))
 
 
-def place(outputs: Sequence[NodeOutput], where: Place) -> int:
+def position(outputs: Sequence[NodeOutput], where: Position) -> int:
     """The index of a tensor given by name or index. Raises ConfigError, with the nearest names."""
     if isinstance(where, str):
-        known = {each.name: each.index for each in outputs}
-        if where in known:
-            return known[where]
+        indexes = {output.name: output.index for output in outputs}
+        if where in indexes:
+            return indexes[where]
         if not re.fullmatch(r"[+-]?\d+", where):
-            raise ConfigError(f"the model has no tensor {where!r}{hint(where, known)}")
+            raise ConfigError(f"the model has no tensor {where!r}{hint(where, indexes)}")
         where = int(where)
     if not 0 <= where < len(outputs):
         raise ConfigError(f"there is no topology index {where}; the model's go from 0 to {len(outputs) - 1}")
@@ -72,11 +113,11 @@ def place(outputs: Sequence[NodeOutput], where: Place) -> int:
 
 def by_name(outputs: Sequence[NodeOutput], names: Sequence[str]) -> tuple[NodeOutput, ...]:
     """The named tensors, each once, in the order of their index. Raises ConfigError for an unknown one."""
-    known = {each.name: each for each in outputs}
+    named = {output.name: output for output in outputs}
     for name in names:
-        if name not in known:
-            raise ConfigError(f"the model has no tensor {name!r}{hint(name, known)}")
-    return tuple(sorted({known[name] for name in names}, key=lambda each: each.index))
+        if name not in named:
+            raise ConfigError(f"the model has no tensor {name!r}{hint(name, named)}")
+    return tuple(sorted({named[name] for name in names}, key=lambda output: output.index))
 
 
 def check_list(names: Sequence[str]) -> None:
@@ -85,15 +126,15 @@ def check_list(names: Sequence[str]) -> None:
         raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
 
 
-def _matches(each: NodeOutput, pattern: str | None, op_types: Collection[str]) -> bool:
-    return (not op_types or each.op_type in op_types) and (pattern is None or fnmatchcase(each.name, pattern))
+def _matches(output: NodeOutput, pattern: str | None, op_types: Collection[str]) -> bool:
+    return (not op_types or output.op_type in op_types) and (pattern is None or fnmatchcase(output.name, pattern))
 
 
 def _nothing_left(outputs: Sequence[NodeOutput], pattern: str | None, op_types: Collection[str]) -> str:
-    present = sorted({each.op_type for each in outputs})
+    present = sorted({output.op_type for output in outputs})
     for op_type in op_types:
         if op_type not in present:
             return f"the model has no operator {op_type!r}{hint(op_type, present)}"
-    wanted = [f"the name pattern {pattern!r}"] if pattern is not None else []
-    wanted += [f"the operator {' or '.join(op_types)}"] if op_types else []
-    return f"no tensor between start and end fits {' and '.join(wanted)}; give another, or * for all names"
+    filters = [f"the name pattern {pattern!r}"] if pattern is not None else []
+    filters += [f"the operator {' or '.join(op_types)}"] if op_types else []
+    return f"no tensor between start and end fits {' and '.join(filters)}; give another, or * for all names"

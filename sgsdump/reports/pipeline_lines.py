@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
 from sgsdump.files.escaping import shown
-from sgsdump.pipeline.bisection.result import Bisection, Tried
-from sgsdump.pipeline.console_lines import tried_line
+from sgsdump.pipeline.bisection import Bisection, Tried, tried_line
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:

@@ -5,10 +5,10 @@ import onnx
 import pytest
 from models.caffe.layer_list import Layer, random_weights, text_of
 from models.caffe.nets import save
-from PIL import Image
+from picture_folder import write_pictures
 
 from sgsdump.cli import main
-from sgsdump.commands.sdk.value_table import find
+from sgsdump.commands.sdk.files import find
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model, read_stages
@@ -19,13 +19,6 @@ from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RGB;
-input_formats = RGB;
-mean = 127:127:127;
-std_value = 128;
-"""
 CONV = "convolution_param { num_output: 4 kernel_size: 3 pad: 1 }"
 LAYERS = [
     Layer("Convolution", "conv1", ["data"], ["conv1"], CONV, [(4, 3, 3, 3), (4,)]),
@@ -50,11 +43,7 @@ def net(tmp_path, monkeypatch):
 
 def written(folder, layers):
     save(folder, text_of({"data": (1, 3, 8, 8)}, layers), random_weights(layers))
-    (folder / "input_config.ini").write_text(INI)
-    (folder / "pictures").mkdir()
-    for seed in range(2):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / "pictures" / f"{seed}.png")
+    write_pictures(folder, 2)
     return folder
 
 

@@ -3,10 +3,9 @@
 import json
 import pickle
 
-import numpy as np
 import onnx
 import pytest
-from PIL import Image
+from picture_folder import write_pictures
 from small_nets import residual_net
 
 from sgsdump.cli import main
@@ -14,13 +13,6 @@ from sgsdump.commands import demo
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_facts import read_facts
 
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RGB;
-input_formats = RGB;
-mean = 127:127:127;
-std_value = 128;
-"""
 CALIBRATE = "calibrate -m net.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()
 LOGS = {"tensor_min_max.txt", "tensor_chn.txt", "softmax_lut_range.txt"}
 WEIGHTS = {"tensor_weight.txt", "tensor_weight_calibration.txt"}
@@ -30,11 +22,7 @@ WEIGHTS = {"tensor_weight.txt", "tensor_weight_calibration.txt"}
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     onnx.save(residual_net().proto, "net.onnx")
-    (tmp_path / "input_config.ini").write_text(INI)
-    (tmp_path / "pictures").mkdir()
-    for seed in range(3):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    write_pictures(tmp_path, 3)
     return tmp_path
 
 

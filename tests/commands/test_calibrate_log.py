@@ -3,18 +3,11 @@
 import numpy as np
 import onnx
 import pytest
-from PIL import Image
+from picture_folder import write_pictures
 from small_nets import helper, model
 
 from sgsdump.cli import main
 
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RGB;
-input_formats = RGB;
-mean = 127:127:127;
-std_value = 128;
-"""
 RNG = np.random.default_rng(3)
 WEIGHTS = {
     "c_w": RNG.normal(size=(4, 3, 3, 2)),
@@ -34,11 +27,7 @@ def log(tmp_path, monkeypatch):
         helper.make_node("MatMul", ["f", "g_w"], ["g"], name="g"),
     ]
     onnx.save(model(nodes, WEIGHTS, {"data": (1, 3, 8, 8)}, ["g"]).proto, "net.onnx")
-    (tmp_path / "input_config.ini").write_text(INI)
-    (tmp_path / "pictures").mkdir()
-    for seed in range(2):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    write_pictures(tmp_path, 2)
 
     def run(*arguments):
         command = "calibrate -m net.onnx -i pictures --input_config input_config.ini -o fixed.onnx".split()

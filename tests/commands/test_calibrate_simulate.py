@@ -6,7 +6,7 @@ import re
 import numpy as np
 import onnx
 import pytest
-from PIL import Image
+from picture_folder import write_pictures
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.cli import main
@@ -37,11 +37,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     onnx.save(residual_net().proto, "net.onnx")
-    (tmp_path / "input_config.ini").write_text(INI)
-    (tmp_path / "pictures").mkdir()
-    for seed in range(3):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    write_pictures(tmp_path, 3, INI)
     return tmp_path
 
 

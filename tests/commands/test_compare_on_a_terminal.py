@@ -13,7 +13,7 @@ import pytest
 import sgsdump
 from sgsdump.cli import main
 from sgsdump.commands import terminal
-from sgsdump.commands.compare import printed
+from sgsdump.commands.compare import output
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.cells import cells
 from sgsdump.reports.terminal.window import Window
@@ -116,7 +116,7 @@ def test_an_encoding_without_bars_has_other_ones(dumps):
 
 def test_what_is_listed(dumps, monkeypatch, capsys):
     monkeypatch.chdir(dumps)
-    monkeypatch.setattr(printed, "window", lambda: Window(80))
+    monkeypatch.setattr(output, "window", lambda: Window(80))
 
     def listed(words):
         main(["compare", "sample.npz", "benchmark.npz", *words.split()])

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import sgsdump
+from sgsdump import save_dump
 from sgsdump.cli import main
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.tensors.tensor import Tensor
 
 
 @pytest.fixture
@@ -70,3 +73,18 @@ def test_a_padded_dump_is_drawn(shared, tmp_path, capsys):
     options = ["--parse-net", str(folder / "model/parse_net_tiny_fixed_L5.txt"), "-o", str(tmp_path / "H")]
     assert main(["histogram", dump, ranges, *options]) == 0
     assert "14 pictures" in capsys.readouterr().out
+
+
+def test_why_nothing_pairs_is_said_where_a_name_is_there_in_another_role(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_dump({"a": np.ones(3, np.float32)}, "a.npz")
+    save_dump({"b": np.ones(3, np.float32)}, "b.npz")
+    assert main(["compare", "a.npz", "b.npz"]) == 2
+    assert capsys.readouterr().err.endswith("and no name agrees; are they dumps of one model?\n")
+    ones = np.ones(3, np.float32)
+    save_dump(Dump([Record("out", 0, 0, "Conv", Tensor.of("x", ones))]), "sample.bin")
+    save_dump(
+        Dump([Record(io, 0, 0, "Conv", Tensor.of(name, ones)) for io, name in (("in", "x"), ("out", "y"))]), "b.bin"
+    )
+    assert main(["compare", "sample.bin", "b.bin"]) == 2
+    assert "and no name agrees; x: " in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """``sgsdump compare --plots``: which pictures there are, what they show, and that nothing is overwritten."""
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,8 @@ from PIL import Image
 
 import sgsdump
 from sgsdump.cli import main
-from sgsdump.commands.compare.files import FILES, of_run
+from sgsdump.commands.compare.options import options_of
+from sgsdump.commands.parser import build_parser
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.histogram import chart
 from sgsdump.reports.histogram.sheet import CELL, HEAD, MARGIN, SECTION
@@ -120,6 +120,6 @@ def test_odd_layers_give_pictures(folder):
 
 
 def test_each_run_of_a_tree_has_a_folder_of_its_own():
-    args = argparse.Namespace(**dict.fromkeys(FILES), annotate=None, plots=Path("here/out"))
-    of_run(args, "step0-rank1")
-    assert args.plots == Path("here/out.step0-rank1")
+    args = build_parser().parse_args("compare a b --plots here/out --csv x/r.csv".split())
+    output = options_of(args).output.labelled("step0-rank1")
+    assert (output.plots, output.csv, output.html) == (Path("here/out.step0-rank1"), Path("x/r.step0-rank1.csv"), None)

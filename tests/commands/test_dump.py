@@ -13,7 +13,7 @@ from PIL import Image
 
 from sgsdump import open_dump
 from sgsdump.cli import main
-from sgsdump.commands.dump.written import not_finite
+from sgsdump.commands.dump import not_finite
 from sgsdump.files.names import output_paths
 from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
 

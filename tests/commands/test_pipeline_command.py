@@ -372,7 +372,7 @@ BAD = {
     "no depth": (["once", "--name", "c1", "--print-ir", "--depth", "0"], "--depth 0"),
     "no option": (["full", "--option", "threads"], "write KEY=VALUE"),
     "unknown option": (["full", "--option", "thread=1"], "thread"),
-    "bisect and compare": (["full", "--bisect", "reference", "-cd", "old"], "--bisect dumps nothing"),
+    "bisect and compare": (["full", "--bisect", "reference", "-cd", "old"], "--compare-dir is for a dump"),
     "passes for another": (["full", "-p", "passes.py"], "passes"),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from picture_folder import write_pictures
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
 
@@ -64,11 +65,7 @@ def digits(tmp_path, monkeypatch):
 def small(tmp_path, monkeypatch):
     """net.onnx, made by the test, with three random pictures."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "input_config.ini").write_text(INI)
-    (tmp_path / "pictures").mkdir()
-    for seed in range(3):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    write_pictures(tmp_path, 3, INI)
     return tmp_path
 
 

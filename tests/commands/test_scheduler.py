@@ -9,27 +9,20 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from PIL import Image
+from picture_folder import write_pictures
 from small_nets import residual_net
 
 from sgsdump import open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.commands import demo
-from sgsdump.commands.compare.on_cluster import _Files, _measuring, _Place
-from sgsdump.commands.parser import build_parser
+from sgsdump.commands.compare.on_cluster import _Files, _measuring, _PairIndex
+from sgsdump.commands.options import Reading
 from sgsdump.commands.terminal import Terminal
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.dumps.conversion import save
 from sgsdump.dumps.targets import Target
 from sgsdump.errors import ValuesError, WorkerError
 
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RGB;
-input_formats = RGB;
-mean = 127:127:127;
-std_value = 128;
-"""
 # What only the user's machine has: workers start elsewhere and find neither this file nor what it imports.
 PREPROCESS = """import numpy as np
 import sizes
@@ -48,14 +41,10 @@ GIVEN = "-m net.onnx -i pictures -n pre.py --input-config input_config.ini".spli
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     onnx.save(residual_net().proto, "net.onnx")
-    (tmp_path / "input_config.ini").write_text(INI)
     (tmp_path / "pre.py").write_text(PREPROCESS)
     (tmp_path / "sizes.py").write_text("SIZE = 8\n")
     (tmp_path / "metric.py").write_text(METRIC)
-    (tmp_path / "pictures").mkdir()
-    for seed in range(5):
-        pixels = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{seed}.png")
+    write_pictures(tmp_path, 5)
     return tmp_path
 
 
@@ -172,25 +161,21 @@ def test_compare_of_runs_on_a_cluster(dumps, dask_cluster, capsys):
 
 
 def test_a_worker_that_finds_another_dump_says_so(dumps):
-    files = _Files.of(_options("fixed.npz", "float.npz"))
+    files = _Files(Path("fixed.npz"), Path("float.npz"), Reading(), ())
     measure = _measuring(files, Measures.of((), None, None, crop=True))
-    assert [row.name for row in measure([_Place(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
+    assert [row.name for row in measure([_PairIndex(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
     with pytest.raises(WorkerError, match=r"float\.npz on .* is another dump than here: it has 'conv1' where"):
-        measure([_Place(0, 1, ("conv0", "conv7"), "name", "")])
+        measure([_PairIndex(0, 1, ("conv0", "conv7"), "name", "")])
     with pytest.raises(WorkerError, match="it has None where this one has 'conv9'"):
-        measure([_Place(0, 99, ("conv0", "conv9"), "name", "")])
+        measure([_PairIndex(0, 99, ("conv0", "conv9"), "name", "")])
 
 
 def test_a_worker_that_does_not_find_the_dump_says_what_is_needed(dumps):
-    files = _Files.of(_options("fixed.npz", "gone.npz"))
+    files = _Files(Path("fixed.npz"), Path("gone.npz"), Reading(), ())
     with pytest.raises(
         WorkerError, match=r"cannot open what is open here: .*gone\.npz.*a file system that all machines share"
     ):
         _measuring(files, Measures.of((), None, None, crop=True))
-
-
-def _options(sample, benchmark):
-    return build_parser().parse_args(["compare", sample, benchmark])
 
 
 @pytest.mark.parametrize("words", [["out.bin"], ["out.npz", "--layout", "NC1HWC0"], ["out.txt", "--select", "conv*"]])

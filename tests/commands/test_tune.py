@@ -176,7 +176,7 @@ def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert main([*TUNE, "-o", "out", "--budget", "0s"]) == 0
     assert "the time ran out" in capsys.readouterr().out
     assert main([*TUNE, "-o", "out"]) == 0
-    assert "going on" in capsys.readouterr().out
+    assert "resuming" in capsys.readouterr().out
     assert main([*TUNE, "-o", "out"]) == 0
     assert "0 runs of the network" in capsys.readouterr().out
 
@@ -219,10 +219,10 @@ def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
 
 def test_an_output_left_worse_than_int8_is_named(work, capsys):
     """The plan to take for one output may cost another."""
-    from sgsdump.commands.tune.printed import print_ending
+    from sgsdump.commands.tune import print_ending
 
     errors = [{"prob": 0.5, "rb": 0.1}, {"prob": 0.1, "rb": 0.2}]
-    rows = [Namespace(outputs=OutputFigures(each, {}, {}), raised=("b",)) for each in errors]
+    rows = [Namespace(outputs=OutputFigures(figures, {}, {}), raised=("b",)) for figures in errors]
     effort = Effort(1, 4, 1, True, False, ("3 of all 4 plans",))
     result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), verified=None, effort=effort)
     print_ending(result, work / "out", "L3")
@@ -301,7 +301,7 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys):
         (["--metric", "bad.py:text"], "bad.py: text gave 'good', which is no finite number"),
         (["--metric", "bad.py:nan"], "bad.py: nan gave 'nan', which is no finite number"),
         (["--metric", "bad.py:fails"], "bad.py:8: the metric failed: KeyError"),
-        (["--budget", "soon"], "--budget 'soon' is no time"),
+        (["--budget", "soon"], "--budget 'soon' is not a time"),
         (["-o", "metric.py"], "cannot make the folder metric.py"),
         (["--input-config", "input_config.ini", "-o", "."], "would overwrite input_config.ini"),
         (["--evaluate", "nowhere"], "nowhere"),

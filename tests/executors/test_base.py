@@ -14,7 +14,8 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.conformance import assert_raises
 from sgsdump.executors.runner import Layer
 from sgsdump.models.model import Model
-from sgsdump.pipeline.running.run import run
+from sgsdump.pipeline.run import run
+from sgsdump.pipeline.steps import Engine
 
 X = np.array([[1.5, -2.0]], np.float32)
 
@@ -103,6 +104,6 @@ def test_in_a_dump_the_tensor_is_reported_and_the_others_are_dumped(tmp_path) ->
     proto = net(
         [node("Neg", ["x"], "n"), node("Add", ["n", "x"], "s"), node("Abs", ["x"], "a")], {}, {"x": (1, 2)}, ["s"]
     )
-    outcomes = {each.name: each for each in run(Model(proto.proto, tmp_path), Widens(), {"x": X})}
+    outcomes = {each.name: each for each in run(Model(proto.proto, tmp_path), Engine(Widens()), {"x": X})}
     assert isinstance(outcomes["n"], Layer) and isinstance(outcomes["a"], Layer)
     assert "executor mine gave float64 for the output 's', which is float32" in outcomes["s"].reason

@@ -17,9 +17,8 @@ from watched import Watched
 from sgsdump.errors import ModelError
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.models.model import Model
-from sgsdump.pipeline.bisection.bisect import bisect
-from sgsdump.pipeline.bisection.result import Missing
-from sgsdump.pipeline.bisection.two_executors import bisect_executors, worst_relative
+from sgsdump.pipeline.bisection import Missing, bisect, bisect_executors, worst_relative
+from sgsdump.pipeline.steps import Engine
 from sgsdump.reports.pipeline_lines import bisection_lines
 
 
@@ -149,7 +148,7 @@ def test_a_planted_fault_in_three_hundred_nodes() -> None:
 
 def check_planted(model: Model, planted: str, mode: str) -> None:
     feed = {"x": np.ones(4, np.float32)}
-    result = bisect_executors(model, Faulty(planted), "reference", feed, threshold=1e-5, mode=mode)
+    result = bisect_executors(model, Engine(Faulty(planted), mode), Engine("reference", mode), feed, 1e-5)
     assert result.first is not None
     assert result.first.name == planted
     assert result.first.difference == pytest.approx(0.03, rel=1e-3)
@@ -159,7 +158,7 @@ def check_planted(model: Model, planted: str, mode: str) -> None:
 def test_executors_that_agree() -> None:
     feed = {"data": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)}
     progress = Watched()
-    result = bisect_executors(residual_net(), "reference", "ort", feed, progress=progress)
+    result = bisect_executors(residual_net(), Engine("reference"), Engine("ort"), feed, progress=progress)
     assert result.first is None
     assert result.in_all == 12
     assert progress.lines == [f"tried {each.name}: {each.difference:.3g}" for each in result.tried]
@@ -185,7 +184,7 @@ def test_what_only_one_executor_computes_differs() -> None:
     why = "node 'pool' (MaxPool) cannot run: there is no MaxPool"
     for executor, reference in ((Refuses("MaxPool"), "ort"), ("ort", Refuses("MaxPool"))):
         progress = Watched()
-        result = bisect_executors(residual_net(), executor, reference, feed, progress=progress)
+        result = bisect_executors(residual_net(), Engine(executor), Engine(reference), feed, progress=progress)
         assert result.first is not None
         assert (result.first.name, result.first.difference) == ("pool", math.inf)
         assert result.first.missing == Missing(("refuses",), why, failed=True)
@@ -197,7 +196,7 @@ def test_what_only_one_executor_computes_differs() -> None:
 
 def test_what_neither_executor_computes_is_said() -> None:
     feed = {"data": np.ones((1, 3, 8, 8), np.float32)}
-    result = bisect_executors(residual_net(), Refuses("MaxPool"), Refuses("MaxPool"), feed)
+    result = bisect_executors(residual_net(), Engine(Refuses("MaxPool")), Engine(Refuses("MaxPool")), feed)
     assert result.first is None
     lines = bisection_lines(result, 1e-3)
     assert lines[0].startswith("given by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
@@ -214,7 +213,7 @@ def test_tensors_that_cannot_be_dumped_are_stepped_over() -> None:
     net = model(nodes, {"zero": np.array(0)}, {"x": (2,)}, ["c"])
     feed = {"x": np.array([1, 2], np.float32)}
     for planted in ("a", "b", "c"):
-        result = bisect_executors(net, Faulty(planted), "ort", feed)
+        result = bisect_executors(net, Engine(Faulty(planted)), Engine("ort"), feed)
         assert result.first is not None
         assert result.first.name == planted
         assert all(each.difference is None for each in result.tried if each.name == "seq")

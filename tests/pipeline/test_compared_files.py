@@ -71,7 +71,7 @@ def test_a_shape_mismatch_and_a_broken_file_are_rows_with_a_reason(tmp_path: Pat
     (theirs / "outputs" / "b.npy").write_bytes(b"nothing")
     reasons = [row.reason for row in compare(ours, theirs).rows]
     assert "shape mismatch" in reasons[0] and "(2,)" in reasons[0] and "(3,)" in reasons[0]
-    assert "b.npy is no .npy file" in reasons[1]
+    assert "b.npy is not an .npy file" in reasons[1]
     assert not compare(ours, theirs).passes
 
 

@@ -14,6 +14,7 @@ from small_nets import model, node, residual_net, run_all
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.models.model import Model
 from sgsdump.pipeline.onnx_test_case import save_test_case
+from sgsdump.pipeline.steps import Engine
 
 
 def load(folder: Path) -> tuple[onnx.ModelProto, list[np.ndarray], list[np.ndarray]]:
@@ -41,7 +42,7 @@ FEED = {"data": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.flo
 @pytest.mark.parametrize("depth", [None, 1, 3, 100])
 def test_a_case_stands_alone(tmp_path: Path, executor: str, depth: int | None) -> None:
     net = residual_net()
-    layers = save_test_case(net, executor, FEED, ["r2", "pool"], tmp_path / "case", depth)
+    layers = save_test_case(net, Engine(executor), FEED, ["r2", "pool"], tmp_path / "case", depth)
     assert [(layer.name, layer.op_type) for layer in layers][-1:] == [("pool", "MaxPool")]
     proto, inputs, outputs = load(tmp_path / "case")
     values = {**FEED, **run_all(net.proto, FEED)}
@@ -61,7 +62,9 @@ def test_weights_listed_as_inputs_and_external_data(tmp_path: Path) -> None:
     weight.external_data.add(key="location", value="w.bin")
     (tmp_path / "w.bin").write_bytes(np.array([1, 2], np.float32).tobytes())
     feed = {"x": np.array([3, 4], np.float32)}
-    save_test_case(Model(net.proto, tmp_path / "net.onnx", tmp_path), "reference", feed, ["b"], tmp_path / "case")
+    save_test_case(
+        Model(net.proto, tmp_path / "net.onnx", tmp_path), Engine("reference"), feed, ["b"], tmp_path / "case"
+    )
     proto, inputs, outputs = load(tmp_path / "case")
     assert [info.name for info in proto.graph.input] == ["x"]
     np.testing.assert_array_equal(reference(proto, inputs)[0], outputs[0])
@@ -71,11 +74,11 @@ def test_weights_listed_as_inputs_and_external_data(tmp_path: Path) -> None:
 
 def test_an_old_case_is_set_aside_and_a_failure_leaves_it(tmp_path: Path) -> None:
     net = residual_net()
-    save_test_case(net, "reference", FEED, ["c1"], tmp_path / "case")
+    save_test_case(net, Engine("reference"), FEED, ["c1"], tmp_path / "case")
     with pytest.raises(ConfigError, match="no tensor 'c9'"):
-        save_test_case(net, "reference", FEED, ["c9"], tmp_path / "case")
+        save_test_case(net, Engine("reference"), FEED, ["c9"], tmp_path / "case")
     assert len(list(tmp_path.iterdir())) == 1
-    save_test_case(net, "reference", FEED, ["r2"], tmp_path / "case")
+    save_test_case(net, Engine("reference"), FEED, ["r2"], tmp_path / "case")
     assert len(list(tmp_path.iterdir())) == 2
     assert load(tmp_path / "case")[0].graph.output[0].name == "r2"
 
@@ -87,7 +90,7 @@ def test_a_cut_where_no_array_goes_is_named(tmp_path: Path) -> None:
     ]
     net = model(nodes, {}, {"x": (2,)}, [])
     with pytest.raises(ModelError, match="cannot cut the model at 'seq'"):
-        save_test_case(net, "ort", {"x": np.zeros(2, np.float32)}, ["n"], tmp_path / "case", depth=1)
+        save_test_case(net, Engine("ort"), {"x": np.zeros(2, np.float32)}, ["n"], tmp_path / "case", depth=1)
     assert not list(tmp_path.iterdir())
 
 
@@ -99,5 +102,7 @@ def test_what_is_over_the_file_limit_is_not_even_run(tmp_path: Path) -> None:
     weight.external_data.add(key="length", value=str(2**31))
     feed = {"x": np.zeros((1, 2), np.float32)}
     with pytest.raises(ModelError, match="over the 2 GiB of an ONNX file; keep fewer nodes"):
-        save_test_case(Model(net.proto, tmp_path / "net.onnx", tmp_path), "reference", feed, ["a"], tmp_path / "case")
+        save_test_case(
+            Model(net.proto, tmp_path / "net.onnx", tmp_path), Engine("reference"), feed, ["a"], tmp_path / "case"
+        )
     assert not list(tmp_path.iterdir())

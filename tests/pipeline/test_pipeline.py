@@ -19,7 +19,7 @@ from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import open_model
-from sgsdump.pipeline.inputs.random import InputDefaults
+from sgsdump.pipeline.inputs import InputDefaults
 from sgsdump.pipeline.pipeline import Pipeline
 
 SIX_LINES = """\

@@ -11,9 +11,8 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
-from sgsdump.pipeline.running.attempt import ExecutorConfigs
-from sgsdump.pipeline.running.isolated import WHOLE
-from sgsdump.pipeline.running.run import NotDumped, run
+from sgsdump.pipeline.run import WHOLE, run
+from sgsdump.pipeline.steps import Engine, ExecutorConfigs, NotDumped
 
 FEED = {"x": np.linspace(-2, 3, 8, dtype=np.float32).reshape(1, 8)}
 
@@ -47,9 +46,10 @@ class Spy(Executor):
         return self.inner.execute(output_names, feed)
 
 
-def given(model, executor, feed=FEED, names=None, mode="fast", **more):
+def given(model, executor, feed=FEED, names=None, mode="fast", configs=None, **more):
     """Arrays by name, and what was not dumped by name."""
-    outcomes = list(run(model, executor() if callable(executor) else executor, feed, names, mode, **more))
+    engine = Engine(executor() if callable(executor) else executor, mode, configs or ExecutorConfigs())
+    outcomes = list(run(model, engine, feed, names, **more))
     assert len({outcome.name for outcome in outcomes}) == len(outcomes)
     arrays = {each.name: each.array for each in outcomes if isinstance(each, Layer)}
     return arrays, {each.name: each for each in outcomes if isinstance(each, NotDumped)}

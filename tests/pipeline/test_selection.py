@@ -7,8 +7,7 @@ from onnx import TensorProto, helper
 from pipeline import nets
 
 from sgsdump.errors import ConfigError
-from sgsdump.pipeline.selection import by_name, select
-from sgsdump.pipeline.topology_index import NodeOutput, node_outputs
+from sgsdump.pipeline.selection import NodeOutput, by_name, node_outputs, select
 
 TYPES = ["Conv", "Relu", "Add"]
 OUTPUTS = tuple(NodeOutput(i, f"t{i}", "", TYPES[i % 3], ()) for i in range(10))

@@ -1,4 +1,4 @@
-"""Hold a sample dump against a benchmark dump: MSE, COS and RMSE of every layer, and a verdict.
+"""Compare a dump under test with a reference dump: MSE, COS and RMSE of every layer, and a verdict.
 
 The sample is the run under test (the fixed model), the benchmark the reference (the float or original model).
 RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error. Exit status: 0 within the thresholds or none
@@ -52,33 +52,18 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from sgsdump.commands.compare.options import add_arguments
+from sgsdump.commands.compare.options import MODES, WATCHER, add_arguments, options_of
 
-if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison
-
-__all__ = ["add_arguments", "run"]
+__all__ = ["MODES", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.compare.run_by_run import compare_runs, pairs_of_trees
-    from sgsdump.commands.compare.watcher_tree import compare_watched
+    from sgsdump.commands.compare.modes import compare, compare_watched
     from sgsdump.files.atomic_write import together
 
     if args.benchmark is None:
-        return compare_watched(args)
+        MODES.check(WATCHER, MODES.given(args))
+        return compare_watched(args.sample, args.step, args.rank)
     with together():
-        pairs = None if args.runs else pairs_of_trees(args)
-        return compare_runs(args, pairs, _run) if pairs else _run(args)
-
-
-def _run(args: argparse.Namespace, done: list[Comparison] | None = None) -> int:
-    """The comparison of two dumps, or of three; ``done`` is given that of two."""
-    from sgsdump.commands.compare.files import check_files
-    from sgsdump.commands.compare.golden import compare_golden
-    from sgsdump.commands.compare.two_dumps import compare_two
-
-    check_files(args)
-    return compare_golden(args) if args.golden is not None else compare_two(args, done)
+        return compare(options_of(args))

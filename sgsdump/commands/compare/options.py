@@ -1,15 +1,146 @@
-"""The options of ``sgsdump compare``."""
+"""The options of ``sgsdump compare``: how they are spelled, which of its modes honours them, and their records."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from sgsdump.commands.option_values import names, whole_number
-from sgsdump.commands.options import add_parse_net, add_run, add_stages
-from sgsdump.commands.shared_files import add_scheduler
+from sgsdump.commands.options import (
+    Modes,
+    Reading,
+    add_dump_scheduler,
+    add_parse_net,
+    add_run,
+    add_stages,
+    names,
+    record,
+    whole_number,
+)
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
+INPUT_TAG, TH1 = 10.0, 1e-6
+FILES = ("csv", "json", "html", "junit", "markdown")
+
+TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
+_MEASURED = (TWO, TREES, RUNS)  # the modes that measure two dumps, or pairs of them
+_COMPARED = (*_MEASURED, GOLDEN)
+MODES = Modes(
+    honoured={
+        **dict.fromkeys(["sample", "step", "rank"], (*_COMPARED, WATCHER)),
+        **dict.fromkeys("benchmark inputs tensor_min_max parse_net th1".split(), _COMPARED),
+        **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
+        **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
+        **dict.fromkeys("min_cos max_rmse max_mse metrics metric limit exclude".split(), _MEASURED),
+        "compatible": (TWO, TREES),
+        "write_name_map": (TWO,),
+        "runs": (RUNS,),
+        **dict.fromkeys(["golden", "input_tag"], (GOLDEN,)),
+    },
+    refusals={
+        TREES: "is for one run, and these are several: choose with --step, --rank",
+        RUNS: "is for one run; leave it out, or --runs",
+        GOLDEN: "cannot be combined with --golden; leave one of them out",
+        WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
+        "input_tag": "belongs to --golden; name the golden dump too",
+    },
+    spelled={},
+)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which tensors belong together."""
+
+    match_by_value: bool
+    stages: Path | None
+    name_map: Sequence[Path]
+    name_rule: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured, and how far it may be off; ``limit``: layers ("" for all), metrics and numbers."""
+
+    min_cos: float | None
+    max_rmse: float | None
+    max_mse: float | None
+    metrics: Sequence[str]
+    metric: Sequence[str]
+    limit: Sequence[tuple[str, str, float]]
+    exclude: Sequence[str]
+    compatible: str | None
+    th1: float
+
+
+@dataclass(frozen=True)
+class Output:
+    """The files to write, and which layers are listed."""
+
+    csv: Path | None
+    json: Path | None
+    html: Path | None
+    junit: Path | None
+    markdown: Path | None
+    plots: Path | None
+    annotate: tuple[Path, Path] | None
+    write_name_map: Path | None
+    sort: Literal["depth", "worst"] | None
+    top: int | None
+    only_bad: bool
+
+    def labelled(self, label: str) -> Output:
+        """The same for one run, every file with its label: ``report.step0-rank0.csv``."""
+        paths = {name: getattr(self, name) for name in FILES}
+        files = {name: path.with_stem(f"{path.stem}.{label}") for name, path in paths.items() if path}
+        plots = self.plots and self.plots.with_name(f"{self.plots.name}.{label}")
+        annotate = self.annotate
+        if annotate:
+            model, path = annotate
+            annotate = model, path.with_stem(f"{path.stem}.{label}")
+        return replace(self, **files, plots=plots, annotate=annotate)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to compare with what; ``given`` names the options that the user gave."""
+
+    sample: Path
+    benchmark: Path
+    golden: Path | None
+    input_tag: float
+    runs: bool
+    reading: Reading
+    inputs: bool
+    scheduler: str | None
+    pairing: Pairing
+    measuring: Measuring
+    output: Output
+    given: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.sample.name} against {self.benchmark.name}"
+
+    def of_pair(self, sample: Path, benchmark: Path) -> Options:
+        """The options for one pair of runs, chosen already."""
+        reading = replace(self.reading, step=None, rank=None)
+        return replace(self, sample=sample, benchmark=benchmark, reading=reading)
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    return record(
+        Options,
+        args,
+        input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
+        reading=record(Reading, args),
+        pairing=record(Pairing, args),
+        measuring=record(Measuring, args, th1=TH1 if args.th1 is None else args.th1),
+        output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
+        given=MODES.given(args),
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,15 +148,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_pairing(parser.add_argument_group("which tensors belong together"))
     _add_metrics(parser.add_argument_group("what is measured, and how far it may be off"))
     _add_golden(parser.add_argument_group("three runs"))
-    _add_listing(parser.add_argument_group("what is listed"))
+    _add_listing(parser.add_argument_group("which layers are listed, on the terminal, in a pipe and in Markdown"))
     _add_files(parser.add_argument_group("files"))
 
 
 def _add_dumps(parser: argparse.ArgumentParser) -> None:
-    """What is compared."""
-    parser.add_argument("sample", type=Path, help="the dump under test")
+    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
     parser.add_argument(
-        "benchmark", type=Path, nargs="?", help="the dump to hold it against; none for the dump of a watcher"
+        "benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump (omit for a watcher dump)"
     )
     add_run(parser)
     parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
@@ -39,11 +169,10 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
         "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
     )
-    add_scheduler(parser, "measure the layers")
+    add_dump_scheduler(parser, "measure the layers")
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
-    """Which tensor is held against which."""
     parser.add_argument(
         "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
     )
@@ -63,7 +192,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN=REPLACEMENT",
-        help="a regular expression that makes benchmark names of sample names; may be repeated, applied in turn",
+        help="regular expression that turns sample names into benchmark names; may be repeated, applied in turn",
     )
     parser.add_argument(
         "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
@@ -71,7 +200,6 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_metrics(parser: argparse._ActionsContainer) -> None:
-    """What is measured, and how far it may be off."""
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
@@ -99,14 +227,14 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="NAME=X",
         help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
-        "LAYER:NAME=X is for these layers only (* and ? stand for any) and overrides the others",
+        "LAYER:NAME=X is for these layers only (* and ? are wildcards) and overrides the others",
     )
     parser.add_argument(
         "--exclude",
         action="append",
         default=[],
         metavar="LAYER",
-        help="leave out the layers of this name (* and ? stand for any); may be repeated",
+        help="exclude layers matching this pattern (* and ? are wildcards); may be repeated",
     )
     parser.add_argument(
         "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
@@ -114,24 +242,24 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_golden(parser: argparse._ActionsContainer) -> None:
-    """The run that judges two others."""
     parser.add_argument(
         "--golden", type=Path, metavar="DUMP", help="the run that judges both, such as the float32 model's"
     )
     parser.add_argument(
-        "--input-tag", type=float, metavar="X", help="how many times the benchmark's error may be (default 10)"
+        "--input-tag",
+        type=float,
+        metavar="X",
+        help=f"how many times the benchmark's error may be (default {INPUT_TAG:g})",
     )
     parser.add_argument(
         "--th1",
         type=float,
-        default=1e-6,
         metavar="X",
         help="diff3 is relative where |golden| is above X; all_close's tolerances (default 1e-6)",
     )
 
 
 def _add_listing(parser: argparse._ActionsContainer) -> None:
-    """What is listed of all layers, on the terminal, in a pipe and in Markdown."""
     parser.add_argument(
         "--sort",
         choices=("depth", "worst"),
@@ -144,7 +272,6 @@ def _add_listing(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_files(parser: argparse._ActionsContainer) -> None:
-    """What the comparison is written to."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
     parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
@@ -170,8 +297,8 @@ def _limits(text: str) -> list[tuple[str, str, float]]:
     """Layers ("" for all), names and numbers of ``NAME=X,LAYER:NAME=X``."""
     limits = []
     for part in names(text):
-        what, sign, limit = part.rpartition("=")
-        layer, _, name = what.rpartition(":")
+        key, sign, limit = part.rpartition("=")
+        layer, _, name = key.rpartition(":")
         if not sign:
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
         if name in ALWAYS and not layer:

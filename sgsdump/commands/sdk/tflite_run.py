@@ -1,4 +1,4 @@
-"""A TFLite model run by LiteRT, its tensors as records in the order of its operators.
+"""A TFLite model run by LiteRT, its tensors as records in the order of its operators; apart, for it needs an extra.
 
 LiteRT (ai-edge-litert) is optional: the extra ``tflite``. Delegates are off and every tensor is kept, so that the
 operators are those of the file. Operator names and indexes are the interpreter's; a quantised tensor's scales too.
@@ -19,7 +19,7 @@ from sgsdump.models.input_spec import InputSpec
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 from sgsdump.tensors.types import NHWC
 
-MAGIC = b"TFL3"  # behind four bytes of the root's offset
+MAGIC = b"TFL3"  # after four bytes of the root's offset
 
 
 class TfliteRun:
@@ -71,7 +71,7 @@ class TfliteRun:
             self.skipped[name] = _line(error)
             return None
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-            self.skipped[name] = "its values are no numbers"
+            self.skipped[name] = "its values are not numbers"
             return None
         layout = NHWC if array.ndim == 4 else None
         return Tensor(TensorInfo(name, array.shape, array.dtype, layout, _quant(facts, array), op_type), lambda: array)

@@ -15,9 +15,8 @@ from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph, WholeGrap
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model
-from sgsdump.pipeline.running.attempt import ExecutorConfigs
-from sgsdump.pipeline.running.once import run_once
-from sgsdump.pipeline.running.run import MODES, run
+from sgsdump.pipeline.run import run, run_once
+from sgsdump.pipeline.steps import MODES, Engine, ExecutorConfigs
 
 X = np.arange(-4, 4, dtype=np.float32).reshape(2, 4)
 
@@ -111,9 +110,9 @@ def test_one_line_says_it_whatever_the_options(older: None, opset: int, tmp_path
     for configs in (ExecutorConfigs(), ExecutorConfigs({"threads": 1})):
         for mode in MODES:
             with pytest.raises(ModelError, match="takes up to opset 22"):
-                list(run(model, "ort", feed, mode=mode, configs=configs))
+                list(run(model, Engine("ort", mode, configs), feed))
     with pytest.raises(ModelError, match="takes up to opset 22"):
-        run_once(model, "ort", feed, ["c"] if opset == 999 else ["c", "d"], ExecutorConfigs({"threads": 1}))
+        run_once(model, Engine(configs=configs), feed, ["c"] if opset == 999 else ["c", "d"])
 
 
 @pytest.mark.parametrize("functions", [False, True])

@@ -1,0 +1,231 @@
+"""What ``sgsdump compare`` writes and prints: files, each the same comparison in another form; on a terminal a table as
+wide as the window, into a pipe the vendor's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.compare.options import FILES
+from sgsdump.commands.terminal import window
+from sgsdump.files.escaping import for_terminal
+
+if TYPE_CHECKING:
+    from sgsdump.commands.compare.options import Options, Output
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.golden import GoldenComparison
+    from sgsdump.comparison.row import Row
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.reports.layers.table import LayerTable, Listing
+
+
+def check_files(options: Options) -> None:
+    """Raises OutputError when one would overwrite another, or what is read."""
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
+
+    output, reading, pairing = options.output, options.reading, options.pairing
+    model, annotated = output.annotate or (None, None)
+    read = [options.sample, options.benchmark, options.golden, reading.tensor_min_max, reading.parse_net]
+    read += [pairing.stages, *pairing.name_map, model]
+    written = [*(getattr(output, name) for name in FILES), annotated, output.write_name_map]
+    trees = [tree_of(path) for path in read if path]
+    check_outputs([*written, output.plots], trees)
+    if output.plots:
+        check_folder(output.plots, "--plots")
+        check_not_around(output.plots, [*trees, *written])
+
+
+def _listing(output: Output) -> Listing:
+    """Which layers are listed; so many worst ones have the worst one first, unless another order was asked for."""
+    from sgsdump.reports.layers.table import Listing
+
+    return Listing(output.sort or ("worst" if output.top else "depth"), output.top, output.only_bad)
+
+
+def write_files(
+    options: Options,
+    comparison: Comparison,
+    thresholds: Thresholds,
+    table: LayerTable,
+    dumps: tuple[Dump, Dump] | None,
+) -> list[str]:
+    """Write every file that was asked for; returns what there is to say of them. ``dumps`` are None of several runs."""
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.comparison import REPORTS
+
+    output = options.output
+    for name, path in (("csv", output.csv), ("json", output.json)):
+        if path:
+            replace_text(path, REPORTS[name](comparison, thresholds))
+    if output.html:
+        replace_text(output.html, _page(options, comparison, thresholds, *(dumps or (None, None))))
+    lines = write_tables(output, table)
+    if output.write_name_map and dumps:
+        lines += _write_names(output.write_name_map, comparison, *dumps)
+    if output.plots and comparison.rows:
+        lines.append(_plotted(options, output.plots, comparison, thresholds))
+    return lines
+
+
+def write_tables(output: Output, table: LayerTable) -> list[str]:
+    """The files made of any comparison's table of layers: JUnit, Markdown, the annotated model."""
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.layers import junit, markdown
+
+    if output.junit:
+        replace_text(output.junit, junit.render(table))
+    if output.markdown:
+        replace_text(output.markdown, markdown.render(table, _listing(output)))
+    return list(_annotated(*output.annotate, table)) if output.annotate else []
+
+
+def _annotated(model: Path, path: Path, table: LayerTable) -> Iterator[str]:
+    from sgsdump.models.model import open_model
+    from sgsdump.models.node_notes import annotate
+    from sgsdump.quantisation.fixed_facts import read_facts
+    from sgsdump.reports.layers.node_notes import notes_of
+
+    facts = read_facts(open_model(model))
+    stored = {name: tensor.stored for name, tensor in facts.tensors.items()} if facts else {}
+    notes = notes_of(table, stored)
+    unmatched = annotate(model, path, notes)
+    count = len(notes) - len(unmatched)
+    yield f"Annotated model {path}: {f'{count} layers at their nodes' if count > 1 else '1 layer at its node'}."
+    if unmatched:
+        yield f"  without a node in it ({len(unmatched)}):"
+        yield f"    {', '.join(note.names[0] for note in unmatched)}"
+
+
+def _page(
+    options: Options, comparison: Comparison, shown: Thresholds, sample: Dump | None, benchmark: Dump | None
+) -> str:
+    """The comparison as HTML."""
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    return render(
+        report_of(
+            comparison,
+            shown,
+            title=options.title,
+            ranges=read_ranges(options.reading.tensor_min_max) if options.reading.tensor_min_max else None,
+            sample=sample,
+            benchmark=benchmark,
+            facts=[("sample", str(options.sample)), ("benchmark", str(options.benchmark))],
+        )
+    )
+
+
+def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: Thresholds) -> str:
+    """Last of all files, since a folder takes its place at once."""
+    from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.reports.plots.plots import save_plots
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    path = options.reading.tensor_min_max
+    ranges = read_ranges(path) if path else {}
+    with replacing_folder(plots) as folder:
+        pictures = save_plots(comparison, folder, thresholds, title=options.title, ranges=ranges)
+    return f"Pictures: {', '.join(str(plots / picture.name) for picture in pictures)}"
+
+
+def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> list[str]:
+    from sgsdump.comparison.naming import name_files
+    from sgsdump.comparison.naming.pairs_by_map import name_map_of
+
+    pairs = [(row.sample_name, row.name) for row in comparison.rows]
+    pairs += [(failed.pair.sample.name, failed.pair.benchmark.name) for failed in comparison.failed]
+    names, left_out = name_map_of(pairs, sample, benchmark)
+    name_files.write_name_map(names, path)
+    lines = [f"Name map {path}: {len(names)} pairs whose names differ."]
+    for sample_name, benchmark_name in left_out:
+        lines.append(f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump")
+    return lines
+
+
+def print_comparison(
+    options: Options,
+    comparison: Comparison,
+    thresholds: Thresholds,
+    table: LayerTable,
+    lines: Sequence[str],
+) -> None:
+    """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.comparison.verdict import verdict_lines
+
+    indexes = _listing(options.output).places(table.compared)
+    rows = tuple(comparison.rows[index] for index in indexes)
+    notes = [
+        *note_lines(options.sample, comparison.sample_notes),
+        *note_lines(options.benchmark, comparison.benchmark_notes),
+    ]
+    few = _few(len(rows), len(comparison.rows))
+    if window() is not None:
+        _print_table(table, indexes)
+        _print_fitted([*few, *_remarks(rows), ""])
+        _print_fitted([*verdict_lines(comparison, thresholds), *lines, *notes])
+        return
+    text = REPORTS["sdk_table"](replace(comparison, rows=rows), thresholds)
+    text += "".join(f"{line}\n" for line in few)
+    print(for_terminal(f"{text}\n" if text else ""), end="")
+    print(for_terminal(REPORTS["verdict"](comparison, thresholds)), end="")
+    print(for_terminal("".join(f"{line}\n" for line in (*lines, *notes))), end="")
+
+
+def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:
+    """The tensors that are listed with what is not on all sides, and ``lines``."""
+    from sgsdump.reports.golden import log
+    from sgsdump.reports.terminal.window import remark_lines
+
+    indexes = _listing(output).places(table.compared)
+    if window() is not None:
+        _print_table(table, indexes)
+        entries = [table.compared[index] for index in indexes]
+        _print_fitted(
+            [
+                *_few(len(indexes), len(table.compared)),
+                *remark_lines((e.name, e.remark) for e in entries if e.remark),
+                "",
+            ]
+        )
+        _print_fitted(table.verdict)
+        _print_fitted(remark_lines((entry.name, entry.remark) for entry in table.left_out))
+    else:
+        print(for_terminal(log.render(comparison)), end="")
+    _print_fitted(lines)
+
+
+def _few(listed: int, compared: int) -> list[str]:
+    return [f"{listed} of {compared} compared layers are listed."] if listed < compared else []
+
+
+def _remarks(rows: Iterable[Row]) -> Iterator[str]:
+    """Of the rows listed, without those that the verdict tells of by itself."""
+    from sgsdump.reports.comparison.base import why
+    from sgsdump.reports.terminal.window import remark_lines
+
+    remarks = ((row.name, why(row)) for row in rows if row.finite and not row.misnamed)
+    yield from remark_lines((name, remark) for name, remark in remarks if remark)
+
+
+def _print_table(table: LayerTable, indexes: Sequence[int]) -> None:
+    from sgsdump.reports.terminal.layer_table import render
+
+    terminal = window()
+    if terminal is not None:
+        print(render([table.compared[index] for index in indexes], terminal), end="")
+
+
+def _print_fitted(lines: Iterable[str]) -> None:
+    """Within the window on a terminal; else as they are."""
+    terminal = window()
+    for line in lines:
+        for part in terminal.fitted(line) if terminal else (for_terminal(line),):
+            print(part)

@@ -1,0 +1,255 @@
+"""Write a dump in another format: any that is read, to any that can be written; or an ATB topology as ONNX.
+
+The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; without one a folder of .npy files.
+sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and sigmastar_text_old those
+of the older one. Before it writes, it lists what the target cannot hold, a line for each kind; with --strict it then
+writes nothing. Tensors go through one at a time. An existing folder is moved aside under its date. Exit status 1 when
+tensors had to be left out, 2 on trouble.
+
+--layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
+or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
+make a device's blocks of tensors, padded with zeros. --dtype float32 writes the numbers that integers and short floats
+mean.
+
+With --scheduler the workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and
+this machine writes them. It pays where making values takes longer than sending them: text, devices' layouts.
+
+examples:
+  sgsdump convert sigma_outtensor_dump.bin layers.npz
+  sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
+  sgsdump convert atb_dump/ layers/ --layout logical --original-shape '*/output.0=3,10,20'
+  sgsdump convert layers.npz weights/ --select '*weight*' --layout FRACTAL_Z
+  sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
+  sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
+  sgsdump convert atb_dump/ tensors.safetensors
+  sgsdump convert layer.json layer.onnx --level 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.commands.options import Modes, Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
+from sgsdump.commands.shared_files import absolute, on_this_worker, record_at, shared
+from sgsdump.errors import SgsdumpError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.dumps.conversion import Loading
+    from sgsdump.dumps.dump import Dump, Record
+
+NAMES = 3
+_HEAD_BYTES = 4096
+DUMP, TOPOLOGY = "a dump", "a topology"
+MODES = Modes(
+    honoured={
+        **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY)),
+        **dict.fromkeys("to strict select step rank parse_net layout original_shape dtype scheduler".split(), (DUMP,)),
+        **dict.fromkeys(["level", "csv"], (TOPOLOGY,)),
+    },
+    refusals={
+        DUMP: "belongs to an ATB topology: convert layer.json layer.onnx",
+        TOPOLOGY: "is for a dump, and this is a topology: only --level and --csv are for it",
+    },
+    spelled={},
+)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Which records of which dump are written, and in which form."""
+
+    dump: Path
+    reading: Reading
+    select: Sequence[str]
+    layout: str | None
+    original_shape: Sequence[tuple[str, tuple[int, ...]]]
+    dtype: str | None
+
+    def records(self) -> tuple[Dump, list[Record]]:
+        """The dump, and the records to write; no value is read. Raises ConfigError, FormatError and ValuesError."""
+        from sgsdump.dumps.conversion import as_float32, in_layout, with_shapes
+        from sgsdump.dumps.dump import selected
+        from sgsdump.tensors.device import is_device
+
+        dump = _with_net(opened(self.reading, self.dump)[0], self.reading.parse_net)
+        records = with_shapes(selected(dump.records, self.select), self.original_shape)
+        if self.dtype and is_device(self.layout):
+            # The scales of channels belong to the logical tensor, and the blocks' size to the type that is written.
+            records = [as_float32(in_layout(record, "logical")) for record in records]
+        if self.layout:
+            records = [in_layout(record, self.layout) for record in records]
+        if self.dtype:
+            records = list(map(as_float32, records))
+        return dump, records
+
+
+@dataclass(frozen=True)
+class Options:
+    """``given``: the names of the options that were given."""
+
+    conversion: Conversion
+    output: Path
+    to: str | None
+    strict: bool
+    scheduler: str | None
+    level: int | None
+    csv: Path | None
+    given: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="IN", help="a dump of any known format, or an ATB topology (.json)")
+    parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
+    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
+    source = parser.add_argument_group("which tensors")
+    source.add_argument(
+        "--select", action="append", default=[], metavar="PATTERN", help="only tensors matching this pattern (* ? [ab])"
+    )
+    add_run(source)
+    add_parse_net(source)
+    form = parser.add_argument_group("their form")
+    form.add_argument(
+        "--layout",
+        choices=["logical", "NCHW", "NHWC", "HWCN", "NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"],
+        help="bring the tensors to a layout",
+    )
+    form.add_argument(
+        "--original-shape",
+        type=_original_shape,
+        action="append",
+        default=[],
+        metavar="PATTERN=SHAPE",
+        help="the logical shape (3,10,20 or 3x10x20) of tensors in a device's layout, where the dump does not tell it; "
+        "may be given several times",
+    )
+    form.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
+    add_dump_scheduler(form, "make the values")
+    topology = parser.add_argument_group("a topology")
+    topology.add_argument("--level", type=int, metavar="N", help="depth of the graph, 0 is the whole as one")
+    topology.add_argument("--csv", type=Path, metavar="FILE", help="the operation CSV, for shapes")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.files.atomic_write import check_not_around, check_outputs
+
+    reading = Reading(args.step, args.rank, parse_net=args.parse_net)
+    options = record(Options, args, conversion=record(Conversion, args, reading=reading), given=MODES.given(args))
+    read = [tree_of(args.dump), args.parse_net, args.csv]
+    check_outputs([args.output], read)
+    check_not_around(args.output, read)
+    mode = TOPOLOGY if _is_topology(args.dump, args.output) else DUMP
+    MODES.check(mode, options.given)
+    return _convert(options) if mode == DUMP else _convert_topology(options)
+
+
+def _convert(options: Options) -> int:
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.dumps.conversion import load, save, stays
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.targets import common_form, target_of
+    from sgsdump.files.escaping import for_terminal
+
+    conversion, output = options.conversion, options.output
+    layout, dtype = conversion.layout, conversion.dtype
+    dump, records = conversion.records()
+    for note in dump.notes:
+        print(for_terminal(f"note: {note}"))
+    if layout:
+        reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {layout}"
+        _tell(f"tensors {reason}", [record for record in records if stays(record, layout)])
+    if dtype:
+        others = [record for record in records if record.tensor.info.dtype != dtype]
+        _tell(f"tensors do not become {dtype}: no numbers, or of unknown true scale", others)
+    form: tuple[str, Any] = (dump.format, dump.variant)
+    if layout or dtype or conversion.reading.parse_net or conversion.original_shape:
+        form = ("", None)
+    elif len(records) != len(dump.records):
+        form = common_form([dump])
+    target = target_of(output, options.to, Dump(records, *form))
+    loading = _loading_on_cluster(conversion, records, options.scheduler) if options.scheduler else load
+    saved = save(records, output, target, str(conversion.dump), TERMINAL, options.strict, loading)
+    print(f"{output}: {saved.written} tensors, {target.format}{saved}")
+    return 1 if saved.left_out else 0
+
+
+def _convert_topology(options: Options) -> int:
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.models.atb.topology import convert_topology
+
+    level = -1 if options.level is None else options.level
+    for note in convert_topology(options.conversion.dump, options.output, level, options.csv):
+        print(for_terminal(f"note: {note}"))
+    print(f"{options.output}: the topology as ONNX")
+    return 0
+
+
+def _loading_on_cluster(conversion: Conversion, records: list[Record], scheduler: str) -> Loading:
+    """The ``loading`` of ``save``: workers open the dump and make the values of these records."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.executors.workers.task_pool import Workers, run_tasks
+
+    everywhere = replace(conversion, dump=absolute(conversion.dump), reading=shared(conversion.reading))
+    indexes = {id(record): (index, record.name) for index, record in enumerate(records)}
+
+    def loading(selected: Iterable[Record]) -> Iterator[np.ndarray | SgsdumpError]:
+        items = (indexes[id(record)] for record in selected)
+        return run_tasks(_load_on_worker, (everywhere,), items, Workers(scheduler=scheduler), Terminal("stderr"))
+
+    return loading
+
+
+def _load_on_worker(conversion: Conversion) -> Callable[[tuple[int, str]], np.ndarray | SgsdumpError]:
+    """From a record's index and name to its values, or why it has none; called once in each thread of a worker."""
+    from sgsdump.dumps.conversion import load
+
+    _, records = on_this_worker(conversion.records)
+    return lambda item: next(load([record_at(records, *item, conversion.dump)]))
+
+
+def _with_net(dump: Dump, path: Path | None) -> Dump:
+    """The dump with what a parse_net text adds to it."""
+    from sgsdump.dumps.formats.sigmastar.side_files import unpadded, with_net_scales
+    from sgsdump.sidecars import parse_net
+
+    if path is None:
+        return dump
+    net = parse_net.read(path)
+    return with_net_scales(unpadded(dump, net), net)
+
+
+def _original_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``conv*=1,3,8,8``: a pattern of names and a shape."""
+    pattern, sign, shape = text.rpartition("=")
+    sizes = shape.replace("x", ",").split(",")
+    if not sign or not pattern or not all(re.fullmatch("[1-9][0-9]{0,11}", size) for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=SHAPE, such as 'conv*=1,3,8,8'")
+    return pattern, tuple(map(int, sizes))
+
+
+def _is_topology(source: Path, target: Path) -> bool:
+    from sgsdump.models.atb.topology import recognises
+
+    if target.suffix != ".onnx":
+        return False
+    from sgsdump.files.bounded_read import open_file
+
+    try:
+        with open_file(source) as file:
+            return recognises(source, file.read(_HEAD_BYTES))
+    except OSError:
+        return False
+
+
+def _tell(message: str, records: Sequence[Record]) -> None:
+    if records:
+        shown = ", ".join(repr(record.name) for record in records[:NAMES])
+        print(f"{len(records)} {message}: {shown}{', …' if len(records) > NAMES else ''}")

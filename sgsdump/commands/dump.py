@@ -1,0 +1,277 @@
+"""Run one input through a model and write every layer's tensor into one dump, in topological order.
+
+The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
+With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
+A data loader script is Python with load_data(), which yields a dictionary of arrays by input name for each run; their
+dumps are numbered: out_0.bin, out_1.bin.
+
+Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
+in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,
+and all commands here that quantise or simulate, name each value: conv1, conv1_xx …; docs/caffe.md.)
+
+examples:
+  sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
+  sgsdump dump -m net.onnx -i pictures/ --input-config input_config.ini -o out.bin
+  sgsdump dump -m net.onnx -i a.npy,b.npy -n a.py,b.py
+  sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py --dump-bin False
+  sgsdump dump -m net.onnx --data-loader-script feeds.py -o out.bin
+  sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, record
+from sgsdump.commands.terminal import print_cut
+from sgsdump.files.names import named, output_paths
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.dumps.dump import Record
+    from sgsdump.executors.runner import Layer, Runner
+    from sgsdump.models.feeds.feeds import Feed
+    from sgsdump.models.model import Model
+    from sgsdump.progress import Advance
+
+DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
+CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
+
+
+@dataclass(frozen=True)
+class Options:
+    model: Path
+    weight_file: Path | None
+    image: str | None
+    data_loader_script: str | None
+    preprocess: str | None
+    input_config: str | None
+    dump_bin: str
+    provider: str
+    every_layer: bool
+    output: Path | None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a dump looks like.
+
+    text               values printed, in one file of all and one per tensor in NHWC/ and NCHW/ beside it.
+    caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
+    own_outputs_first  in the order of onnx_dump_data.py.
+    every_layer        of a model with in-place layers also the tensors they wrote over.
+    """
+
+    text: bool = False
+    caffe: bool = False
+    own_outputs_first: bool = False
+    every_layer: bool = False
+
+
+@dataclass
+class Summary:
+    """What went by while a dump was written: tensors, and those with NaN or Inf."""
+
+    tensors: int = 0
+    not_finite: dict[str, str] = field(default_factory=dict)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument_group("model and inputs")
+    add_model(source)
+    add_feeds(source)
+    source.add_argument("--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess")
+    add_provider(source)
+    output = parser.add_argument_group("the dump")
+    output.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT.bin",
+        help=f"dump to write (default: {DEFAULT_OUTPUT}; of a Caffe model {CAFFE_OUTPUT})",
+    )
+    output.add_argument(
+        "--dump-bin",
+        choices=["True", "False"],
+        default="True",
+        help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
+    )
+    output.add_argument("--every-layer", action="store_true", help="Caffe: also what in-place layers wrote over")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.models.model import open_model
+    from sgsdump.sidecars import input_config
+
+    options = record(Options, args)
+    config = input_config.read(options.input_config) if options.input_config else None
+    text = options.dump_bin == "False"
+    model = open_model(options.model, options.weight_file, in_place=True)
+    _print_note(model, options)
+    caffe = model.blobs is not None
+    output = options.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
+    read = (options.model, options.weight_file, options.image, options.input_config, options.data_loader_script)
+    check_outputs([output], read)
+    source = Source(options.image, options.preprocess, config, options.data_loader_script)
+    form = Form(text, caffe, every_layer=options.every_layer)
+    dump_all(model, source, output, form, provider=options.provider)
+    print_cut(model, config)
+    return 0
+
+
+def _print_note(model: Model, options: Options) -> None:
+    """A fixed model's graph is dumped as ONNX has it, and its picture is fed as the preprocess file makes it."""
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.quantisation.fixed_facts import is_fixed
+
+    if is_fixed(model):
+        simulate = f"sgsdump simulate -m {options.model} -i {options.image or 'PICTURE'} -t Fixed"
+        print(
+            for_terminal(
+                f"note: {options.model} is a fixed model: this dumps every node of its graph and feeds what the "
+                f"preprocess file gives; the layers as the SDK dumps them, from the picture's bytes: {simulate}"
+            )
+        )
+
+
+def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider: str = "CPU") -> None:
+    """Dump every input in turn and print what was written. The folder of the SDK's default output is made.
+
+    provider     onnxruntime's execution provider.
+    """
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+    from sgsdump.files.atomic_write import make_folder
+
+    several, runs = _runs(model, source, output)
+    runner = SegmentRunner(model, keep_sessions=several, provider=provider)
+    graph = model.proto.graph
+    # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
+    slots: dict[str, int] = {}
+    if not (form.own_outputs_first or form.caffe):
+        slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
+    shown = model.blobs | model.overwritten if model.blobs and form.every_layer else model.blobs
+    for target, label, feed in runs:
+        if output.parent == DEFAULT_OUTPUT.parent:
+            make_folder(output.parent)
+        with TERMINAL.bar(f"dump {label}", "layer") as advance:
+            layers = runner.run(feed, shown, advance)
+            if form.own_outputs_first:
+                layers = _own_outputs_first(runner, feed, [info.name for info in graph.output], advance)
+            summary = _write_run(layers, feed, target, target.stem.removeprefix(output.stem), form, slots)
+        print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
+        for name, counts in summary.not_finite.items():
+            print(f"not finite: {name}: {counts}")
+    for skip in runner.skipped.values():
+        print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
+
+
+def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tuple[Path, str, Feed]]]:
+    """Whether there may be several runs, and where each one's dump goes, its label and its feed."""
+    from sgsdump.models.feeds.data_loader import loaded_feeds
+    from sgsdump.models.feeds.feeds import expand, feeds
+    from sgsdump.models.model import graph_inputs
+
+    specs = graph_inputs(model.proto)
+    if source.script:
+        loaded = loaded_feeds(source.script, specs, source.config)
+        return True, ((named(output, number), f"feed {number}", feed) for number, feed in loaded)
+    assert source.image is not None
+    runs = feeds(source.image, source.preprocess, specs, source.config)
+    targets = output_paths(output, [files[0] for files in expand(source.image, len(specs))])
+    return len(targets) > 1, ((target, label, feed) for target, (label, feed) in zip(targets, runs))
+
+
+def _write_run(
+    layers: Iterator[Layer], feed: Feed, target: Path, suffix: str, form: Form, slots: Mapping[str, int]
+) -> Summary:
+    """Write one run; ``suffix`` distinguishes its files from another picture's."""
+    from itertools import chain
+
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar.layer_files import write_shapes, write_text
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.executors.runner import Layer
+
+    caffe, summary = form.caffe, Summary()
+    fed = [Layer(name, name, "", array) for name, array in feed.items()]
+    inputs = list(_records(fed[:1] if caffe else fed, {}, Summary()))
+    if caffe:
+        # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
+        layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
+    stream = _records(layers, slots, summary)
+    if form.text:
+        folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
+        write_text(stream, target, inputs, caffe, folders)
+    else:
+        binary.write(stream, target, binary.FRAMEWORK)
+    if caffe:
+        write_shapes([*inputs, *open_dump(target).records], target.with_name(f"shape{suffix}.txt"))
+    return summary
+
+
+def _records(layers: Iterable[Layer], slots: Mapping[str, int], summary: Summary) -> Iterator[Record]:
+    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes.
+
+    slots  which output of its node a tensor is; 0 when it is not in it.
+    """
+    from sgsdump.dumps.dump import Record
+    from sgsdump.tensors.tensor import Tensor
+    from sgsdump.tensors.types import NCHW
+
+    for index, layer in enumerate(layers):
+        layout = NCHW if layer.array.ndim == 4 else None
+        tensor = Tensor.of(layer.name, layer.array, layout=layout, op_type=layer.op_type)
+        yield Record("out", slots.get(layer.name, 0), index, layer.node or layer.op_type, tensor)
+        summary.tensors += 1
+        if counts := not_finite(layer.array):
+            summary.not_finite[layer.name] = counts
+
+
+def not_finite(array: np.ndarray) -> str:
+    """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
+    import numpy as np
+
+    from sgsdump.tensors.dtypes import is_float
+
+    if not is_float(array.dtype):
+        return ""
+    # The sum is finite whenever nothing is wrong, short of an overflow, and it is several times faster than a count.
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):
+            return ""
+    nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
+    return f"{nan} NaN, {inf} Inf of {array.size} values" if nan or inf else ""
+
+
+def _own_outputs_first(
+    runner: Runner, feed: Mapping[str, np.ndarray], outputs: Sequence[str], advance: Advance
+) -> Iterator[Layer]:
+    """All layers in the order of the SDK's onnx_dump_data.py: the model's own outputs but the first of them, the other
+    tensors as they come, that first one.
+
+    The script marks the tensors it wants as further outputs after the first one, then puts that at the end. With more
+    than one output the model runs twice, so that only its outputs are held in memory. Source:
+    docs/formats/sigmastar.md#framework-dumps.
+    """
+    first, ahead = outputs[0], list(dict.fromkeys(outputs[1:]))
+    layers: dict[str, Layer] = {}
+    for layer in runner.run(feed, only=ahead) if ahead else ():
+        layers[layer.name] = layer
+        if len(layers) == len(ahead):
+            break
+    yield from (layers.pop(name) for name in ahead if name in layers)
+    last = None
+    for layer in runner.run(feed, advance=advance):
+        if layer.name == first:
+            last = layer
+        elif layer.name not in ahead:
+            yield layer
+    if last is not None:
+        yield last

@@ -1,0 +1,178 @@
+"""Draw the values of every layer against its calibrated range: one PNG per layer, and an overview to scan.
+
+Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
+tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
+An existing folder is moved aside under its date. Constants are not drawn. Without ranges, of dumps of other devices
+say, there are no lines to draw. With --scheduler the values are counted on a Dask cluster (pip install
+'sgsdump[cluster]') whose workers read the dump themselves from a shared file system.
+
+examples:
+  sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
+  sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
+  sgsdump histogram atb_dump_data/data/0_4711
+  sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
+from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
+from sgsdump.errors import ConfigError, ValuesError
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.distribution import Distribution, Undrawn
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.tensors.types import Range
+
+# A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
+TASK_VALUES = 16_000_000
+TASK_LAYERS = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    dump: Path
+    ranges: Path | None
+    reading: Reading
+    scheduler: str | None
+    output: Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, of any format")
+    parser.add_argument(
+        "ranges",
+        type=Path,
+        metavar="TENSOR_MIN_MAX",
+        nargs="?",
+        help="the ranges: text, JSON or pickle; may be left out",
+    )
+    add_parse_net(parser)
+    add_run(parser)
+    add_dump_scheduler(parser, "count the values")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.comparison.distribution import Undrawn, distributions, layers
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.progress import each
+    from sgsdump.reports.copies import Copies, drawn_values
+    from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
+    from sgsdump.reports.histogram.drawing import drawing
+    from sgsdump.reports.histogram.histogram_png import save_histogram
+    from sgsdump.reports.histogram.histogram_summary import summary_lines
+
+    options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
+    output = options.output
+    _refuse_folder_in_use(output, tuple(filter(None, (tree_of(options.dump), options.ranges, Path.cwd()))))
+    dump, by_layer, unused = _opened_with_ranges(options)
+    older = output.exists()
+    drawn: list[Distribution] = []
+    undrawn: list[Undrawn] = []
+    copies = Copies()
+    with replacing_folder(output) as folder:
+        with drawing(save_histogram) as draw:
+            counted = _distributions_on_cluster(options, dump, by_layer) if options.scheduler else None
+            results = counted or distributions(dump, by_layer)
+            for result in each(TERMINAL, results, "histogram", "layer", len(layers(dump))):
+                if isinstance(result, Undrawn):
+                    undrawn.append(result)
+                    continue
+                if not copies.add(len(drawn), result.op_type, drawn_values(result)):
+                    draw(result, folder)
+                drawn.append(result)
+        if not drawn:
+            raise ValuesError(f"nothing to draw in {options.dump}: {undrawn[0].reason}")
+        sheets = save_contact_sheets(drawn, folder, copies.of)
+    begin = ", ".join(str(output / sheet.name) for sheet in sheets)
+    print(f"{len(drawn) - len(copies.of)} pictures in {output}; begin with {begin}")
+    if older:
+        print(f"The older {output} is kept beside it, its date added to its name.")
+    for line in summary_lines(drawn, undrawn, list(dump.constants), len(unused - dump.constants.keys()), copies.of):
+        print(for_terminal(line))
+    for line in note_lines(options.dump, dump.notes):
+        print(for_terminal(line))
+    return 0
+
+
+def _refuse_folder_in_use(folder: Path, inside: tuple[Path, ...]) -> None:
+    """Moving a folder aside must not take the user's files along."""
+    for path in inside:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"-o {folder}: that folder holds {path} and would be moved aside; name one of its own")
+
+
+def _opened_with_ranges(options: Options) -> tuple[Dump, dict[str, Range], set[str]]:
+    """The dump, the ranges by layer, and the names of the ranges of no layer.
+
+    Raises ConfigError for an empty file of ranges, or one of another network.
+    """
+    from sgsdump.comparison.distribution import layers, pair_ranges
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    ranges = read_ranges(options.ranges) if options.ranges else {}
+    if options.ranges and not ranges:
+        raise ConfigError(f"{options.ranges} holds no range; calibrate again, or name another file")
+    (dump,) = opened(options.reading, options.dump)
+    names = [record.name for record in layers(dump)]
+    pairs = pair_ranges(names, ranges)
+    if options.ranges and not pairs:
+        raise ConfigError(
+            f"no layer of {options.dump} has a range in {options.ranges}; are both of the same network? "
+            f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
+        )
+    by_layer = {name: ranges[pairs[name]] for name in pairs}
+    return _with_side_files(dump, by_layer, options.reading), by_layer, ranges.keys() - pairs.values()
+
+
+def _with_side_files(dump: Dump, ranges: Mapping[str, Range], reading: Reading) -> Dump:
+    """The dump, unpadded and dequantised as far as its layers' ranges and ``--parse-net`` tell."""
+    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
+    from sgsdump.sidecars import parse_net
+
+    return with_side_files(dump, ranges, parse_net.read(reading.parse_net) if reading.parse_net else None)
+
+
+def _distributions_on_cluster(
+    options: Options, dump: Dump, ranges: Mapping[str, Range]
+) -> Iterator[Distribution | Undrawn]:
+    """What ``distributions(dump, ranges)`` gives, counted by workers that open the dump themselves."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.comparison.distribution import layers, numbered
+    from sgsdump.executors.workers.task_pool import Workers, run_tasks
+
+    records = layers(dump)
+    items = ((index, record.name) for index, record in enumerate(records))
+    tasks = in_tasks(items, map(size_of, records), TASK_VALUES, TASK_LAYERS)
+    setting = absolute(options.dump), shared(options.reading), dict(ranges)
+    workers = Workers(scheduler=options.scheduler)
+    return numbered(chain.from_iterable(run_tasks(_count_on_worker, setting, tasks, workers, Terminal("stderr"))))
+
+
+def _count_on_worker(
+    path: Path, reading: Reading, ranges: Mapping[str, Range]
+) -> Callable[[list[tuple[int, str]]], list[Distribution | Undrawn]]:
+    """From layers' indexes and names to how their values lie; called once in each thread of a worker."""
+    from sgsdump.comparison.distribution import distribution_of, layers
+
+    records = layers(on_this_worker(lambda: _with_side_files(opened(reading, path)[0], ranges, reading)))
+    return lambda items: [distribution_of(record_at(records, *item, path), ranges) for item in items]
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:3]) + (" …" if len(names) > 3 else "")

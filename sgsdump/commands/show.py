@@ -1,0 +1,335 @@
+"""List what is in a dump, or print the values of one tensor.
+
+The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and
+the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout
+undone where the original shape is known; --stored shows them as they are in the file. An overflow status is shown
+field by field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3],
+or put its axes in another order, (0,2,3,1); ; between several. With --against another dump the values of NAME that
+are farthest apart are shown: index, both values, the error and the relative error, NaN and Inf that are not in both
+first. Exit status 1 when a tensor of the list is damaged.
+
+Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
+choose one, here and wherever a dump is named.
+
+With --operators the file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph
+(ge_proto_*.txt, which DUMP_GE_GRAPH=3 leaves), or the topology of a running program (a tree of sgsdump exec, or a file
+in its model/). Its operators are listed by the names that dump_layer takes, with type, inputs and attributes; those of
+a topology with the ids that -ids takes.
+
+examples:
+  sgsdump show sigma_outtensor_dump.bin
+  sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
+  sgsdump show sigma_outtensor_dump.bin conv1
+  sgsdump show ascend_dumps/ --step 3 --rank 0
+  sgsdump show layers.npz conv1 '[0,0:2]'
+  sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
+  sgsdump show fixed.bin conv1 --against float.bin --worst 20
+  sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.commands.options import Modes, Reading, add_run, opened, record
+from sgsdump.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.runs import Run
+
+OPERATORS, TENSORS, VALUES, WORST = "operators", "tensors", "values", "worst values"
+WORST_COUNT = 20
+MODES = Modes(
+    honoured={
+        "dump": (OPERATORS, TENSORS, VALUES, WORST),
+        "operators": (OPERATORS,),
+        "select": (OPERATORS, TENSORS),
+        **dict.fromkeys(["step", "rank"], (TENSORS, VALUES, WORST)),
+        "json": (OPERATORS, TENSORS, VALUES, WORST),
+        "csv": (TENSORS, VALUES, WORST),
+        "name": (VALUES, WORST),
+        **dict.fromkeys(["part", "operations", "stored", "all", "output"], (VALUES,)),
+        **dict.fromkeys(["against", "worst"], (WORST,)),
+    },
+    refusals={
+        OPERATORS: "is for a dump, and --operators lists a model: leave one of them out",
+        TENSORS: "belongs to one tensor; give its NAME too",
+        VALUES: "is for the list; leave it out, or NAME",
+        WORST: "does not go with --against, which shows index and values; leave one of them out",
+    },
+    spelled={"name": "NAME", "part": "OPERATIONS"},
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    dump: Path
+    name: str | None
+    part: str | None
+    select: Sequence[str]
+    reading: Reading
+    stored: bool
+    all: bool
+    against: Path | None
+    worst: int | None
+    csv: Path | None
+    json: Path | None
+    output: Path | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
+    parser.add_argument("part", nargs="?", metavar="OPERATIONS", help="a part of it, or another order of its axes")
+    add_run(parser)
+    listing = parser.add_argument_group("the list")
+    listing.add_argument(
+        "--select", action="append", default=[], metavar="PATTERN", help="only names matching this pattern (* ? [ab])"
+    )
+    listing.add_argument("--operators", action="store_true", help="list the operators of a model, not of a dump")
+    values = parser.add_argument_group("one tensor")
+    values.add_argument("--operations", metavar="OPERATIONS", help="a part of it, as an option")
+    values.add_argument("--stored", action="store_true", help="the values as they are in the file")
+    values.add_argument("--all", action="store_true", help="print large tensors whole")
+    values.add_argument(
+        "--against", type=Path, metavar="BENCHMARK", help="compare it with the same tensor of this dump, value by value"
+    )
+    values.add_argument(
+        "--worst", type=int, metavar="N", help=f"show the N values that differ most (default {WORST_COUNT})"
+    )
+    values.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the values: .npy, or bare bytes to .bin"
+    )
+    files = parser.add_argument_group("files")
+    files.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
+    files.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import together
+
+    given = MODES.given(args)
+    if "part" in given and "operations" in given:
+        raise ConfigError("give OPERATIONS once, after NAME or with --operations")
+    reading = Reading(args.step, args.rank)
+    options = record(Options, args, part=args.part or args.operations, reading=reading)
+    with together():
+        if args.operators:
+            MODES.check(OPERATORS, given)
+            return _show_operators(options)
+        return _show_dump(options, given)
+
+
+def _show_dump(options: Options, given: tuple[str, ...]) -> int:
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import list_runs, tree_of
+    from sgsdump.files.atomic_write import check_outputs
+
+    output, step, rank = options.output, options.reading.step, options.reading.rank
+    read = [tree_of(path) for path in (options.dump, options.against) if path]
+    check_outputs([options.csv, options.json, output], read)
+    if output and output.suffix not in (".npy", ".bin"):
+        raise ConfigError(f"-o {output}: values are written as .npy, or as bare bytes to .bin; name one of these")
+    if options.against is not None or options.worst is not None:
+        if options.against is None or options.name is None:
+            raise ConfigError(
+                "--worst and --against belong together, and to one tensor: show DUMP NAME --against BENCHMARK"
+            )
+        MODES.check(WORST, given)
+        return _show_worst(options, options.against, options.name)
+    if options.name is not None:
+        MODES.check(VALUES, given)
+        return _show_values(open_dump(options.dump, step, rank), options, options.name)
+    MODES.check(TENSORS, given)
+    notes: list[str] = []
+    runs = list_runs(options.dump, step, rank, notes)
+    if len(runs) > 1 and not (options.csv or options.json or options.select):
+        return _show_runs(runs, notes, options)
+    return _show_tensors(open_dump(options.dump, step, rank), options)
+
+
+def _show_operators(options: Options) -> int:
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.models.operator_list import list_operators
+    from sgsdump.reports.dump import operators_table
+
+    check_outputs([options.json], [options.dump])
+    graphs = operators_table.selected(list_operators(options.dump), options.select)
+    if options.json:
+        replace_text(options.json, operators_table.json_document(graphs))
+    print(for_terminal(operators_table.render(graphs)), end="")
+    return 0
+
+
+def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> int:
+    """What there is to choose from in a tree of several runs."""
+    from sgsdump.dumps.trees import how_to_choose_of
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.reports.dump import runs_table
+
+    print(for_terminal(runs_table.render(runs)), end="")
+    reading = options.reading
+    print(for_terminal(f"{len(runs)} runs; {how_to_choose_of(options.dump, runs, reading.step, reading.rank)}"))
+    for note in notes:
+        print(for_terminal(f"note: {note}"))
+    return 0
+
+
+def _show_tensors(dump: Dump, options: Options) -> int:
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.dumps.dump import selected
+    from sgsdump.dumps.inventory import inventory
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.progress import each
+    from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
+
+    chosen = {id(record) for record in selected(dump.records, options.select)}
+    places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
+    items = list(inventory(each(TERMINAL, places, "show", "tensor", len(places))))
+    if options.csv:
+        replace_text(options.csv, inventory_csv.render(items))
+    if options.json:
+        replace_text(options.json, inventory_json.render(items, dump.notes))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(for_terminal(inventory_table.render(items, width)), end="")
+    among = f" of {len(dump.records)}" if options.select else ""
+    print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
+    for note in dump.notes:
+        print(for_terminal(f"note: {note}"))
+    return 1 if any(item.damaged for item in items) else 0
+
+
+def _show_values(dump: Dump, options: Options, name: str) -> int:
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.files.escaping import for_terminal, shown
+    from sgsdump.reports.dump import tensor_values
+    from sgsdump.tensors.slicing import viewed
+
+    record, note = _find(dump, name)
+    of_bytes = options.stored or options.part or options.output or options.csv
+    status = None if of_bytes else _status(record)
+    if status is not None:
+        text = json.dumps(status, indent=4) + "\n"
+        if options.json:
+            replace_text(options.json, text)
+        print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
+        for line in dump.notes:
+            if line.startswith(f"{record.name}: "):
+                print(for_terminal(f"note: {line}"))
+        print(text, end="")
+        return 0
+    array, how = _array(record, options.stored)
+    part = viewed(array, options.part or "")
+    if options.csv:
+        replace_text(options.csv, tensor_values.csv_table(part))
+    if options.json:
+        replace_text(options.json, tensor_values.json_document(part, record.name))
+    if options.output:
+        _write_array(options.output, part)
+    print(for_terminal(f"{shown(record.name)}: {how}{note}"))
+    print(for_terminal(tensor_values.text(part, options.all)), end="")
+    return 0
+
+
+def _show_worst(options: Options, against: Path, name: str) -> int:
+    """The values of one tensor that differ most from another dump's."""
+    from sgsdump.comparison.worst_values import worst_values
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.reports.dump import worst_values as report
+
+    count = WORST_COUNT if options.worst is None else options.worst
+    sample, benchmark = opened(options.reading, options.dump, against)
+    worst = worst_values(sample, benchmark, name, count)
+    if options.csv:
+        replace_text(options.csv, report.csv_table(worst))
+    if options.json:
+        replace_text(options.json, report.json_document(worst))
+    print(for_terminal(report.text(worst)), end="")
+    return 0
+
+
+def _status(record: Record) -> dict[str, Any] | None:
+    """What an overflow status says, as the vendor's own JSON has it; None for any other tensor, or a damaged one."""
+    from sgsdump.dumps.formats.ascend import overflow
+    from sgsdump.errors import SgsdumpError
+
+    if not overflow.is_status(record.tensor):
+        return None
+    try:
+        return overflow.status_of(record.tensor)
+    except SgsdumpError:
+        return None
+
+
+def _find(dump: Dump, name: str) -> tuple[Record, str]:
+    """The record of a name, an output before all others, and a note on the choice. A Caffe blob that no tensor is
+    called is its last stage."""
+    from sgsdump.registry import hint
+    from sgsdump.tensors.stages import last_stage
+
+    matches = [record for record in dump.records if record.name == name]
+    if not matches and name.startswith("#") and name[1:].isdecimal() and int(name[1:10]) < len(dump.records):
+        return dump.records[int(name[1:10])], ""
+    if not matches:
+        names = [record.name for record in dump.records]
+        stage = last_stage(name, names)
+        if stage is not None:
+            record, note = _find(dump, stage)
+            return record, f", the last stage of {name}{note}"
+        near = f"; for patterns there is --select {name!r}" if set(name) & set("*?[") else hint(name, names)
+        raise ConfigError(f"no tensor {name!r} in {dump.path}{near}")
+    matches.sort(key=lambda record: (record.io != "out", record.constant))
+    outputs = [record for record in matches if record.io == matches[0].io]
+    if len(outputs) == 1:
+        return matches[0], ""
+    numbers = [f"#{number}" for number, record in enumerate(dump.records) if record.name == name]
+    return matches[0], f"; {len(numbers)} tensors have this name: {', '.join(numbers[:8])}"
+
+
+def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
+    """The values to show, and what they are."""
+    from sgsdump.errors import ValuesError
+    from sgsdump.tensors.device import conversion, is_device
+    from sgsdump.tensors.dtypes import is_complex, is_number, name_of
+
+    tensor, layout = record.tensor, record.tensor.info.layout
+    if not stored and conversion(tensor.info):
+        layout = conversion(tensor.info)
+        tensor = tensor.logical()
+    elif is_device(layout):
+        layout = f"{layout} as it lies"
+    array = tensor.stored()
+    what = f"stored {name_of(array.dtype)}"
+    if not stored and is_number(array.dtype) and not is_complex(array.dtype) and tensor.info.quant is not None:
+        try:
+            array = tensor.real()
+            what = f"real values of {what}"
+        except ValuesError:
+            what += ", whose true scale the dump does not tell"
+    return array, ", ".join(filter(None, [what, str(list(array.shape)), layout]))
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """As .npy; to a .bin the elements alone, in C order and little-endian."""
+    from sgsdump.dumps.formats.shared.npy_file import write
+    from sgsdump.files.atomic_write import replacing
+
+    with replacing(path) as file:
+        if path.suffix == ".bin":
+            own = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+            file.write(own.tobytes())
+        else:
+            write(file, array)

@@ -1,0 +1,424 @@
+"""Find the smallest set of INT16 convolutions that repairs the model, and verify it by simulation.
+
+Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
+bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
+is measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the
+budget lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures
+(-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
+
+An output's error is sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its
+input. The errors of several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts;
+with --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
+
+Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python
+function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is
+better.
+
+FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
+for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
+they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
+reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all, report.html
+besides every layer of the plan marked *, on a few of the pictures.
+progress.json keeps every plan tried: Ctrl-C ends the search with the best so far; rerun the command to resume. The
+results of an earlier run in FOLDER stay until the new ones take their place, all at once; files of yours stay.
+
+With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
+preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
+same versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
+
+examples:
+  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import (
+    INPUTS,
+    WITHOUT_BITS,
+    Network,
+    add_input_config,
+    add_model,
+    add_pictures,
+    add_quant_level,
+    add_scheduler,
+    record,
+    whole_number,
+)
+from sgsdump.commands.terminal import print_cut
+from sgsdump.errors import ConfigError, OutputError
+
+if TYPE_CHECKING:
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.fixed_model import FixedModel
+    from sgsdump.quantisation.ranges.statistics import SideRanges
+    from sgsdump.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.criteria import Target, UserMetric
+    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.tuning.search import SearchResult
+    from sgsdump.tuning.setup import PictureFeed, Setup
+
+Left = Callable[[], float]
+PROGRESS = "progress.json"
+RESULTS = re.compile(
+    r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
+    r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html"
+)
+# The layers of the plan to take are compared on this many pictures.
+COMPARED = 4
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What to search for, and how plans are judged, as typed."""
+
+    rates: str | None
+    target: str | None
+    metric: str | None
+    objective: str
+    evaluate: str | None
+    budget: str
+
+
+@dataclass(frozen=True)
+class Options:
+    network: Network
+    search: SearchOptions
+    quant_level: str
+    num_process: int
+    scheduler: str | None
+    output: Path
+    json: Path | None
+    fixed_model: bool
+    pickle: bool
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The goal of a search: the best plan of each rate, or with a target the smallest that reaches it.
+
+    seconds      the time for the search.
+    metric_text  the file of the user's metric.
+    """
+
+    rates: tuple[float, ...]
+    target: Target | None
+    seconds: float
+    metric: UserMetric | None
+    metric_text: bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    network = parser.add_argument_group("model and pictures")
+    add_model(network)
+    add_pictures(network, f"calibration pictures: {INPUTS}")
+    add_input_config(network)
+    add_quant_level(network, "how ranges are found, see calibrate; its INT16 proposals are ignored")
+    search = parser.add_argument_group("the search")
+    search.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
+    search.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
+    search.add_argument("--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the table and --target")
+    search.add_argument(
+        "--objective",
+        default="mean",
+        metavar="mean|worst|NAME",
+        help="which outputs' error is made small: all on average, the worst, or those named (default: %(default)s)",
+    )
+    search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
+    search.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
+    many = parser.add_argument_group("processes").add_mutually_exclusive_group()
+    many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
+    add_scheduler(many, "calibrate and run plans")
+    results = parser.add_argument_group("results")
+    results.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
+    results.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
+    results.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
+    results.add_argument("--pickle", action="store_true", help="write quant parameters as pickle (protocol 3) too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
+    from sgsdump.files.bounded_read import read_bytes
+    from sgsdump.models.feeds.feeds import board_notes
+    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
+    from sgsdump.quantisation.objective import watched_by_output
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.reports.tuning import pareto_json, pareto_table
+    from sgsdump.sidecars import input_config
+    from sgsdump.tuning.criteria import parse_objective
+    from sgsdump.tuning.pareto import fixed_of, pareto, verify
+    from sgsdump.tuning.proposals import check_solver
+    from sgsdump.tuning.search import most_evaluations
+    from sgsdump.tuning.setup import Judging, set_up
+
+    options = record(Options, args, network=record(Network, args), search=record(SearchOptions, args))
+    network, goal = options.network, _goal(options.search)
+    check_solver()
+    config = input_config.read(network.input_config)
+    if options.json:
+        check_file(options.json)
+    folder = _usable_folder(options.output, network.input_config)
+    ini = read_bytes(network.input_config)
+    model = open_float_model(network.model, network.weight_file, config)
+    config, notes = with_raised_inputs(config, model.proto)
+    objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
+    for note in [*board_notes(config), *conversion_notes(model), *notes]:
+        print(f"warning: {note}")
+    progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
+    ranges, side, feeds = _calibrated(options, model, config, workers)
+    with _stopped_by_ctrl_c(goal.seconds) as left:
+        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
+        setup = set_up(model, ranges, config, feeds, judging, progress)
+        most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
+        _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
+        found = _searched(setup, goal, most, left)
+    pool, trial = setup.pool, setup.trial
+    result = pareto(found, pool, setup.sizes, trial, goal.metric is not None)
+    taken = fixed_of(trial, result.taken, side)
+    verified = verify(model, taken, pool.pictures, pool.combined, pool.outputs, progress)
+    result = replace(result, verified=verified)
+    with together():
+        if options.json:
+            replace_text(options.json, pareto_json.render(result))
+        with replacing_folder(folder, keep=_is_kept) as newer:
+            _write_results(options, newer, ini, result, trial, side)
+            _write_report(options, newer, result, trial, taken)
+    print(pareto_table.render(result), end="")
+    print_ending(result, folder, WITHOUT_BITS[options.quant_level])
+    for clipped in taken.clipped:
+        print(f"warning: {clipped}")
+    print_cut(model, config)
+    return 0
+
+
+def _searched(setup: Setup, goal: Goal, most: int, left: Left) -> SearchResult:
+    """The plans for the rates, or for the target, of ``most`` that are run."""
+    from sgsdump.tuning.search import search_rates, search_target
+
+    setup.pool.expect(most * len(setup.pool.pictures))
+    try:
+        if goal.target is not None:
+            return search_target(setup.pool, setup.sizes, goal.target, left)
+        return search_rates(setup.pool, setup.sizes, goal.rates, left)
+    finally:
+        setup.pool.close()
+
+
+def _goal(options: SearchOptions) -> Goal:
+    """Raises ConfigError for an invalid rate, target or time and for options that do not go together, InputError for a
+    metric that cannot be loaded."""
+    from sgsdump.files.bounded_read import read_bytes
+    from sgsdump.tuning.criteria import load_metric, parse_target
+    from sgsdump.tuning.search import RATES
+
+    rates = parse_rates(options.rates) if options.rates else RATES
+    target = parse_target(options.target) if options.target else None
+    seconds = parse_seconds(options.budget)
+    if options.target and options.rates:
+        raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
+    if target is not None and target.name == "metric" and not options.metric:
+        raise ConfigError("--target metric>=X needs --metric FILE.py:function")
+    metric = load_metric(options.metric) if options.metric else None
+    text = read_bytes(Path(options.metric.rpartition(":")[0])) if options.metric else b""
+    return Goal(rates, target, seconds, metric, text)
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Raises ConfigError for anything but a list of rates above 0.5 and at most 1."""
+    from sgsdump.tuning.search import check_rates
+
+    try:
+        rates = sorted({float(word) for word in text.split(",") if word.strip()})
+    except ValueError as error:
+        raise ConfigError(f"--rates {text!r} is not a list of numbers like 0.65,0.7") from error
+    if not rates:
+        raise ConfigError("--rates names no rate")
+    check_rates(rates)
+    return tuple(rates)
+
+
+def parse_seconds(text: str) -> float:
+    """``60s``, ``5m``, ``1.5h``, or a number of seconds. Raises ConfigError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match:
+        raise ConfigError(f"--budget {text!r} is not a time; write 60s, 5m or 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _calibrated(
+    options: Options, model: Model, config: InputConfig, workers: Workers
+) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
+    """The ranges of the model's tensors, the other statistics, and the pictures that judge plans."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.models.feeds.feeds import PictureFeeds, feeds
+    from sgsdump.models.feeds.image_list import evenly
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.tuning.setup import PICTURES
+
+    specs = tuple(graph_inputs(model.proto))
+    pictures = PictureFeeds(options.network.image, options.network.preprocess, specs, config)
+    judges = (
+        PictureFeeds(options.search.evaluate, options.network.preprocess, specs, config)
+        if options.search.evaluate
+        else pictures
+    )
+    calibration = calibrate(
+        model, pictures, config, WITHOUT_BITS[options.quant_level], workers=workers, progress=Terminal("stderr")
+    )
+    chosen = set(range(len(judges))) if options.search.evaluate else set(evenly(range(len(judges)), PICTURES))
+    raws = feeds(
+        options.search.evaluate or options.network.image, options.network.preprocess, specs, config, normalised=False
+    )
+    pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
+    return calibration.ranges, side_ranges(calibration.statistics), pairs
+
+
+@contextmanager
+def _stopped_by_ctrl_c(seconds: float) -> Iterator[Left]:
+    """A function that gives the seconds left for a search: none after the first Ctrl-C or SIGTERM. The second stops at
+    once."""
+    end = time.monotonic() + seconds
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: end - time.monotonic()
+        return
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        restore()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: 0.0 if stopped.is_set() else end - time.monotonic()
+    finally:
+        restore()
+
+
+def _usable_folder(path: Path, ini: Path) -> Path:
+    """The folder, made if need be. Raises OutputError when it cannot be written to, ConfigError when a result would
+    take the place of the user's own input_config.ini."""
+    from sgsdump.files.atomic_write import make_folder
+
+    progress = path / PROGRESS
+    if progress.exists() and not progress.is_file():
+        raise OutputError(f"{progress} is not a file; remove it, or name another folder with -o")
+    if not os.access(make_folder(path), os.W_OK):
+        raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
+    if ini.resolve().parent == path.resolve() and RESULTS.fullmatch(ini.name):
+        raise ConfigError(f"the results would overwrite {ini}; name another folder with -o")
+    return path
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a file of an older FOLDER stays: progress.json and the user's own, but no result of an earlier run."""
+    return not RESULTS.fullmatch(name)
+
+
+def _write_results(
+    options: Options, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial, side: SideRanges
+) -> None:
+    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.quantisation.float_model import serialise
+    from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
+    from sgsdump.sidecars import quant_param
+    from sgsdump.sidecars.input_config import with_tensor_arrays
+    from sgsdump.tuning.pareto import fixed_of, optimized, stem
+
+    def write(name: str, data: bytes) -> None:
+        with replacing(folder / name) as file:
+            file.write(data)
+
+    asked = [row for row in result.rows if row.asked is not None]
+    names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
+    for name, row in [*zip(names, asked), ("", result.taken)]:
+        fixed = fixed_of(trial, row, side)
+        params = optimized(trial, fixed, options.network.model)
+        quant_param.write(params, folder / f"optimized_quant_info{name}.json")
+        if options.pickle:
+            quant_param.write(params, folder / f"optimized_quant_info{name}.pkl", "pickle")
+        if options.fixed_model:
+            write(f"optimized{name}.onnx", serialise(fixed.proto))
+        write(f"input_config{name}.ini", with_tensor_arrays(ini, row.tensors))
+    write("pareto.csv", pareto_csv.render(result).encode())
+    write("pareto.json", pareto_json.render(result).encode())
+    write("pareto.png", pareto_png.render(result))
+
+
+def _write_report(options: Options, folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel) -> None:
+    """report.html of the plan to take, compared on a few of the pictures that judge plans."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, PicturePairs, each_compared, over_all
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.html.of_tuning import report_of_tuning
+
+    specs = tuple(graph_inputs(trial.model.proto))
+    pairs = PicturePairs(
+        options.search.evaluate or options.network.image, options.network.preprocess, specs, trial.config, COMPARED
+    )
+    comparer = PictureComparer(trial.model, replace(trial.model, proto=taken.proto), folder)
+    compared = over_all(each_compared(comparer, pairs), pairs.labels, Terminal("stderr"))
+    facts = [("float model", str(options.network.model)), ("judged on", f"{result.effort.pictures} pictures"),
+             ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
+    title = f"{options.network.model.name} with the tuned INT16 convolutions"
+    report = report_of_tuning(result, compared, trial.model, trial.ranges, title=title, facts=facts)
+    replace_text(folder / "report.html", render(report))
+
+
+def _print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> None:
+    """How much there is to do, ``most`` plans, and what is known already."""
+    pool, groups = setup.pool, len(setup.sizes.domains)
+    runs = most * len(pool.pictures)
+    print(f"{groups} groups of convolutions; at most {most} plans on {len(pool.pictures)} pictures = {runs} runs of "
+          f"the network, within {budget}")  # fmt: skip
+    if pool.resumed:
+        print(f"{progress}: resuming, {pool.resumed} plans are known")
+
+
+def print_ending(result: Pareto, folder: Path, level: str) -> None:
+    from sgsdump.tuning.pareto import worsened
+
+    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
+    rest = "" if result.effort.complete else "; the time ran out before the search ended; rerun the command to resume"
+    print(f"{how}, {result.effort.runs} runs of the network{rest}")
+    if result.effort.unsearched:
+        print(f"not looked at: {'; '.join(result.effort.unsearched)}")
+    names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
+    for name in result.left_out:
+        print(f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?")
+    for name, (error, low) in worsened(result).items():
+        print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
+              f"--objective worst or --objective {name} heeds it")  # fmt: skip
+    print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
+    if result.verified is not None:
+        print(f"*: in the hardware's integers its error is {result.verified.error:.3g} (searched with "
+              f"{result.taken.error:.3g})")  # fmt: skip
+    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
+          f"--quant-level {level}")  # fmt: skip

@@ -1,1 +1,0 @@
-"""Where two runs of a model first differ."""

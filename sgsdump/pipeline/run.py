@@ -1,0 +1,195 @@
+"""Run a model and give its tensors one after another, by any executor, in one of two ways.
+
+fast      every node runs once, in segments of about a dozen that hand arrays to each other; with ``ort`` by the segment
+          runner, which is the fastest. A segment outputs the selected tensors and those that later segments read; one
+          that fails is run again node by node, so that the node at fault has a name and only what needs it is lost.
+isolated  every tensor comes from a sub-model of its own, in which it is the only output: for back-ends that fuse
+          operators.
+
+A tensor that cannot be dumped is reported with the reason, and one tensor's failure never stops the others.
+
+A back-end that fuses operators shows a tensor in the middle of a fused group only by not fusing there. When each tensor
+is the single output of a model that ends in it, the group that ends in it is fused as in the whole model, so at least
+one sub-model holds every fused group whole. A sub-model need not begin at the model's inputs for that. It holds the
+nodes nearest to its tensor, at least ``WHOLE`` of them, and is fed with the tensors dumped before it: any group of up
+to that many nodes is in it (epilogues of a convolution have about 6, a GELU or LayerNormalization 9, an attention block
+about 20). So the cost of a dump grows with the number of tensors and not with its square. Where only some tensors are
+selected, a sub-model reaches back to the last ones dumped, or to the inputs. Measured on a ResNet-50-like model
+(benchmarks/pipeline.py): a sub-model has 13 % of the nodes on average, and the dump takes a tenth or less of the time
+of running the whole model once per tensor.
+
+Within one model onnxruntime hands float32 values from one float16 node to the next
+(``models.passes.segment.unrounded``), so a float16 tensor's last bits may differ from those of the whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Layer
+from sgsdump.models.graph import infer_types
+from sgsdump.models.input_spec import check_feed
+from sgsdump.models.model import graph_inputs
+from sgsdump.models.passes.extract import extract
+from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
+from sgsdump.pipeline.steps import (
+    FAST,
+    ISOLATED,
+    Engine,
+    ExecutorConfigs,
+    Failed,
+    Lineage,
+    NotDumped,
+    Step,
+    give_steps,
+    inside_nodes,
+    why_no_array,
+)
+from sgsdump.progress import Advance, unwatched
+from sgsdump.registry import hint
+
+if TYPE_CHECKING:
+    import onnx
+
+    from sgsdump.models.model import Model
+
+WHOLE = 24
+
+
+def run(
+    model: Model,
+    engine: Engine,
+    feed: Mapping[str, np.ndarray],
+    names: Sequence[str] | None = None,
+    advance: Advance = unwatched,
+) -> Iterator[Layer | NotDumped]:
+    """The selected tensors of one run, in an order in which they can be computed.
+
+    feed      array by input name, of the declared dtype and shape.
+    names     node outputs; None gives every one that has a topological index, and reports those that cannot be dumped.
+    advance   called with (done, in all) as the run goes on: nodes, segments or tensors.
+
+    Raises ConfigError for an unknown name or executor, InputError for a feed that does not fit, ModelError for a graph
+    that no executor can run.
+    """
+    check_feed(feed, graph_inputs(model.proto))
+    inside = {lost.name: lost for lost in inside_nodes(model.proto)}
+    selected = _selected(model.proto.graph, names, inside)
+    if engine.executor == "ort" and engine.mode == FAST and engine.configs == ExecutorConfigs():
+        yield from _by_runner(model, feed, selected, advance)
+    else:
+        lineage = Lineage(model.proto)
+        shapes = {name: array.shape for name, array in feed.items()}
+        is_isolated = engine.mode == ISOLATED
+        steps = isolated_steps(lineage, selected) if is_isolated else fast_steps(lineage, selected, shapes)
+        with engine.opened(model.folder) as ready:
+            ready.executor.check_model(model.proto)
+            yield from give_steps(lineage, steps, ready, feed, selected, advance)
+    yield from (lost for name, lost in inside.items() if names is None or name in names)
+
+
+def run_once(
+    model: Model, engine: Engine, feed: Mapping[str, np.ndarray], names: Sequence[str]
+) -> list[Layer | NotDumped]:
+    """The named tensors of the model in one go, in that order; a name given twice comes twice.
+
+    feed  array by input name, of the declared dtype and shape.
+
+    Only what the outputs need is run. When that fails they are run again the fast way, so that the node at fault has a
+    name and the others are dumped. Raises what ``extract`` and ``run`` raise.
+    """
+    part = extract(model.proto, None, names)
+    reads = {info.name for info in part.graph.input}
+    outputs = list(dict.fromkeys(names))
+    with engine.opened(model.folder) as ready:
+        values = ready.attempt(part, outputs, {name: array for name, array in feed.items() if name in reads})
+    makers = {name: node for node in model.proto.graph.node for name in node.output if name}
+    if isinstance(values, Failed):
+        singly = run(model, Engine(engine.executor, FAST, engine.configs), feed, [n for n in names if n in makers])
+        return [*singly, *(NotDumped(name, "", "", values.reason, True) for name in names if name not in makers)]
+
+    def outcome(name: str, value: Any) -> Layer | NotDumped:
+        node, op_type = (makers[name].name, makers[name].op_type) if name in makers else ("", "")
+        reason = why_no_array(value)
+        return (
+            NotDumped(name, node, op_type, reason, False) if reason else Layer(name, node, op_type, np.asarray(value))
+        )
+
+    by_name = dict(zip(outputs, values))
+    return [outcome(name, by_name[name]) for name in names]
+
+
+def isolated_steps(lineage: Lineage, selected: Collection[str], whole: int = WHOLE) -> list[Step]:
+    """One step for each selected tensor, in an order in which they can be computed."""
+    return [Step((name,), whole, alone=True) for name in lineage.maker if name in selected]
+
+
+def fast_steps(lineage: Lineage, selected: Collection[str], shapes: Mapping[str, Sequence[int]]) -> list[Step]:
+    """The segments that the selected tensors need; ``shapes`` are those of the inputs."""
+    cone = lineage.cone(selected)
+    types = infer_types(lineage.proto, shapes)
+    segments = cut(lineage.nodes, lineage.weights, tensor_bytes(types), uncut=unrounded(lineage.nodes, types))
+    last_reader: dict[str, int] = {}
+    start = 0
+    for number, segment in enumerate(segments):
+        end = start + len(segment.nodes)
+        for index in cone.intersection(range(start, end)):
+            last_reader.update(dict.fromkeys(lineage.needs[index], number))
+        start = end
+    steps = []
+    for number, segment in enumerate(segments):
+        read_later = {name for name in segment.makes if last_reader.get(name, -1) > number}
+        asks = tuple(
+            name
+            for name in segment.makes
+            if name in selected or (name in read_later and not lineage.is_constant[lineage.maker[name]])
+        )
+        if asks:
+            steps.append(Step(asks, 1, alone=False))
+    return steps
+
+
+def _selected(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mapping[str, NotDumped]) -> frozenset[str]:
+    """Names of the node outputs to give. Raises ConfigError for one the model has not."""
+    makers = {name: node.op_type for node in graph.node for name in node.output if name}
+    if names is None:
+        return frozenset(name for name, op_type in makers.items() if op_type != "Constant")
+    for name in names:
+        if name not in makers and name not in inside:
+            raise ConfigError(f"the model has no tensor {name!r}{hint(name, makers)}")
+    return frozenset(makers.keys() & set(names))
+
+
+def _by_runner(
+    model: Model, feed: Mapping[str, np.ndarray], selected: Collection[str], advance: Advance
+) -> Iterator[Layer | NotDumped]:
+    """By onnxruntime's own segments, up to the last tensor selected.
+
+    They are the same segments whatever is selected, so that a tensor has the same values in every dump.
+    """
+    runner = SegmentRunner(model, keep_going=True)
+    nodes = {name: node.name for node in model.proto.graph.node for name in node.output}
+    if not selected:
+        return
+    missing = set(selected)
+    reported: set[str] = set()
+
+    def lost() -> Iterator[NotDumped]:
+        for skip in [skip for name, skip in runner.skipped.items() if name in missing and name not in reported]:
+            reported.add(skip.name)
+            missing.discard(skip.name)
+            yield NotDumped(skip.name, nodes[skip.name], skip.op_type, skip.reason, skip.failed)
+
+    for layer in runner.run(feed, selected, advance):
+        yield from lost()
+        missing.discard(layer.name)
+        yield layer
+        if not missing:
+            break
+    yield from lost()
+    advance(len(model.proto.graph.node), len(model.proto.graph.node))

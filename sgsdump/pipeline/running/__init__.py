@@ -1,1 +1,0 @@
-"""The tensors of one run of a model, one after another, by any executor."""

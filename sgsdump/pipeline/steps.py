@@ -1,0 +1,407 @@
+"""Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
+
+A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
+wherever a value is already at hand. The graph is not cut at a tensor that failed or cannot be fed (sequences, text,
+8-bit floats): the step then reaches further back and makes it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError
+from sgsdump.executors.base import Configs, Executor, reason_of
+from sgsdump.executors.runner import Layer
+from sgsdump.executors.table import executors, open_executor
+from sgsdump.models.graph import called, infer_types, inner_tensors, is_known, needs, sorted_nodes, weight_names
+from sgsdump.models.passes.extract import Extractor
+from sgsdump.progress import Advance
+from sgsdump.registry import hint
+
+if TYPE_CHECKING:
+    import onnx
+
+FAST, ISOLATED = "fast", "isolated"
+MODES = (FAST, ISOLATED)
+# Integer vectors up to this length are shapes, axes, sizes; compilers want to see their values in the model.
+SHAPE_LENGTH = 64
+
+
+@dataclass(frozen=True)
+class ExecutorConfigs:
+    """Options for the three calls of an executor that take some."""
+
+    init: Configs = field(default_factory=dict)
+    load: Configs = field(default_factory=dict)
+    execute: Configs = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """What runs a model.
+
+    executor  a name in ``executors()``, or an Executor, which is initialised anew and released at the end.
+    mode      ``fast`` or ``isolated``, see ``run``.
+    configs   options for the executor's calls.
+
+    Raises ConfigError for an unknown mode.
+    """
+
+    executor: str | Executor = "ort"
+    mode: str = FAST
+    configs: ExecutorConfigs = ExecutorConfigs()
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ConfigError(f"unknown mode {self.mode!r}{hint(self.mode, list(MODES))}")
+
+    @property
+    def name(self) -> str:
+        """The executor's name in the table, or its own."""
+        return self.executor if isinstance(self.executor, str) else self.executor.name
+
+    @property
+    def class_name(self) -> str:
+        """The name of the executor's class, which dump_info.json has. Raises ConfigError for an unknown executor."""
+        if isinstance(self.executor, Executor):
+            return type(self.executor).__name__
+        if self.executor not in executors():
+            raise ConfigError(f"unknown executor {self.executor!r}{hint(self.executor, executors())}")
+        return getattr(executors()[self.executor], "__name__", self.executor)
+
+    @contextmanager
+    def opened(self, folder: Path | None) -> Iterator[ReadyExecutor]:
+        """The executor, just initialised; released at the end, after a failure too.
+
+        folder  where the models to run have their external data.
+        """
+        if isinstance(self.executor, str):
+            executor = open_executor(self.executor, self.configs.init)
+        else:
+            executor = self.executor
+            executor.release()
+            executor.init(self.configs.init)
+        with executor:
+            yield ReadyExecutor(executor, self.configs, None if folder is None else str(folder))
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a model did not load or run, in one line."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyExecutor:
+    """An initialised executor, its options, and the folder of the models' external data."""
+
+    executor: Executor
+    configs: ExecutorConfigs
+    folder: str | None
+
+    def execute(self, proto: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> list[Any]:
+        """The named outputs of a model; whatever the executor raises."""
+        self.executor.load_model(proto, self.configs.load, self.folder)
+        return list(self.executor.execute(names, feed, self.configs.execute))
+
+    def attempt(
+        self, proto: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, np.ndarray]
+    ) -> list[Any] | Failed:
+        """The named outputs of a model, or why there are none.
+
+        Raises ConfigError and MissingExtra, which any other model would run into too.
+        """
+        try:
+            return self.execute(proto, names, feed)
+        except (ConfigError, MissingExtra):
+            raise
+        except SgsdumpError as error:
+            return Failed(str(error))
+        except Exception as error:
+            # A plug-in may raise anything; it costs this model, not the run.
+            return Failed(f"executor {self.executor.name}: {reason_of(error)}")
+
+
+@dataclass(frozen=True)
+class NotDumped:
+    """A tensor that was not dumped, and why.
+
+    failed  True: running failed, an error. False: it cannot be an array (inside a body, text, a sequence).
+    """
+
+    name: str
+    node: str
+    op_type: str
+    reason: str
+    failed: bool
+
+
+def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
+    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can output; one entry stands for all
+    those inside a node that calls a function of the model."""
+    functions = {(function.domain, function.name) for function in proto.functions}
+    for node in proto.graph.node:
+        for name in inner_tensors(node):
+            yield NotDumped(name, node.name, node.op_type, f"inside a body of {called(node)}", False)
+        if (node.domain, node.op_type) in functions:
+            name, reason = f"tensors inside {called(node)}", "they belong to a function of the model"
+            yield NotDumped(name, node.name, node.op_type, reason, False)
+
+
+def why_no_type(kind: onnx.TypeProto | None) -> str:
+    """Why a value of this type cannot be an array; an empty string when it can, or when the type is not known."""
+    import onnx
+
+    what = kind.WhichOneof("value") if kind is not None else None
+    if kind is None or what is None:
+        return ""
+    if what != "tensor_type":
+        return {
+            "sequence_type": "a sequence, not a tensor",
+            "optional_type": "an optional value, not a tensor",
+        }.get(what, f"a {what.removesuffix('_type').replace('_', ' ')}, not a tensor")
+    return "holds text, not numbers" if kind.tensor_type.elem_type == onnx.TensorProto.STRING else ""
+
+
+def why_no_array(value: Any) -> str:
+    """Why an executor's output is not an array of numbers; an empty string when it is one."""
+    if value is None:
+        return "an optional value that is absent"
+    if isinstance(value, list | tuple | dict):
+        return "a sequence, not a tensor"
+    if not isinstance(value, np.ndarray | np.generic):
+        return f"the executor gave a {type(value).__name__}, not an array"
+    return "holds text, not numbers" if value.dtype.kind in "OSU" else ""
+
+
+class Lineage:
+    """A graph seen from its tensors backwards. Raises ModelError when its nodes cannot be sorted."""
+
+    def __init__(self, proto: onnx.ModelProto):
+        self.proto = proto
+        self.nodes = sorted_nodes(proto.graph)
+        self.maker = {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
+        self.weights = weight_names(proto.graph)
+        self.needs = [needs(node) for node in self.nodes]
+        self.is_constant = [node.op_type == "Constant" for node in self.nodes]
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        return Extractor(self.proto)
+
+    def cone(self, names: Collection[str]) -> set[int]:
+        """Indices of all nodes that lead to these tensors."""
+        return self._back(names, frozenset(), len(self.nodes))[0]
+
+    def reads(self, asks: Collection[str], at_hand: Collection[str], whole: int) -> tuple[str, ...]:
+        """Where to cut the model that makes ``asks``: the tensors it reads, sorted.
+
+        at_hand  tensors with known values, graph inputs among them.
+        whole    nodes that must stay in the model, counted from ``asks`` outwards.
+        """
+        reads, met = self._back(asks, at_hand, whole)
+        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in reads and n not in self.weights))
+
+    def _back(self, names: Collection[str], at_hand: Collection[str], whole: int) -> tuple[set[int], set[str]]:
+        """The nodes met on the way back, ring by ring, and every tensor they need."""
+        nodes: set[int] = set()
+        met: set[str] = set()
+        ring = {self.maker[name] for name in names}
+        counted = 0
+        while ring:
+            nodes |= ring
+            counted += sum(not self.is_constant[index] for index in ring)
+            fresh = set().union(*(self.needs[index] for index in ring))
+            met |= fresh
+            if counted >= whole:
+                fresh = {name for name in met if name not in at_hand}
+            ring = {self.maker[name] for name in fresh if name in self.maker} - nodes
+        return nodes, met
+
+
+@dataclass(frozen=True)
+class Step:
+    """One model to run.
+
+    asks   the tensors to put out, in an order in which they can be computed.
+    whole  at least so many nodes that lead to them are in the model, the nearest first.
+    alone  True: it is tried even where a tensor it depends on has failed, for that one may have been at fault only
+           as an output. False: it is lost with what it depends on.
+    """
+
+    asks: tuple[str, ...]
+    whole: int
+    alone: bool
+
+
+def give_steps(
+    lineage: Lineage,
+    steps: Sequence[Step],
+    ready: ReadyExecutor,
+    feed: Mapping[str, np.ndarray],
+    selected: Collection[str],
+    advance: Advance,
+) -> Iterator[Layer | NotDumped]:
+    """The selected tensors, step after step; a value is let go when no later step is planned to read it."""
+    types = infer_types(lineage.proto, {name: array.shape for name, array in feed.items()})
+    plans = _planned(lineage, steps, feed, types)
+    last_use = {name: number for number, plan in enumerate(plans) for name in plan}
+    runner = _StepRunner(lineage, ready, dict(feed), types)
+    for number, step in enumerate(steps):
+        for name, outcome in runner.run(step, plans[number]):
+            node = lineage.nodes[lineage.maker[name]]
+            if isinstance(outcome, NotDumped):
+                if name in selected:
+                    yield outcome
+                continue
+            if last_use.get(name, -1) > number and is_feedable(outcome):
+                runner.live[name] = outcome
+            if name in selected:
+                yield Layer(name, node.name, node.op_type, outcome)
+            del outcome
+        runner.live = {n: a for n, a in runner.live.items() if n in feed or last_use.get(n, -1) > number}
+        advance(number + 1, len(steps))
+
+
+def is_feedable(array: np.ndarray) -> bool:
+    """Whether a model can be fed with it: numpy's own types, and bfloat16."""
+    return array.dtype.kind in "biufc" or array.dtype.name == "bfloat16"
+
+
+def _planned(
+    lineage: Lineage, steps: Sequence[Step], feed: Collection[str], types: Mapping[str, onnx.TypeProto]
+) -> list[tuple[str, ...]]:
+    """What each step reads when none before it fails."""
+    at_hand = set(feed)
+    plans = []
+    for step in steps:
+        plans.append(lineage.reads(step.asks, at_hand, step.whole))
+        at_hand |= {name for name in step.asks if not why_no_type(types.get(name))}
+    return plans
+
+
+class _StepRunner:
+    """Runs steps; ``live`` are the values at hand, ``lost`` the tensors that failed and what depends on them."""
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        ready: ReadyExecutor,
+        live: dict[str, np.ndarray],
+        types: Mapping[str, onnx.TypeProto],
+    ):
+        self.live = live
+        self.lost: set[str] = set()
+        self._lineage = lineage
+        self._ready = ready
+        self._types = types
+        self._fed = frozenset(live)
+
+    def run(self, step: Step, plan: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
+        """What became of each tensor the step asks for."""
+        asks = []
+        for name in step.asks:
+            kind = why_no_type(self._types.get(name))
+            culprit = "" if step.alone else self._culprit(name)
+            if culprit:
+                yield name, self._not_dumped(name, f"needs {culprit!r}, which failed", True)
+            elif kind:
+                yield name, self._not_dumped(name, kind, False)
+            else:
+                asks.append(name)
+        if not asks:
+            return
+        whole = plan if len(asks) == len(step.asks) and all(name in self.live for name in plan) else None
+        outcome = self._values(asks, step.whole, whole)
+        if isinstance(outcome, Failed) and len(asks) > 1:
+            yield from self._one_by_one(asks)
+            return
+        if isinstance(outcome, Failed):
+            name = asks[0]
+            culprit = self._culprit(name)
+            self.lost.add(name)
+            why = f"needs {culprit!r}, which failed" if culprit else f"{called(self._node(name))} cannot run"
+            yield name, self._not_dumped(name, f"{why}: {outcome.reason}", True)
+            return
+        yield from self._checked(asks, outcome)
+
+    def _one_by_one(self, asks: Sequence[str]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
+        """Each node by itself, so that the one at fault has a name; those asked for are at hand for the next."""
+        for name in asks:
+            culprit = self._culprit(name)
+            if culprit:
+                yield name, self._not_dumped(name, f"needs {culprit!r}, which failed", True)
+                continue
+            for output, outcome in self.run(Step((name,), 1, False), ()):
+                if not isinstance(outcome, NotDumped) and is_feedable(outcome):
+                    self.live[output] = outcome
+                yield output, outcome
+
+    def _culprit(self, name: str) -> str:
+        """The tensor that failed and that ``name`` depends on; ``name`` is then lost too. Empty when there is none."""
+        if not self.lost:
+            return ""
+        lost = sorted(self._lineage.needs[self._lineage.maker[name]] & self.lost)
+        if lost:
+            self.lost.add(name)
+            return lost[0]
+        return ""
+
+    def _values(self, asks: Sequence[str], whole: int, reads: tuple[str, ...] | None) -> list[Any] | Failed:
+        if not reads:
+            reads = self._lineage.reads(asks, self.live, whole)
+        types = {name: self._types[name] for name in asks if is_known(self._types.get(name))}
+        types |= {name: self._type_of(name) for name in reads}
+        try:
+            proto = self._lineage.extractor.extract(reads, asks, types)
+        except Exception as error:
+            return Failed(str(error))
+        fixed = [name for name in reads if name not in self._fed and _is_shape(self.live[name])]
+        _fix(proto, {name: self.live[name] for name in fixed})
+        feed = {name: self.live[name] for name in reads if name not in fixed}
+        return self._ready.attempt(proto, asks, feed)
+
+    def _type_of(self, name: str) -> onnx.TypeProto:
+        """The type of a value at hand: its real shape, and the element type that the graph gives it."""
+        from onnx import helper
+
+        array, kind = self.live[name], self._types.get(name)
+        elem_type = kind.tensor_type.elem_type if kind is not None else 0
+        elem_type = elem_type or helper.np_dtype_to_tensor_dtype(array.dtype)
+        return helper.make_tensor_type_proto(elem_type, array.shape)
+
+    def _checked(self, asks: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
+        for name, value in zip(asks, values):
+            reason = why_no_array(value)
+            yield name, self._not_dumped(name, reason, False) if reason else np.asarray(value)
+
+    def _not_dumped(self, name: str, reason: str, failed: bool) -> NotDumped:
+        node = self._node(name)
+        return NotDumped(name, node.name, node.op_type, reason, failed)
+
+    def _node(self, name: str) -> onnx.NodeProto:
+        return self._lineage.nodes[self._lineage.maker[name]]
+
+
+def _is_shape(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= SHAPE_LENGTH
+
+
+def _fix(proto: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> None:
+    """Make inputs of a freshly cut model constants of it, in place."""
+    from onnx import numpy_helper
+
+    if not values:
+        return
+    kept = [info for info in proto.graph.input if info.name not in values]
+    del proto.graph.input[:]
+    proto.graph.input.extend(kept)
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in values.items())

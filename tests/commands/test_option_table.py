@@ -1,0 +1,211 @@
+"""What each mode of a command takes: every option of the parser is honoured or refused, none silently ignored."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgsdump import save_dump
+from sgsdump.cli import main
+from sgsdump.commands import COMMANDS
+from sgsdump.commands.compare import options as compare_options
+from sgsdump.commands.options import Modes, Reading
+from sgsdump.commands.parser import build_parser
+from sgsdump.errors import SgsdumpError
+
+PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
+# What is typed for an option that takes a value; a path for every other.
+VALUES = {
+    **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth"], "1"),
+    **dict.fromkeys(["min_cos", "max_rmse", "max_mse", "th1", "th2", "input_tag", "threshold"], "0.5"),
+    **{"metrics": "sqnr", "limit": "sqnr=20", "exclude": "none*", "name_rule": "q=a", "compatible": "msprobe"},
+    **{"sort": "worst", "scheduler": "tcp://127.0.0.1:1", "layout": "NHWC", "dtype": "float32", "bisect": "reference"},
+    **{"original_shape": "q=1,2", "select": "*", "operations": "[0]", "name": "a", "part": "[0]", "op_type": "Conv"},
+    **{"csv": "o.csv", "json": "o.json", "output": "o.npy", "metric": "metric.py:largest", "to": "npz"},
+}
+
+
+def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Those of a parser and of the parsers below it, without help."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield action
+            for inner in action.choices.values():
+                yield from actions(inner)
+        elif not isinstance(action, argparse._HelpAction):
+            yield action
+
+
+def typed(action: argparse.Action) -> list[str]:
+    """An option as a user types it, with a value."""
+    value = VALUES.get(action.dest, "x.npz")
+    if not action.option_strings:
+        return [value]
+    if action.nargs == 0:
+        return [action.option_strings[-1]]
+    return [action.option_strings[-1], *([value] * (action.nargs if isinstance(action.nargs, int) else 1))]
+
+
+@pytest.mark.parametrize("command", WITH_MODES)
+def test_the_table_has_every_option_of_the_parser(command):
+    modes: Modes = COMMANDS[command].MODES
+    assert set(modes.honoured) == {action.dest for action in actions(PARSERS[command])}
+    every = {mode for honouring in modes.honoured.values() for mode in honouring}
+    for action in actions(PARSERS[command]):
+        refusing = every - set(modes.honoured[action.dest])
+        refusing -= {mode for of_command, mode, option in CHOOSES if (of_command, option) == (command, action.dest)}
+        # Otherwise it would not show whether it was given.
+        assert not refusing or action.default in (None, False, [], ()), action.dest
+        assert action.required or action.dest in modes.refusals or all(mode in modes.refusals for mode in refusing)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "exec"])
+def test_every_option_reaches_the_records(command, tmp_path, monkeypatch):
+    """An option that ``run`` never reads is one that a command lacks."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_bytes(b"")
+    read: set[str] = set()
+
+    class Watched(argparse.Namespace):
+        def __getattribute__(self, name):
+            read.add(name)
+            return super().__getattribute__(name)
+
+    parsers = [PARSERS[command]]
+    for action in PARSERS[command]._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parsers = list(action.choices.values())
+    for parser in parsers:
+        options = [action for action in actions(parser) if not isinstance(action, argparse._SubParsersAction)]
+        facts = {action.dest: action.default for action in options}
+        facts |= {action.dest: Path("file/below") for action in options if action.required}
+        facts |= dict.fromkeys(facts.keys() & {"output", "dump", "sample", "benchmark"}, Path("file/below"))
+        facts |= {"kind": parser.prog.split()[-1], "names": ["x"], "dumps": [Path("file/below")]}
+        facts |= {"name": "x"} if "name" in facts and command == "cfg" else {}
+        args = Watched(**facts)
+        read.clear()
+        with pytest.raises((SgsdumpError, OSError)):
+            COMMANDS[command].run(args)
+        whole = "__dict__" in read
+        missing = {action.dest for action in options} - read
+        assert whole or not missing, missing
+
+
+@pytest.fixture
+def dumps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_dump({"a": np.float32([[1, 2, 3], [4, 5, 7]]), "b": np.float32([1, 2])}, "one.npz")
+    save_dump({"a": np.float32([[1, 2, 3], [4, 5, 6]]), "b": np.float32([1, 2])}, "two.npz")
+    for folder, name in (("runs1", "one"), ("runs2", "two")):
+        (tmp_path / folder).mkdir()
+        for run in ("x", "y"):
+            (tmp_path / folder / f"{run}.npz").write_bytes(Path(f"{name}.npz").read_bytes())
+    for tree, add in (("tree1", 0), ("tree2", 1)):
+        for step in (0, 2):
+            save_dump({"0_Add/output.0": np.float32([1 + step, 2 + add])}, tmp_path / "part", "atb_tree")
+            (tmp_path / "part/sgsdump.json").unlink()
+            target = tmp_path / f"{tree}/tensors/0_4711/{step}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "part/0_0/0").rename(target)
+            shutil.rmtree(tmp_path / "part")
+    (tmp_path / "metric.py").write_text("def largest(a, b):\n    return float(abs(a - b).max())\n")
+    return tmp_path
+
+
+LEAST = {
+    ("compare", compare_options.TWO): "one.npz two.npz",
+    ("compare", compare_options.TREES): "tree1 tree2",
+    ("compare", compare_options.RUNS): "runs1 runs2 --runs",
+    ("compare", compare_options.GOLDEN): "one.npz two.npz --golden two.npz",
+    ("compare", compare_options.WATCHER): "one.npz",
+    ("show", "operators"): "one.npz --operators",
+    ("show", "tensors"): "one.npz",
+    ("show", "values"): "one.npz a",
+    ("show", "worst values"): "one.npz a --against two.npz",
+    ("convert", "a dump"): "one.npz out.npz",
+    ("pipeline", "a dump"): "full -m net.onnx",
+    ("pipeline", "--bisect"): "full -m net.onnx --bisect reference",
+}
+
+
+def refusals() -> Iterator[tuple[str, str, str]]:
+    for command in WITH_MODES:
+        modes = COMMANDS[command].MODES
+        for option, honouring in modes.honoured.items():
+            for of_command, mode in LEAST:
+                if of_command == command and mode not in honouring:
+                    yield command, mode, option
+
+
+def test_every_mode_is_tried():
+    """But a topology: what a file must hold to be one is not of interest here (tests/commands/test_convert.py)."""
+    every = {(c, m) for c in WITH_MODES for honouring in COMMANDS[c].MODES.honoured.values() for m in honouring}
+    assert every - set(LEAST) == {("convert", "a topology")}
+
+
+# What makes another mode of it: naming the option is choosing that mode.
+CHOOSES = {
+    *(("compare", mode, option) for mode in ("two dumps", "trees of runs", "--runs") for option in ("golden",)),
+    *(("compare", mode, "runs") for mode in ("two dumps", "trees of runs")),
+    *(("compare", "a watcher's dump", option) for option in ("benchmark",)),
+    *(("show", mode, "operators") for mode in ("tensors", "values", "worst values")),
+    *(("show", mode, option) for mode in ("tensors", "values") for option in ("against", "worst")),
+    *(("show", "tensors", option) for option in ("name", "part")),
+    ("show", "operators", "part"),  # comes after a name, which is refused
+    ("pipeline", "a dump", "bisect"),
+}
+
+
+@pytest.mark.parametrize(("command", "mode", "option"), sorted(set(refusals()) - CHOOSES))
+def test_a_mode_refuses_what_it_does_not_honour(dumps, capsys, command, mode, option):
+    modes = COMMANDS[command].MODES
+    found = [action for action in actions(PARSERS[command]) if action.dest == option]
+    words = LEAST[command, mode].split()
+    if command == "pipeline":
+        full = PARSERS[command]._subparsers._group_actions[0].choices["full"]
+        found = [action for action in actions(full) if action.dest == option]
+        if not found:
+            return  # argparse refuses it: another kind's
+    words = POSITIONAL[command, mode, option].split() if option in ("name", "part") else [*words, *typed(found[0])]
+    assert main([command, *words]) == 2
+    error = capsys.readouterr().err
+    name = modes.spelled.get(option) or f"--{option.replace('_', '-')}"
+    assert error.count("\n") == 1 and f"{name} {modes.refusals.get(option) or modes.refusals[mode]}" in error
+
+
+POSITIONAL = {
+    ("show", "operators", "name"): "one.npz a --operators",
+    ("show", "worst values", "part"): "one.npz a [0] --against two.npz",
+}
+RECORDS = (Reading, *(getattr(compare_options, name) for name in ("Pairing", "Measuring", "Output", "Options")))
+
+
+@pytest.mark.parametrize("mode", [mode for command, mode in LEAST if command == "compare"])
+def test_a_mode_of_compare_reads_what_it_honours(dumps, monkeypatch, capsys, mode):
+    """Honoured is more than not refused: after the check the mode asks for the option."""
+    read: set[str] = set()
+    for record in RECORDS:
+
+        def watched(self, name, original=record.__getattribute__):
+            read.add(name)
+            return original(self, name)
+
+        monkeypatch.setattr(record, "__getattribute__", watched)
+    words = ["compare", *LEAST["compare", mode].split()]
+    if mode == compare_options.WATCHER:
+        assert main(words) == 2 and "no watcher's dump" in capsys.readouterr().err
+        return
+    assert main(words) in (0, 1), capsys.readouterr().err
+    honoured = {option for option, modes in compare_options.MODES.honoured.items() if mode in modes}
+    assert honoured <= read, honoured - read
+
+
+def test_a_limit_of_zero_was_given(dumps, capsys):
+    assert main("compare one.npz two.npz --golden two.npz --max-rmse 0".split()) == 2
+    assert "--max-rmse cannot be combined with --golden" in capsys.readouterr().err
