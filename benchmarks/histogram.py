@@ -23,9 +23,8 @@ from rows import Row, show
 
 from sgsdump.comparison.distribution import Distribution, distributions
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
-from sgsdump.reports.histogram.drawing import drawing
-from sgsdump.reports.histogram.histogram_png import save_histogram
+from sgsdump.reports.charts.contact_sheet import save_contact_sheets
+from sgsdump.reports.charts.layer_histogram import drawing_beside, save_histogram
 from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
@@ -48,7 +47,7 @@ def make(layers: int, values: int) -> tuple[Dump, dict[str, Range]]:
 def whole(dump: Dump, ranges: dict[str, Range], folder: Path) -> None:
     """All that the command does once the dump is open."""
     drawn = []
-    with drawing(save_histogram) as draw:
+    with drawing_beside(save_histogram) as draw:
         for layer in distributions(dump, ranges):
             assert isinstance(layer, Distribution)
             draw(layer, folder)

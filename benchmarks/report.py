@@ -23,8 +23,8 @@ from rows import Row, show
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.html.document import Report, render
-from sgsdump.reports.html.of_comparison import report_of
+from sgsdump.reports.html.document import render
+from sgsdump.reports.report import Context, Report, report_of
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 
@@ -56,7 +56,7 @@ def deep() -> Report:
     benchmark = random.normal(size=(1, 64, 40, 40)).astype(np.float32)
     sample = benchmark + random.normal(scale=0.1, size=benchmark.shape).astype(np.float32)
     sides = [Dump([Record("out", 0, 0, "Conv", Tensor.of("one", v, layout="NCHW"))]) for v in (sample, benchmark)]
-    one = report_of(compare(*sides, details=True), ranges={"one": Range.of(-3.0, 3.0)})
+    one = report_of(compare(*sides, details=True), context=Context(ranges={"one": Range.of(-3.0, 3.0)}))
     names = [f"net/stage{i // 50}/block{i // 5}/conv{i}/Conv_output_0" for i in range(LAYERS)]
     errors = np.exp(random.normal(scale=0.3, size=LAYERS).cumsum() * 0.2) * 0.05
     layers = (
@@ -64,8 +64,11 @@ def deep() -> Report:
             one.layers[0],
             name=name,
             index=i,
-            rmse=float(errors[i]),
-            rise=float(errors[i] - errors[i - 1]) if i else float(errors[i]),
+            figures=replace(
+                one.layers[0].figures,
+                rmse=float(errors[i]),
+                rise=float(errors[i] - errors[i - 1]) if i else float(errors[i]),
+            ),
             rises=bool(i and errors[i] > 1.1 * errors[i - 1]),
             verdict="fail" if errors[i] > 0.1 else "pass",
             sources=(names[i - 1],) if i else (),

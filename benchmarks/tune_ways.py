@@ -30,7 +30,7 @@ from tuned_net import DATA, MODEL, RATE, TunedNet
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.objective import score, total
 from sgsdump.quantisation.trials.plan_trial import Plan
-from sgsdump.reports.tuning.pareto_table import render
+from sgsdump.reports.pareto_reports import pareto_table as render
 from sgsdump.tuning.criteria import Picture
 from sgsdump.tuning.pareto import pareto
 from sgsdump.tuning.proposals import Sizes

@@ -78,10 +78,10 @@ __all__ = [
 # What shows a result in a notebook; the results' own rooms do not know reports.
 notebook.show_by(
     {
-        "comparison": "sgsdump.reports.notebook.of_comparison:render",
-        "table": "sgsdump.reports.notebook.of_table:render",
-        "tensor": "sgsdump.reports.notebook.of_tensor:render",
-        "distribution": "sgsdump.reports.notebook.of_distribution:render",
+        "comparison": "sgsdump.reports.notebook:show_comparison",
+        "table": "sgsdump.reports.notebook:show_table",
+        "tensor": "sgsdump.reports.notebook:show_tensor",
+        "distribution": "sgsdump.reports.notebook:show_distribution",
     }
 )
 

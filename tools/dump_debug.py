@@ -29,13 +29,13 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import ValuesError
-    from sgsdump.reports.comparison.dump_debug_lines import lines
+    from sgsdump.reports.comparison.sdk import dump_debug_lines
 
     fixed, floats = open_dump(args.fixed), open_dump(args.float)
     if args.tensor is not None:
         fixed, floats = write_pair(args.tensor, (fixed, Path("fixed.txt")), (floats, Path("float.txt")))
     comparison = compare(fixed, floats, inputs=True)
-    for line in lines(comparison, fixed):
+    for line in dump_debug_lines(comparison, fixed):
         print(line)
     for left in comparison.failed:
         print(f"dump_debug.py: not compared: {left.pair.sample.name}: {left.reason}", file=sys.stderr)

@@ -69,7 +69,7 @@ ROOMS = {
             "tests/dumps/test_dump",
             "tests/dumps/test_losses",
             "tests/comparison/test_",
-            "tests/reports/hist",
+            "tests/reports/charts",
             "tests/commands/test_show",
             "tests/sidecars/test_input_text",
         ),
@@ -100,7 +100,7 @@ ROOMS = {
     ),
     "comparison": Room(
         "sgsdump/comparison",
-        ("tests/test_frozen_records.py", "tests/comparison", "tests/commands/test_compare", "tests/reports/comparison"),
+        ("tests/test_frozen_records.py", "tests/comparison", "tests/commands/test_compare", "tests/reports/test_comp"),
     ),
     "quantisation": Room(
         "sgsdump/quantisation",

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.pictures import pictures_of
     from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
-    from sgsdump.reports.tuning import advice_json, advice_table, advice_verdict
+    from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
@@ -130,10 +130,10 @@ def run(args: argparse.Namespace) -> int:
     if measurement and names and image:
         tried = trial.try_plan(names, _feeds(image, options.preprocess, model, config))
     if options.json:
-        replace_text(options.json, advice_json.render(verdicts, written, measurement, tried))
-    print(advice_table.render(verdicts))
+        replace_text(options.json, advice_json(verdicts, written, measurement, tried))
+    print(advice_table(verdicts))
     rows = comparison.rows if comparison else ()
-    print(advice_verdict.render(verdicts, written, limits, measurement, tried, rows), end="")
+    print(advice_verdict(verdicts, written, limits, measurement, tried, rows), end="")
     for word, others in RaisedInputs(analysis).beside(written).items():
         print(f"warning: {wider(word, others)}")
     if config.conv_format or config.tensor_arrays:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import Compared, PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
-    from sgsdump.reports.html.report import Report
+    from sgsdump.reports.report import Report
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.advice import MeasuredAdvice
 
@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
     from sgsdump.quantisation.fixed_model import check_that_it_runs
     from sgsdump.quantisation.pictures import disagreements
-    from sgsdump.reports.html.of_diagnosis import report_of_diagnosis
+    from sgsdump.reports.command_reports import report_of_diagnosis
+    from sgsdump.reports.report import Context
     from sgsdump.tuning.advice import advise_by_measure, measure
 
     options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
@@ -145,9 +146,11 @@ def run(args: argparse.Namespace) -> int:
             compared,
             advice,
             limits,
-            title=f"{options.model.name} in fixed point",
-            assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
-            facts=_facts(options, feeds, pairs),
+            Context(
+                f"{options.model.name} in fixed point",
+                facts=_facts(options, feeds, pairs),
+                assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
+            ),
         )
         _write(folder, report, comparison, limits)
         _write_model(folder, subject, setting.ini, advice)

@@ -71,11 +71,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
-    from sgsdump.reports.copies import Copies, drawn_values
-    from sgsdump.reports.histogram.contact_sheet import save_contact_sheets
-    from sgsdump.reports.histogram.drawing import drawing
-    from sgsdump.reports.histogram.histogram_png import save_histogram
-    from sgsdump.reports.histogram.histogram_summary import summary_lines
+    from sgsdump.reports.charts.bins import Copies, drawn_values
+    from sgsdump.reports.charts.contact_sheet import save_contact_sheets
+    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_histogram
+    from sgsdump.reports.histogram_lines import histogram_lines
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
     output = options.output
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     undrawn: list[Undrawn] = []
     copies = Copies()
     with replacing_folder(output) as folder:
-        with drawing(save_histogram) as draw:
+        with drawing_beside(save_histogram) as draw:
             counted = _distributions_on_cluster(options, dump, by_layer) if options.scheduler else None
             results = counted or distributions(dump, by_layer)
             for result in each(TERMINAL, results, "histogram", "layer", len(layers(dump))):
@@ -103,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(drawn) - len(copies.of)} pictures in {output}; begin with {begin}")
     if older:
         print(f"The older {output} is kept beside it, its date added to its name.")
-    for line in summary_lines(drawn, undrawn, list(dump.constants), len(unused - dump.constants.keys()), copies.of):
+    for line in histogram_lines(drawn, undrawn, list(dump.constants), len(unused - dump.constants.keys()), copies.of):
         print(for_terminal(line))
     for line in note_lines(options.dump, dump.notes):
         print(for_terminal(line))

@@ -250,20 +250,19 @@ def _compare_with_others(job: Job) -> bool:
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
     from sgsdump.pipeline.run_job import compare, holds
-    from sgsdump.reports.golden import csv, json
-    from sgsdump.reports.golden import log as golden_log
+    from sgsdump.reports.golden import golden_csv, golden_json, golden_lines, golden_log
 
     comparison = compare(job, TERMINAL)
     options = job.comparison
     for folder in filter(None, (options.compare_dir, options.golden_dir)):
         for name in other_inputs(job.folder, folder):
             TERMINAL.say(f"note: {folder} was run on another input {name}")
-    TERMINAL.say(golden_log.golden_lines(comparison).removesuffix("\n"))
+    TERMINAL.say(golden_lines(comparison).removesuffix("\n"))
     log = options.log or job.folder / "compare_result.log"
     texts = {
-        log: golden_log.render(comparison),
-        log.with_suffix(".csv"): csv.render(comparison),
-        log.with_suffix(".json"): json.render(comparison),
+        log: golden_log(comparison),
+        log.with_suffix(".csv"): golden_csv(comparison),
+        log.with_suffix(".json"): golden_json(comparison),
     }
     page = log.with_suffix(".html")
     with together():
@@ -291,7 +290,7 @@ def _page(job: Job) -> str:
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.reports.report import Context, report_of
 
     other = job.comparison.compare_dir
     assert other is not None
@@ -299,7 +298,7 @@ def _page(job: Job) -> str:
     comparison = compare(sample, benchmark, details=True, progress=TERMINAL)
     title = f"{job.folder.name} against {other.name}"
     facts = [("sample", str(job.folder)), ("benchmark", str(other))]
-    return render(report_of(comparison, title=title, sample=sample, benchmark=benchmark, facts=facts))
+    return render(report_of(comparison, context=Context(title, facts, sample=sample, benchmark=benchmark)))
 
 
 __all__ = ["add_arguments", "dump", "run"]

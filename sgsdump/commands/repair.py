@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.quantisation.ranges.statistics import side_ranges
-    from sgsdump.reports.tuning import repair_log
+    from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.dump_trial import Calibrated
@@ -130,9 +130,9 @@ def run(args: argparse.Namespace) -> int:
         side = side_ranges(calibration.statistics)
         repair = Repair(Calibrated(model, calibration.ranges, config, side), pictures, limits, folder, TERMINAL)
         rounds = _printed(repair, options.rounds, limits)
-        texts = [repair_log.render_round(result, limits, repair) for result in rounds]
-        tail = list(repair_log.end_lines(repair, limits))
-        _write(folder / "rounds.txt", repair_log.render(head, texts, tail))
+        texts = [render_round(result, limits, repair) for result in rounds]
+        tail = list(end_lines(repair, limits))
+        _write(folder / "rounds.txt", repair_log(head, texts, tail))
         facts = {
             "model": str(network.model),
             "quant_level": options.quant_level,
@@ -155,12 +155,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _printed(repair: Repair, most: int, limits: Thresholds) -> list[Round]:
     """The rounds, each printed when it is done."""
-    from sgsdump.reports.tuning import repair_log
+    from sgsdump.reports.repair_reports import render_round
 
     rounds = []
     for result in repair.rounds(most):
         rounds.append(result)
-        print(f"\n{repair_log.render_round(result, limits, repair)}", end="")
+        print(f"\n{render_round(result, limits, repair)}", end="")
     return rounds
 
 
@@ -169,19 +169,20 @@ def _write_results(
 ) -> None:
     """rounds.json, which begins with the facts, and report.html."""
     from sgsdump.dumps.io import open_dump
+    from sgsdump.reports.command_reports import report_of_repair
     from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_repair import report_of_repair
-    from sgsdump.reports.tuning import repair_json
+    from sgsdump.reports.repair_reports import repair_json
+    from sgsdump.reports.report import Context
 
-    _write(folder / "rounds.json", repair_json.render(facts, rounds, repair, limits))
+    _write(folder / "rounds.json", repair_json(facts, rounds, repair, limits))
     shown = [
         ("float model", facts["model"]),
         ("calibrated on", f"{facts['calibration_pictures']} pictures"),
         ("layers of", facts["debug_pictures"][0]),
     ]
     with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
-        title = f"{Path(facts['model']).name}, repaired"
-        page = report_of_repair(repair, rounds, model, sample, benchmark, limits, title=title, facts=shown)
+        context = Context(f"{Path(facts['model']).name}, repaired", shown, sample=sample, benchmark=benchmark)
+        page = report_of_repair(repair, rounds, model, limits, context)
     _write(folder / "report.html", render(page))
 
 

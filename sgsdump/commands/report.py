@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replacing
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
@@ -72,14 +72,9 @@ def run(args: argparse.Namespace) -> int:
     facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
     facts += [("ranges", str(options.ranges))] if options.ranges else []
     facts += [("pictures", str(pictures))] if pictures else []
-    report = report_of(
-        comparison,
-        title=f"{options.sample.name} against {options.benchmark.name}",
-        ranges=ranges,
-        sample=sample,
-        benchmark=benchmark,
-        facts=facts,
-    )
+    title = f"{options.sample.name} against {options.benchmark.name}"
+    context = Context(title, facts, ranges=ranges, sample=sample, benchmark=benchmark)
+    report = report_of(comparison, context=context)
     with replacing(options.output) as file:
         file.write(render(report).encode())
     for sentence in report.verdict:

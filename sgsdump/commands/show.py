@@ -162,13 +162,13 @@ def _show_operators(options: Options) -> int:
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.operator_list import list_operators
-    from sgsdump.reports.dump import operators_table
+    from sgsdump.reports.dump_tables import operators_json, operators_table, selected_operators
 
     check_outputs([options.json], [options.dump])
-    graphs = operators_table.selected(list_operators(options.dump), options.select)
+    graphs = selected_operators(list_operators(options.dump), options.select)
     if options.json:
-        replace_text(options.json, operators_table.json_document(graphs))
-    print(for_terminal(operators_table.render(graphs)), end="")
+        replace_text(options.json, operators_json(graphs))
+    print(for_terminal(operators_table(graphs)), end="")
     return 0
 
 
@@ -176,9 +176,9 @@ def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> i
     """What there is to choose from in a tree of several runs."""
     from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.reports.dump import runs_table
+    from sgsdump.reports.dump_tables import runs_table
 
-    print(for_terminal(runs_table.render(runs)), end="")
+    print(for_terminal(runs_table(runs)), end="")
     reading = options.reading
     print(for_terminal(f"{len(runs)} runs; {how_to_choose_of(options.dump, runs, reading.step, reading.rank)}"))
     for note in notes:
@@ -193,17 +193,17 @@ def _show_tensors(dump: Dump, options: Options) -> int:
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
-    from sgsdump.reports.dump import inventory_csv, inventory_json, inventory_table
+    from sgsdump.reports.dump_tables import inventory_csv, inventory_json, inventory_table
 
     chosen = {id(record) for record in selected(dump.records, options.select)}
     places = [(number, record) for number, record in enumerate(dump.records) if id(record) in chosen]
     items = list(inventory(each(TERMINAL, places, "show", "tensor", len(places))))
     if options.csv:
-        replace_text(options.csv, inventory_csv.render(items))
+        replace_text(options.csv, inventory_csv(items))
     if options.json:
-        replace_text(options.json, inventory_json.render(items, dump.notes))
+        replace_text(options.json, inventory_json(items, dump.notes))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(for_terminal(inventory_table.render(items, width)), end="")
+    print(for_terminal(inventory_table(items, width)), end="")
     among = f" of {len(dump.records)}" if options.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     for note in dump.notes:
@@ -214,7 +214,7 @@ def _show_tensors(dump: Dump, options: Options) -> int:
 def _show_values(dump: Dump, options: Options, name: str) -> int:
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal, shown
-    from sgsdump.reports.dump import tensor_values
+    from sgsdump.reports.dump_values import values_csv, values_json, values_text
     from sgsdump.tensors.slicing import viewed
 
     record, note = _find(dump, name)
@@ -233,13 +233,13 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
     array, how = _array(record, options.stored)
     part = viewed(array, options.part or "")
     if options.csv:
-        replace_text(options.csv, tensor_values.csv_table(part))
+        replace_text(options.csv, values_csv(part))
     if options.json:
-        replace_text(options.json, tensor_values.json_document(part, record.name))
+        replace_text(options.json, values_json(part, record.name))
     if options.output:
         _write_array(options.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
-    print(for_terminal(tensor_values.text(part, options.all)), end="")
+    print(for_terminal(values_text(part, options.all)), end="")
     return 0
 
 
@@ -248,16 +248,16 @@ def _show_worst(options: Options, against: Path, name: str) -> int:
     from sgsdump.comparison.worst_values import worst_values
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.reports.dump import worst_values as report
+    from sgsdump.reports.dump_values import worst_csv, worst_json, worst_text
 
     count = WORST_COUNT if options.worst is None else options.worst
     sample, benchmark = opened(options.reading, options.dump, against)
     worst = worst_values(sample, benchmark, name, count)
     if options.csv:
-        replace_text(options.csv, report.csv_table(worst))
+        replace_text(options.csv, worst_csv(worst))
     if options.json:
-        replace_text(options.json, report.json_document(worst))
-    print(for_terminal(report.text(worst)), end="")
+        replace_text(options.json, worst_json(worst))
+    print(for_terminal(worst_text(worst)), end="")
     return 0
 
 

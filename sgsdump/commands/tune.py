@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.quantisation.quant_plan import with_raised_inputs
-    from sgsdump.reports.tuning import pareto_json, pareto_table
+    from sgsdump.reports.pareto_reports import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
     from sgsdump.tuning.pareto import fixed_of, pareto, verify
@@ -198,11 +198,11 @@ def run(args: argparse.Namespace) -> int:
     result = replace(result, verified=verified)
     with together():
         if options.json:
-            replace_text(options.json, pareto_json.render(result))
+            replace_text(options.json, pareto_json(result))
         with replacing_folder(folder, keep=_is_kept) as newer:
             _write_results(options, newer, ini, result, trial, side)
             _write_report(options, newer, result, trial, taken)
-    print(pareto_table.render(result), end="")
+    print(pareto_table(result), end="")
     print_ending(result, folder, WITHOUT_BITS[options.quant_level])
     for clipped in taken.clipped:
         print(f"warning: {clipped}")
@@ -345,7 +345,8 @@ def _write_results(
     """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.quantisation.float_model import serialise
-    from sgsdump.reports.tuning import pareto_csv, pareto_json, pareto_png
+    from sgsdump.reports.charts.pareto import pareto_png
+    from sgsdump.reports.pareto_reports import pareto_csv, pareto_json
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.pareto import fixed_of, optimized, stem
@@ -365,9 +366,9 @@ def _write_results(
         if options.fixed_model:
             write(f"optimized{name}.onnx", serialise(fixed.proto))
         write(f"input_config{name}.ini", with_tensor_arrays(ini, row.tensors))
-    write("pareto.csv", pareto_csv.render(result).encode())
-    write("pareto.json", pareto_json.render(result).encode())
-    write("pareto.png", pareto_png.render(result))
+    write("pareto.csv", pareto_csv(result).encode())
+    write("pareto.json", pareto_json(result).encode())
+    write("pareto.png", pareto_png(result))
 
 
 def _write_report(options: Options, folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel) -> None:
@@ -376,8 +377,9 @@ def _write_report(options: Options, folder: Path, result: Pareto, trial: PlanTri
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, PicturePairs, each_compared, over_all
+    from sgsdump.reports.command_reports import report_of_tuning
     from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_tuning import report_of_tuning
+    from sgsdump.reports.report import Context
 
     specs = tuple(graph_inputs(trial.model.proto))
     pairs = PicturePairs(
@@ -388,7 +390,7 @@ def _write_report(options: Options, folder: Path, result: Pareto, trial: PlanTri
     facts = [("float model", str(options.network.model)), ("judged on", f"{result.effort.pictures} pictures"),
              ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
     title = f"{options.network.model.name} with the tuned INT16 convolutions"
-    report = report_of_tuning(result, compared, trial.model, trial.ranges, title=title, facts=facts)
+    report = report_of_tuning(result, compared, trial.model, Context(title, facts, ranges=trial.ranges))
     replace_text(folder / "report.html", render(report))
 
 

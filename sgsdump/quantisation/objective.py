@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.comparison.metrics import Sums, cos, ratio, rmse
+from sgsdump.comparison.metrics import Sums, cos, merged_sums, ratio, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.tensors.tensor import Values
@@ -93,8 +93,5 @@ def score(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray], m
 def total(scores: Iterable[Score]) -> Score:
     """All pictures together; at least one."""
     scores = list(scores)
-    sums = {
-        name: Sums(*(sum(column) for column in zip(*(vars(s.sums[name]).values() for s in scores))))
-        for name in scores[0].sums
-    }
+    sums = {name: merged_sums(s.sums[name] for s in scores) for name in scores[0].sums}
     return Score(sum(s.pictures for s in scores), sums, sum(s.metric for s in scores))

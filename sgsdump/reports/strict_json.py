@@ -1,4 +1,5 @@
-"""JSON that every reader takes: NaN and Inf, for which it has no number, are strings."""
+"""JSON that every reader takes: NaN and Inf, for which it has no number, are the texts "nan", "inf" and "-inf", which
+float() reads."""
 
 from __future__ import annotations
 
@@ -7,13 +8,15 @@ import math
 from typing import Any
 
 
-def text_of(document: Any) -> str:
-    return json.dumps(_strict(document), indent=2, allow_nan=False) + "\n"
+def json_text(document: Any, indent: int | None = 2) -> str:
+    """The JSON of a ``strict`` document, with a line end."""
+    return json.dumps(strict(document), indent=indent, allow_nan=False) + "\n"
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """``value`` with texts for NaN and infinity, in dicts and lists too; tuples become lists."""
     if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
+        return {key: strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -240,7 +240,7 @@ def _judged(index: int, plain: Mapping[str, Any], criteria: Criteria) -> Judged:
 def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
     scores = {
         frozenset(name for name, bit in zip(criteria.domains, key) if bit == "1"): Score(
-            score["pictures"], {name: Sums(*sums) for name, sums in score["sums"].items()}, score["metric"]
+            score["pictures"], {name: Sums.of_numbers(sums) for name, sums in score["sums"].items()}, score["metric"]
         )
         for key, score in plain.items()
     }
@@ -250,4 +250,4 @@ def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
 
 
 def _plain(score: Score) -> dict[str, Any]:
-    return {**asdict(score), "sums": {name: list(asdict(sums).values()) for name, sums in score.sums.items()}}
+    return {**asdict(score), "sums": {name: list(sums.numbers) for name, sums in score.sums.items()}}

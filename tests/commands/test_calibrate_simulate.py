@@ -174,7 +174,7 @@ def test_dequant_fixed_alone_is_refused_for_the_fixed_model_only(folder, capsys)
 )
 def test_what_the_board_does_otherwise_is_told(folder, capsys, monkeypatch, trained, given, said):
     # half of a small search's time; tests/reports and test_tune look at it
-    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+    monkeypatch.setattr("sgsdump.reports.charts.pareto.pareto_png", lambda result: b"png")
     ini = INI.replace("\ninput_formats = RGB", f"\ninput_formats = {given}")
     (folder / "input_config.ini").write_text(
         ini.replace("training_input_formats = RGB", f"training_input_formats = {trained}")

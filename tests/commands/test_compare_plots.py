@@ -11,8 +11,8 @@ from sgsdump.cli import main
 from sgsdump.commands.compare.options import options_of
 from sgsdump.commands.parser import build_parser
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.histogram import chart
-from sgsdump.reports.histogram.sheet import CELL, HEAD, MARGIN, SECTION
+from sgsdump.reports.charts import canvas
+from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, SECTION
 from sgsdump.tensors.tensor import Tensor
 
 RANDOM = np.random.default_rng(5)
@@ -52,10 +52,10 @@ def test_the_error_and_the_histograms(folder, capsys):
     page = found["histograms.png"]
     # the broken layer comes first, the shifted one next to it
     cells = [page[HEAD + SECTION :, MARGIN + CELL[0] * i : MARGIN + CELL[0] * (i + 1)][: CELL[1]] for i in range(2)]
-    framed = [(cell == chart.RED).all(axis=2).any() for cell in cells]
+    framed = [(cell == canvas.RED).all(axis=2).any() for cell in cells]
     assert framed == [True, True]
     # in the shifted layer sample and benchmark stand apart, in that order from the right
-    blue, orange = ((cells[1] == colour).all(axis=2).any(axis=0) for colour in (chart.PALE, chart.ORANGE))
+    blue, orange = ((cells[1] == colour).all(axis=2).any(axis=0) for colour in (canvas.PALE, canvas.ORANGE))
     assert np.flatnonzero(blue).max() < np.flatnonzero(orange & ~blue).max() - 50
 
 
@@ -65,7 +65,7 @@ def test_the_ranges_are_drawn(folder):
     for words in ("", " --tensor-min-max tensor_min_max.txt"):
         assert main(f"compare fixed.npz float.npz --plots out{len(words)}{words}".split()) == 0
         page = pictures(folder / f"out{len(words)}")["histograms.png"]
-        red.append((page == chart.RED).all(axis=2)[HEAD:].sum())
+        red.append((page == canvas.RED).all(axis=2)[HEAD:].sum())
     assert red[1] > red[0] + 30
 
 

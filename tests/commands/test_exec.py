@@ -228,7 +228,7 @@ def test_a_type_that_no_library_has_is_told_before_the_program_starts(tmp_path, 
         (["-er", "2", "--", "python", "started"], "not pairs of step numbers"),
         (["-config", "nowhere.json", "--", "python", "started"], "nowhere.json"),
         (["--dump-step", "1", "-er", "1,1", "--", "python", "started"], "both choose steps"),
-        (["--max-size", "much", "--", "python", "started"], "is no size; write 500M or 20G"),
+        (["--max-size", "much", "--", "python", "started"], "is not a size; write 500M or 20G"),
     ],
 )
 def test_bad_input_is_one_line_before_the_program_starts(tmp_path, infer, words, message):

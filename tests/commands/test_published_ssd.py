@@ -42,7 +42,7 @@ COMMANDS = {
 @pytest.fixture
 def ssd(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+    monkeypatch.setattr("sgsdump.reports.charts.pareto.pareto_png", lambda result: b"png")
     save(tmp_path, SSD, DETECTOR_WEIGHTS)
     Path("input_config.ini").write_text(INI)
     Path("pictures").mkdir()

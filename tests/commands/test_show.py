@@ -15,7 +15,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.inventory import inventory
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, OutputError
-from sgsdump.reports.dump import inventory_table
+from sgsdump.reports.dump_tables import inventory_table
 from sgsdump.tensors.device import to_device
 from sgsdump.tensors.slicing import viewed
 from sgsdump.tensors.statistics import merged, summarise
@@ -328,8 +328,8 @@ def test_a_narrow_terminal_gets_a_narrow_list():
         Record("out", 0, n, "MatMul", Tensor.of(f"{long}{n}", np.full(3, 1 / 3), op_type="MatMul")) for n in range(3)
     ]
     items = list(inventory(enumerate(records)))
-    whole, narrow = inventory_table.render(items), inventory_table.render(items, 80)
-    assert inventory_table.render(items, 200) == whole and f"{long}0" in whole and "MatMul" in whole
+    whole, narrow = inventory_table(items), inventory_table(items, 80)
+    assert inventory_table(items, 200) == whole and f"{long}0" in whole and "MatMul" in whole
     assert max(map(len, narrow.splitlines())) <= 80
     assert all(f"…query/matmul/{n} " in narrow or f"matmul/{n} " in narrow for n in range(3))
     assert "#0 will do" in narrow and "#0 will do" not in whole

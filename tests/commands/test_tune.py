@@ -54,7 +54,7 @@ def work(tmp_path, monkeypatch):
 @pytest.fixture
 def no_picture(monkeypatch):
     """pareto.png is half of a small search's time; tests/reports looks at it, and one test here."""
-    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+    monkeypatch.setattr("sgsdump.reports.charts.pareto.pareto_png", lambda result: b"png")
 
 
 TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input-config", "mine.ini"]

@@ -15,9 +15,8 @@ from hypothesis.extra.numpy import arrays
 from sgsdump.comparison.golden import GoldenRow, GoldenSettings, compare_files, compare_golden, diff3
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError, ValuesError
-from sgsdump.reports.golden import csv as golden_csv
-from sgsdump.reports.golden import json as golden_json
-from sgsdump.reports.golden.log import golden_lines, render
+from sgsdump.reports.golden import golden_csv, golden_json, golden_lines
+from sgsdump.reports.golden import golden_log as render
 from sgsdump.tensors.tensor import Tensor
 
 
@@ -228,19 +227,19 @@ def test_names_that_are_not_unique_are_said():
 def test_csv_and_json_hold_every_file():
     g = np.array([1.0, 2.0], np.float32)
     two = compare_files(files(a=g[:1], b=g, only=g), files(a=g, b=np.array([np.nan, 1])))
-    lines = list(csv.DictReader(io.StringIO(golden_csv.render(two))))
+    lines = list(csv.DictReader(io.StringIO(golden_csv(two))))
     assert [line["verdict"] for line in lines] == ["not comparable", "fail", "not comparable"]
     assert [line["index"] for line in lines] == ["0", "1", ""] and lines[2][
         "remark"
     ] == "only in sample, not in benchmark"
     assert (lines[1]["all_close"], lines[1]["diff2"], lines[1]["max_sw"]) == ("False", "nan", "")
-    document = json.loads(golden_json.render(two), parse_constant=lambda word: pytest.fail(word))
+    document = json.loads(golden_json(two), parse_constant=lambda word: pytest.fail(word))
     assert document["golden"] is None and not document["passes"]
     assert (document["rows"][1]["diff2"], document["rows"][1]["max_sw"]) == ("nan", None)
     assert document["not_compared"] == [{"file": "only.npy", "reason": "only in sample, not in benchmark"}]
     three = compare_files(files(a=g * 2), files(a=g * 3), files(a=g), GoldenSettings(th1=0.5))
-    (row,) = json.loads(golden_json.render(three))["rows"]
-    (line,) = csv.DictReader(io.StringIO(golden_csv.render(three)))
+    (row,) = json.loads(golden_json(three))["rows"]
+    (line,) = csv.DictReader(io.StringIO(golden_csv(three)))
     assert float(line["max_g"]) == row["max_g"] == 2.0 and line["max_passes"] == "True" and row["verdict"] == "pass"
 
 

@@ -13,7 +13,7 @@ from sgsdump.comparison.golden import compare_golden
 from sgsdump.comparison.merge import merge
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import MissingExtra
-from sgsdump.reports.tuning import pareto_csv
+from sgsdump.reports.pareto_reports import pareto_csv
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
@@ -83,7 +83,7 @@ def test_advice(pandas):
 
 def test_plans_are_those_of_the_csv(pandas):
     frame = pareto().to_pandas()
-    read = pandas.read_csv(io.StringIO(pareto_csv.render(pareto())), keep_default_na=False, na_values={"asked": ""})
+    read = pandas.read_csv(io.StringIO(pareto_csv(pareto())), keep_default_na=False, na_values={"asked": ""})
     assert list(frame.columns) == list(read.columns) and list(frame["error:prob"]) == list(read["error:prob"])
     assert list(frame["taken"]) == ["", "yes", ""] == list(read["taken"]) and frame["tensor_arrays"][1] == "a, b"
 

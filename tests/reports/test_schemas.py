@@ -12,7 +12,7 @@ from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
-from sgsdump.reports.golden import json as golden_json
+from sgsdump.reports.golden import golden_json
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
 
@@ -90,7 +90,7 @@ def test_golden_comparisons():
     three = [dump(each, Tensor.of(f"y{index}", np.ones(2))) for index, each in enumerate(x)]
     two = compare_golden(three[0], three[2])
     for found in (compare_golden(*three), two):
-        document = check("golden", golden_json.render(found))
+        document = check("golden", golden_json(found))
         assert (document["format"], document["version"]) == ("sgsdump golden comparison", 1)
 
 

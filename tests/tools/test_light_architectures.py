@@ -26,7 +26,7 @@ def test_small_networks_go_through_every_command(capsys):
 @pytest.fixture
 def no_picture(monkeypatch):
     """pareto.png is half of a small search's time; the first test draws it of every network."""
-    monkeypatch.setattr("sgsdump.reports.tuning.pareto_png.render", lambda result: b"png")
+    monkeypatch.setattr("sgsdump.reports.charts.pareto.pareto_png", lambda result: b"png")
 
 
 @pytest.mark.usefixtures("no_picture")

@@ -24,7 +24,7 @@ WIDE = Signs((0.0, 31.0))
 def row(name, rmse, rise=None):
     record = Record("out", 0, 0, "CONV_2D", Tensor.of(name, np.ones(1, np.float32)))
     made = row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), "")
-    return replace(made, rise=rmse if rise is None else rise)
+    return made.replaced(rise=rmse if rise is None else rise)
 
 
 def verdicts(signs, measurement=None, max_rmse=0.1):
@@ -44,7 +44,7 @@ def verdicts(signs, measurement=None, max_rmse=0.1):
         (replace(CALM, after=row("a.out", 0.51)), YES, "RMSE 0.510 at a.out is over 0.5"),
         (replace(CALM, after=row("a.out", 0.5)), NO, "within 30"),
         (replace(CALM, after=row("x", 0.9, rise=0.1)), MAYBE, "most of which comes from the layers before it"),
-        (replace(CALM, after=replace(row("x", 0.0), sample_nan=1, rise=float("inf"))), YES, "RMSE inf"),
+        (replace(CALM, after=row("x", 0.0).replaced(sample_nan=1, rise=float("inf"))), YES, "RMSE inf"),
         (replace(WIDE, after=row("x", 0.9, rise=0.1)), YES, "RMSE 0.900 at x is over 0.5, range 31 is over 30"),
         (replace(WIDE, row=row("a.out", 0.05), raised=True), YES, "INT16 already"),
         (replace(CALM, after=row("a.out", 0.9), raised=True), MAYBE, "INT16 already"),

@@ -1,7 +1,5 @@
 """The manual's rules on hand-made ranges and dumps."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
@@ -126,7 +124,7 @@ def test_ranges_under_the_names_of_the_sdks_tools_are_found():
 
 def row(rmse, rise):
     record = Record("out", 0, 0, "CONV_2D", Tensor.of("x", np.ones(1, np.float32)))
-    return replace(row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), ""), rise=rise)
+    return row_of(Pair(record, record, "name"), Sums(1, 1, 1, 1, rmse, rmse, 1), "").replaced(rise=rise)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def compare_watched(path: Path, step: int | None, rank: int | None) -> int:
     from sgsdump.dumps.runs import Run
     from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.dumps.watched_changes import watched_changes
-    from sgsdump.reports.dump.watched_lines import render
+    from sgsdump.reports.dump_tables import watched_lines as render
 
     runs = list_runs(path, step, rank)
     status = 0
@@ -120,7 +120,7 @@ def _conclude(
 ) -> int:
     """Write the files, print, and give the exit status; ``dumps`` are None of several runs."""
     from sgsdump.comparison.thresholds import DOCUMENTED
-    from sgsdump.reports.layers.of_comparison import table_of
+    from sgsdump.reports.layers.table import table_of
 
     given = _thresholds(options.measuring, own)
     comparison.check_layers(given)
@@ -189,8 +189,8 @@ def _compare_golden(options: Options, accepted: Path) -> int:
     from sgsdump.comparison.golden import GoldenSettings, compare_golden
     from sgsdump.dumps.dump import note_lines
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.reports.golden import csv, json
-    from sgsdump.reports.layers.of_golden import table_of
+    from sgsdump.reports.golden import golden_csv, golden_json
+    from sgsdump.reports.layers.table import golden_table_of
 
     check_files(options)
     output, paths = options.output, (options.sample, options.benchmark, accepted)
@@ -198,10 +198,10 @@ def _compare_golden(options: Options, accepted: Path) -> int:
     titles = str(options.sample), str(options.benchmark), str(accepted)
     settings = GoldenSettings(tag=options.input_tag, th1=options.measuring.th1, titles=titles)
     comparison = compare_golden(sample, benchmark, golden, settings, inputs=options.inputs, progress=TERMINAL)
-    for report, path in ((csv, output.csv), (json, output.json)):
+    for render, path in ((golden_csv, output.csv), (golden_json, output.json)):
         if path:
-            replace_text(path, report.render(comparison))
-    table = table_of(comparison)
+            replace_text(path, render(comparison))
+    table = golden_table_of(comparison)
     lines = write_tables(output, table)
     notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
     print_golden(output, comparison, table, [*lines, *notes])

@@ -74,12 +74,11 @@ def write_files(
 def write_tables(output: Output, table: LayerTable) -> list[str]:
     """The files made of any comparison's table of layers: JUnit, Markdown, the annotated model."""
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.reports.layers import junit, markdown
+    from sgsdump.reports.layers import WRITERS
 
-    if output.junit:
-        replace_text(output.junit, junit.render(table))
-    if output.markdown:
-        replace_text(output.markdown, markdown.render(table, _listing(output)))
+    for name, write in WRITERS.items():
+        if path := getattr(output, name):
+            replace_text(path, write(table, _listing(output)))
     return list(_annotated(*output.annotate, table)) if output.annotate else []
 
 
@@ -105,26 +104,23 @@ def _page(
 ) -> str:
     """The comparison as HTML."""
     from sgsdump.reports.html.document import render
-    from sgsdump.reports.html.of_comparison import report_of
+    from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    return render(
-        report_of(
-            comparison,
-            shown,
-            title=options.title,
-            ranges=read_ranges(options.reading.tensor_min_max) if options.reading.tensor_min_max else None,
-            sample=sample,
-            benchmark=benchmark,
-            facts=[("sample", str(options.sample)), ("benchmark", str(options.benchmark))],
-        )
+    context = Context(
+        options.title,
+        facts=[("sample", str(options.sample)), ("benchmark", str(options.benchmark))],
+        ranges=read_ranges(options.reading.tensor_min_max) if options.reading.tensor_min_max else {},
+        sample=sample,
+        benchmark=benchmark,
     )
+    return render(report_of(comparison, shown, context))
 
 
 def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: Thresholds) -> str:
     """Last of all files, since a folder takes its place at once."""
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.reports.plots.plots import save_plots
+    from sgsdump.reports.charts import save_plots
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     path = options.reading.tensor_min_max
@@ -158,7 +154,7 @@ def print_comparison(
     """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.comparison.verdict import verdict_lines
+    from sgsdump.reports.sentences import verdict_lines
 
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
@@ -181,8 +177,8 @@ def print_comparison(
 
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:
     """The tensors that are listed with what is not on all sides, and ``lines``."""
-    from sgsdump.reports.golden import log
-    from sgsdump.reports.terminal.window import remark_lines
+    from sgsdump.reports.golden import golden_log
+    from sgsdump.reports.sentences import reason_lines
 
     indexes = _listing(output).places(table.compared)
     if window() is not None:
@@ -191,14 +187,14 @@ def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable
         _print_fitted(
             [
                 *_few(len(indexes), len(table.compared)),
-                *remark_lines((e.name, e.remark) for e in entries if e.remark),
+                *reason_lines((e.name, e.remark) for e in entries if e.remark),
                 "",
             ]
         )
         _print_fitted(table.verdict)
-        _print_fitted(remark_lines((entry.name, entry.remark) for entry in table.left_out))
+        _print_fitted(reason_lines((entry.name, entry.remark) for entry in table.left_out))
     else:
-        print(for_terminal(log.render(comparison)), end="")
+        print(for_terminal(golden_log(comparison)), end="")
     _print_fitted(lines)
 
 
@@ -208,15 +204,14 @@ def _few(listed: int, compared: int) -> list[str]:
 
 def _remarks(rows: Iterable[Row]) -> Iterator[str]:
     """Of the rows listed, without those that the verdict tells of by itself."""
-    from sgsdump.reports.comparison.base import why
-    from sgsdump.reports.terminal.window import remark_lines
+    from sgsdump.reports.sentences import reason_lines, why
 
     remarks = ((row.name, why(row)) for row in rows if row.finite and not row.misnamed)
-    yield from remark_lines((name, remark) for name, remark in remarks if remark)
+    yield from reason_lines((name, remark) for name, remark in remarks if remark)
 
 
 def _print_table(table: LayerTable, indexes: Sequence[int]) -> None:
-    from sgsdump.reports.terminal.layer_table import render
+    from sgsdump.reports.layers.terminal import render
 
     terminal = window()
     if terminal is not None:

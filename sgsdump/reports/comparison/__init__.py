@@ -1,14 +1,15 @@
-"""The reports of a comparison, by name; ``base.py`` is the contract."""
+"""The reports of a comparison, by name: each is a function of a ``Comparison`` and its ``Thresholds`` that returns a
+text. ``schema.json`` is the JSON Schema of the one in JSON."""
 
 from sgsdump.registry import Registry
 
 REPORTS = Registry(
     "report",
     {
-        "sdk_table": "sgsdump.reports.comparison.sdk_table:render",
-        "sdk_lines": "sgsdump.reports.comparison.sdk_lines:render",
-        "verdict": "sgsdump.reports.comparison.verdict:render",
-        "csv": "sgsdump.reports.comparison.csv_table:render",
-        "json": "sgsdump.reports.comparison.json_document:render",
+        "sdk_table": "sgsdump.reports.comparison.sdk:table",
+        "sdk_lines": "sgsdump.reports.comparison.sdk:log_lines",
+        "verdict": "sgsdump.reports.sentences:verdict_text",
+        "csv": "sgsdump.reports.comparison.data:render_csv",
+        "json": "sgsdump.reports.comparison.data:render_json",
     },
 )

@@ -1,1 +1,120 @@
-"""The three-way comparison with golden, as text, CSV and JSON."""
+"""The comparison of two or three runs with golden: as the log of the SDAA dump tools, as CSV, and as JSON by
+``schema.json`` beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from sgsdump.comparison.golden import GoldenComparison, GoldenRow
+from sgsdump.reports.strict_json import json_text
+from sgsdump.reports.tables import csv_text
+
+_FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
+_PASSES = ["max_passes", "mean_passes"]
+COLUMNS = ["index", "file", "name", "verdict", "nan_inf", *_FIGURES, "tag", *_PASSES, "remark"]
+_OF_THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
+_SUMMARY = "------------------------- summary message -------------------------"
+_DIFF2 = "------------------------- diff2 list message -------------------------"
+_DIFF3 = "------------------------- diff3 list message -------------------------"
+
+
+def golden_log(comparison: GoldenComparison) -> str:
+    """``compare_result.log`` of the SDAA dump tools: ``golden_lines``, which files stand on one side only, and three
+    lists: files with NaN or Inf, files whose diff2 is past th2, and files that do not pass.
+
+    That tool stops at a pair of different shapes and says nothing of what golden alone lacks; here the first is a line
+    of its own (``index: 0 | relu.npy | not comparable: …``), the second a further line where there is such a file. Sets
+    are printed in order.
+    """
+    return golden_lines(comparison) + "".join(f"{line}\n" for line in _summary(comparison))
+
+
+def golden_lines(comparison: GoldenComparison) -> str:
+    """The log's ``index:`` lines, one for each file on every side, in the order of their names; floats in Python's
+    shortest form::
+
+        index: 0 | relu.npy | nan_inf: False | diff2: 0.0 | all_close: True | th: 1e-06
+        index: 0 | relu.npy | nan_inf: False | diff2: 0.0 | diff3_max=pass | diff3_mean=pass | diff3_max_sw: 0.0 | diff3_max_g: 0.0*10.0=0.0 | diff3_mean_sw: 0.0 | diff3_mean_g: 0.0*10.0=0.0
+    """  # noqa: E501
+    return "".join(f"{_line(index, row, comparison)}\n" for index, row in enumerate(comparison.rows))
+
+
+def golden_csv(comparison: GoldenComparison) -> str:
+    """One line per file of any side, numbers in full precision. ``verdict`` is ``pass``, ``warn``, ``fail`` or ``not
+    comparable``; files that do not stand on every side are the last and say where they are missing."""
+    three = comparison.titles[2] is not None
+    figures = ["nan_inf", *(["diff2", *_FIGURES[2:], "tag", *_PASSES] if three else ["diff2", "all_close"])]
+    lines: list[dict[str, object]] = []
+    for index, row in enumerate(comparison.rows):
+        names = ["file", "name", "verdict", *([] if row.reason else figures)]
+        facts = {name: getattr(row, name) for name in names}
+        lines.append({"index": index, "remark": row.reason or row.note} | facts)
+    unpaired = comparison.unmatched()
+    lines += [{"file": file, "verdict": "not comparable", "remark": remark} for file, remark in unpaired]
+    return csv_text(COLUMNS, lines)
+
+
+def golden_json(comparison: GoldenComparison) -> str:
+    """``settings``, ``rows`` with their verdicts, and the files of one side. What a comparison of two lacks is null."""
+    sample, benchmark, golden = comparison.titles
+    document = {
+        "format": "sgsdump golden comparison",
+        "version": 1,
+        "sample": sample,
+        "benchmark": benchmark,
+        "golden": golden,
+        "settings": {"tag": comparison.tag, "th1": comparison.th1, "th2": comparison.th2},
+        "passes": comparison.passes,
+        "rows": [_row(row, golden is not None) for row in comparison.rows],
+        "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.unmatched()],
+    }
+    return json_text(document)
+
+
+def _row(row: GoldenRow, three: bool) -> dict[str, Any]:
+    facts = asdict(row) | {"max_passes": row.max_passes, "mean_passes": row.mean_passes, "verdict": row.verdict}
+    return facts if three else facts | dict.fromkeys(_OF_THREE)
+
+
+def _line(index: int, row: GoldenRow, comparison: GoldenComparison) -> str:
+    start = f"index: {index} | {row.file} | "
+    if row.reason:
+        return f"{start}not comparable: {row.reason}"
+    start += f"nan_inf: {row.nan_inf} | diff2: {row.diff2} | "
+    if row.all_close is not None:
+        return f"{start}all_close: {row.all_close} | th: {comparison.th1}"
+    return (
+        f"{start}diff3_max={_word(row.max_passes)} | diff3_mean={_word(row.mean_passes)} | "
+        f"diff3_max_sw: {row.max_sw} | diff3_max_g: {row.max_g}*{row.tag}={row.max_g * row.tag} | "
+        f"diff3_mean_sw: {row.mean_sw} | diff3_mean_g: {row.mean_g}*{row.tag}={row.mean_g * row.tag}"
+    )
+
+
+def _summary(comparison: GoldenComparison) -> Iterator[str]:
+    sample, benchmark, golden = comparison.titles
+    rows = comparison.rows
+    if golden is not None:
+        yield f"Files only in {golden}: {_set(comparison.only_in_golden)}"
+        if comparison.not_in_golden:
+            yield f"Files not in {golden}: {_set(comparison.not_in_golden)}"
+    yield f"Common files with differences: {_set(row.file for row in rows)}"
+    yield f"Files only in {sample}: {_set(comparison.only_in_sample)}"
+    yield f"Files only in {benchmark}: {_set(comparison.only_in_benchmark)}"
+    yield _SUMMARY
+    yield f"nan_inf list: {[row.file for row in rows if row.nan_inf]}"
+    yield _DIFF2
+    yield f"diff2 list: {[row.file for row in rows if row.diff2 > comparison.th2]}"
+    yield _DIFF3
+    yield f"other list: {[row.file for row in rows if not row.passes]}"
+
+
+def _word(passes: bool) -> str:
+    return "pass" if passes else "fail"
+
+
+def _set(names: Iterable[str]) -> str:
+    """As Python prints a set, but in order."""
+    ordered = sorted(set(names))
+    return "{" + ", ".join(map(repr, ordered)) + "}" if ordered else "set()"

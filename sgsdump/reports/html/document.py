@@ -1,5 +1,5 @@
 """One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script
-that draws plain SVG, and the data as JSON.
+that draws plain SVG, and the data as JSON inside a script element.
 
 Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold. The page's own
 policy (a meta element) lets a browser run this script only, by its hash, and load nothing.
@@ -10,51 +10,76 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import math
+import json
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sgsdump.reports.bars import share
-from sgsdump.reports.html import page_data
-from sgsdump.reports.html.report import Details, Layer, LeftOut, Plan, Report, Step, Tradeoff
-from sgsdump.reports.shown import copied, left_out_title, number, shown
+import numpy as np
+
+from sgsdump.comparison.details import Details
+from sgsdump.reports.charts.bins import of_details, of_errors
+from sgsdump.reports.layers.table import Entry, bar_shares
+from sgsdump.reports.sentences import left_out_title
+from sgsdump.reports.strict_json import strict
+from sgsdump.reports.text import copied, number, shown
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["Details", "Layer", "LeftOut", "Plan", "Report", "Step", "Tradeoff", "render"]
+    from sgsdump.reports.report import Layer, Plan, Report, Tradeoff
 
 BAR = 56  # width of a table's bar
 ROOM = 9  # characters of a number that fit into a column of the usual width
-STYLES = ("page/page.css", "page/print.css")
-# In this order: what is used stands before who uses it.
+STYLES = ("palette.css", "page/page.css", "page/print.css")
+# A chart of the page is a script of its own; what is used stands before who uses it.
 SCRIPTS = (
     "data", "text", "elements", "axes", "selection", "depth", "zoom", "table",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
 )  # fmt: skip
+FIGURES = ("mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse")
+MANY_LAYERS = 200
+CHANNELS = 32
+MOST_TRIED = 3000
+MOST_SCALES = 4
+# What would end the script element, or a line of it in old readers of JSON.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def render(report: Report) -> str:
     """The HTML file's text, in pure Unicode (no lone surrogates)."""
-    style, script = "".join(map(_part, ("palette.css", *STYLES))), _script()
-    top = max((layer.rmse for layer in report.layers if math.isfinite(layer.rmse)), default=0.0)
-    expected = sum(one.expected for one in report.left_out)
+    style, script = "".join(map(_part, STYLES)), _script()
+    figures = [layer.figures for layer in report.layers]
+    expected = sum(entry.expected for entry in report.left_out)
     return _template().render(
         report=report,
-        bars=[_bar(layer.rmse, top) for layer in report.layers],
+        bars=[round(share * BAR, 1) for share in bar_shares([f.rmse for f in figures])],
         counts=Counter(layer.verdict for layer in report.layers),
-        long_numbers=any(len(number(v)) > ROOM for each in report.layers for v in (each.rmse, each.mse, each.rise)),
+        long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),
-        data=page_data.as_json(report),
+        data=_json(report),
         style=style,
         script=script,
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def document(report: Report) -> dict[str, Any]:
+    """What the script draws: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
+    texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits."""
+    indices: dict[str, int] = {}
+    for index, layer in enumerate(report.layers):
+        indices.setdefault(layer.name, index)
+    bins = 128 if len(report.layers) > MANY_LAYERS else 256
+    return {
+        "layers": [_layer(layer, indices, bins) for layer in report.layers],
+        "limits": {name: _figure(limit) for name, limit in report.limits.items()},
+        "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
+    }
 
 
 @functools.cache
@@ -82,14 +107,124 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _bar(value: float, top: float) -> float:
-    """The length of a bar for an error."""
-    return round(share(value, top) * BAR, 1)
-
-
-def _by_reason(left_out: Sequence[LeftOut]) -> dict[tuple[str, str], list[LeftOut]]:
-    """A reason that many share is given once."""
-    groups: dict[tuple[str, str], list[LeftOut]] = {}
-    for one in left_out:
-        groups.setdefault((one.reason, one.side), []).append(one)
+def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    """The entries by their reason and the side that has them, "" for both: a reason that many share is given once."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in left_out:
+        one_sided = entry.status not in ("failed", "excluded")
+        side = ("sample" if entry.sample_name else "benchmark") if one_sided else ""
+        groups.setdefault((entry.remark, side), []).append(entry)
     return groups
+
+
+def _json(report: Report) -> str:
+    """Safe inside ``<script type="application/json">``, whatever the names hold."""
+    text = json.dumps(document(report), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+def _layer(layer: Layer, indices: dict[str, int], bins: int) -> dict[str, Any]:
+    facts = layer.facts
+    scales = (facts.scale if isinstance(facts.scale, tuple) else (facts.scale,)) if facts.scale is not None else ()
+    fields = {
+        "name": shown(layer.name),
+        "op": shown(layer.op_type),
+        "index": layer.index,
+        **{name: _figure(getattr(layer.figures, name)) for name in FIGURES},
+        "rises": layer.rises,
+        "verdict": layer.verdict,
+        "note": shown(layer.note),
+        "sources": [indices[name] for name in layer.sources if name in indices],
+        "shape": None if facts.shape is None else list(facts.shape),
+        "dtype": facts.dtype,
+        "scale": [_figure(scale) for scale in scales[:MOST_SCALES]],
+        "scales": len(scales),
+        "zero": facts.zero_point,
+        "attributes": [[shown(name), shown(value)] for name, value in facts.attributes.items()],
+        "worst": shown(layer.worst_picture),
+        "details": _details(layer.details, bins) if layer.details is not None else None,
+    }
+    return {name: value for name, value in fields.items() if not (value is None or value is False or value in ("", []))}
+
+
+def _details(details: Details, most: int) -> dict[str, Any]:
+    values, errors = of_details(details, most), of_errors(details, most // 2)
+    sample, benchmark, error = values.rows
+    with np.errstate(all="ignore"):
+        mean_error = np.where(benchmark > 0, error / np.maximum(benchmark, 1), np.nan)
+    fields: dict[str, Any] = {
+        "edges": list(values.edges),
+        "sample": [_count(count) for count in sample],
+        "benchmark": [_count(count) for count in benchmark],
+        "counts": [int(details.sample.sum()), int(details.benchmark.sum())],
+        "range": None if details.low is None or details.high is None else [_figure(details.low), _figure(details.high)],
+        "errorEdges": list(errors.edges),
+        "errors": [_count(count) for count in errors.rows[0]],
+        "byValue": [0 if np.isnan(value) else _rounded(value, 3) for value in mean_error],
+        "channels": _channels(details.channels),
+        "channelCount": len(details.channels),
+    }
+    if details.heat.size:
+        fields |= _heat(details)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _channels(sums: np.ndarray) -> list[list[Any]]:
+    """Number, share of the layer's error and RMSE of the channels that have most of the error."""
+    with np.errstate(all="ignore"):
+        shares = sums[:, 0] / (sums[np.isfinite(sums[:, 0]), 0].sum() or 1.0)
+        errors = np.where(sums[:, 0] == 0, 0.0, sums[:, 0] / sums[:, 1])
+    order = np.argsort(-np.where(np.isfinite(sums[:, 0]), sums[:, 0], np.inf), kind="stable")[:CHANNELS]
+    return [[int(channel), _rounded(shares[channel], 3), _rounded(errors[channel])] for channel in order]
+
+
+def _heat(details: Details) -> dict[str, Any]:
+    """A byte per part: 0 to 254 of the largest finite one, 255 for NaN and infinity."""
+    finite = np.isfinite(details.heat)
+    top = float(details.heat[finite].max(initial=0.0))
+    scaled = np.where(finite, details.heat / top * 254 if top else 0.0, 255.0)
+    return {
+        "heat": base64.b64encode(np.rint(scaled).astype(np.uint8).tobytes()).decode(),
+        "heatShape": list(details.heat.shape),
+        "heatTop": _rounded(top),
+        "heatSize": list(details.size),
+        "heatOf": shown(details.heat_of),
+    }
+
+
+def _tradeoff(tradeoff: Tradeoff) -> dict[str, Any]:
+    tried = tradeoff.tried
+    some = tried[:: max(1, -(-len(tried) // MOST_TRIED))]
+    return {
+        "tried": [[_rounded(rate), _rounded(error)] for rate, error in some],
+        "triedCount": len(tried),
+        "envelope": [[_figure(rate), _figure(error)] for rate, error in tradeoff.envelope],
+        "plans": [_plan(plan) for plan in tradeoff.plans],
+        "taken": tradeoff.plans.index(tradeoff.taken),
+        "what": shown(tradeoff.what),
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "label": shown(plan.label),
+        "rate": _figure(plan.rate),
+        "error": _figure(plan.error),
+        "asked": _figure(plan.asked),
+        "copy": copied(plan.copy),
+    }
+
+
+def _figure(value: float | None) -> float | str | None:
+    """In full precision; NaN and infinity as texts."""
+    return None if value is None else strict(float(value))
+
+
+def _rounded(value: float, digits: int = 4) -> float | str:
+    """To so many significant digits, for what is drawn only."""
+    return strict(float(f"{value:.{digits - 1}e}"))
+
+
+def _count(value: float) -> int:
+    """To three significant digits, for what is drawn only."""
+    return int(float(f"{value:.2e}"))

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from xml.etree import ElementTree
 
-from sgsdump.reports.layers.table import Entry, LayerTable, in_a_line
-from sgsdump.reports.shown import shown
+from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, title_of
+from sgsdump.reports.text import shown
 
 CLASS = "sgsdump.compare"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 _OUTCOMES = {"failed": "error"}  # of what was not compared; the others are skipped
 
 
-def render(table: LayerTable) -> str:
-    """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``."""
+def render(table: LayerTable, listing: Listing = EVERY) -> str:
+    """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``. It has every
+    layer, whatever the listing: a server counts them."""
     cases = [_case(entry) for entry in table.entries]
     outcomes = Counter(case[0].tag for case in cases)
     counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
@@ -35,10 +36,10 @@ def render(table: LayerTable) -> str:
 
 def _case(entry: Entry) -> ElementTree.Element:
     """The test case, whose first child is the outcome (``system-out`` of a layer that passes)."""
-    place = "" if entry.op_index is None else f"{entry.op_index}."
+    number = f"{entry.number}." if entry.number else ""
     group = f"{CLASS}.{shown(entry.op_type)}" if entry.op_type else CLASS
-    case = ElementTree.Element("testcase", {"classname": group, "name": place + shown(entry.name), "time": "0"})
-    figures = shown(in_a_line(entry.figures))
+    case = ElementTree.Element("testcase", {"classname": group, "name": number + shown(entry.name), "time": "0"})
+    figures = shown(", ".join(f"{title_of(name)} {entry.text(name)}" for name in entry.figures))
     remark = shown(entry.remark)
     if entry.status != "compared":
         ElementTree.SubElement(case, _OUTCOMES.get(entry.status, "skipped"), {"message": remark})

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from sgsdump.registry import listed
-from sgsdump.reports.cells import middle_cut
-from sgsdump.reports.layers.table import Entry, LayerTable, Listing, as_text, by_reason, title_of
-from sgsdump.reports.shown import left_out_title, shown
+from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, figure_names, title_of
+from sgsdump.reports.sentences import by_reason, left_out_title
+from sgsdump.reports.text import middle_cut, shown
 
 MOST = 100
 LONGEST = 120  # of a name
@@ -25,10 +26,9 @@ _LINKS = re.compile(r"@\w|#\d|://|www\.|:\w+:|\b[0-9a-fA-F]{7,}\b")
 _MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "pass": "✅ pass"}
 
 
-def render(table: LayerTable, listing: Listing | None = None) -> str:
-    listing = listing or Listing()
-    listed = Listing(listing.sort, MOST if listing.top is None else listing.top, listing.only_bad)
-    entries = [table.compared[place] for place in listed.places(table.compared)]
+def render(table: LayerTable, listing: Listing = EVERY) -> str:
+    """The verdict, a table of the layers that are listed, and the names of those that were not compared."""
+    entries = replace(listing, top=MOST if listing.top is None else listing.top).listed(table.compared)
     lines = [f"## {text(table.title)}", "", *(f"{text(sentence)}  " for sentence in table.verdict), ""]
     lines += _table(entries)
     if len(entries) < len(table.compared):
@@ -58,25 +58,25 @@ def _table(entries: Sequence[Entry]) -> Iterator[str]:
         return
     columns = [
         ("verdict", "---", [_MARKS[entry.verdict] for entry in entries]),
-        ("#", "--:", ["" if entry.op_index is None else str(entry.op_index) for entry in entries]),
+        ("#", "--:", [entry.number for entry in entries]),
         ("layer", "---", [code(middle_cut(entry.name, LONGEST)) for entry in entries]),
         ("type", "---", [code(entry.op_type) for entry in entries]),
     ]
-    for name in dict.fromkeys(name for entry in entries for name in entry.figures):
-        texts = [text(as_text(entry.figures[name])) if name in entry.figures else "" for entry in entries]
-        columns.append((text(title_of(name)), "--:", texts))
+    columns += [
+        (text(title_of(name)), "--:", [text(entry.text(name)) for entry in entries]) for name in figure_names(entries)
+    ]
     columns.append(("remark", "---", [text(entry.remark) for entry in entries]))
     filled = [column for column in columns if any(column[2])]
     yield _row(title for title, _, _ in filled)
     yield _row(alignment for _, alignment, _ in filled)
-    yield from (_row(texts[place] for _, _, texts in filled) for place in range(len(entries)))
+    yield from (_row(texts[index] for _, _, texts in filled) for index in range(len(entries)))
     yield ""
 
 
 def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     if not entries:
         return
-    expected = sum(entry.status == "without counterpart" for entry in entries)
+    expected = sum(entry.expected for entry in entries)
     yield f"<details><summary>{left_out_title(len(entries) - expected, expected)}</summary>"
     yield ""
     for reason, names in by_reason((entry.name, entry.remark) for entry in entries).items():

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from sgsdump.models.node_notes import Note
-from sgsdump.reports.layers.table import Entry, LayerTable, as_text
-from sgsdump.reports.shown import shown
+from sgsdump.reports.layers.table import Entry, LayerTable
+from sgsdump.reports.text import shown
 
 
 def notes_of(table: LayerTable, in_model: Mapping[str, str] | None = None) -> list[Note]:
@@ -20,7 +20,7 @@ def notes_of(table: LayerTable, in_model: Mapping[str, str] | None = None) -> li
 
 
 def _note(entry: Entry, in_model: Mapping[str, str]) -> Note:
-    texts = {"verdict": entry.verdict, **{name: as_text(figure) for name, figure in entry.figures.items()}}
+    texts = {"verdict": entry.verdict, **{name: entry.text(name) for name in entry.figures}}
     texts |= {"limits": entry.limits} if entry.limits else {}
     texts |= {"remark": entry.remark} if entry.remark else {}
     rank = math.inf if math.isnan(entry.error) else entry.error if entry.status == "compared" else -1.0

@@ -1,16 +1,25 @@
-"""What the reports of layers are made of: ``LayerTable`` and its ``Entry``, and which entries are listed."""
+"""A comparison as a table of layers, whatever was compared and how: ``LayerTable`` and its ``Entry``, made of two dumps
+or of a golden comparison, and which entries are listed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sgsdump.reports.shown import number
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.golden import GoldenComparison, GoldenRow
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.dump import Record
+from sgsdump.reports.sentences import UNWRITTEN, verdict, why
+from sgsdump.reports.text import number
 
 Figure = float | int | str | bool
 Status = Literal["compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded"]
+NOT_COMPARABLE = "not comparable"
+DECADES = 5  # how much of the error a bar shows, below the largest
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class Entry:
     passes       whether it is within the limits; another tensor of the same name never is.
     figures      by the metric's name, in the order they are shown; empty for what was not compared.
     error        what entries are ranked by; infinite where NaN or Inf is among the values.
-    limits       what the figures were held against, in words.
+    limits       what the figures were compared with, in words.
     remark       on how it was compared, or why it was not.
     """
 
@@ -41,6 +50,20 @@ class Entry:
     @property
     def bad(self) -> bool:
         return self.verdict == "fail" or not self.passes
+
+    @property
+    def expected(self) -> bool:
+        """It was not compared, and the other side cannot have it."""
+        return self.status == "without counterpart"
+
+    @property
+    def number(self) -> str:
+        """The operator's place in the network, "" where it is unknown."""
+        return "" if self.op_index is None else str(self.op_index)
+
+    def text(self, figure: str) -> str:
+        """A figure as every report for people shows it, "" where the entry does not have it."""
+        return as_text(self.figures[figure]) if figure in self.figures else ""
 
 
 @dataclass(frozen=True)
@@ -77,18 +100,59 @@ class Listing:
     only_bad: bool = False
 
     def places(self, entries: Sequence[Entry]) -> list[int]:
-        """Where the listed entries stand, in the order to list them."""
-        some = [place for place, entry in enumerate(entries) if entry.bad or not self.only_bad]
-        ranked = sorted(some, key=lambda place: -_rank(entries[place]))[: self.top]
+        """The indices of the listed entries, in the order to list them."""
+        some = [index for index, entry in enumerate(entries) if entry.bad or not self.only_bad]
+        ranked = sorted(some, key=lambda index: -_rank(entries[index]))[: self.top]
         return ranked if self.sort == "worst" else sorted(ranked)
 
+    def listed(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The listed entries, in the order to list them."""
+        return [entries[index] for index in self.places(entries)]
 
-def by_reason(entries: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names under each reason, of (name, reason): one that many share is given once."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in entries:
-        groups.setdefault(reason, []).append(name)
-    return groups
+
+EVERY = Listing()
+
+
+def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title: str = "Comparison") -> LayerTable:
+    """Every layer of either dump; its first sentences are the HTML report's."""
+    compared = (_entry(row, thresholds) for row in comparison.rows)
+    return LayerTable(title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)))
+
+
+def left_out_of(comparison: Comparison) -> Iterator[Entry]:
+    """Every layer that was not compared, and why."""
+    for failed in comparison.failed:
+        yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
+    for unpaired in comparison.only_in_benchmark:
+        status: Status = "without counterpart" if unpaired.expected else "only in benchmark"
+        yield _not_compared(unpaired.record, status, unpaired.reason)
+    for unpaired in comparison.only_in_sample:
+        status = "without counterpart" if unpaired.expected else "only in sample"
+        yield _not_compared(unpaired.record, status, unpaired.reason, unpaired.record.name)
+    for name in comparison.unwritten:
+        yield Entry(name, NOT_COMPARABLE, status="excluded", remark=UNWRITTEN)
+    for name in comparison.excluded:
+        yield Entry(name, NOT_COMPARABLE, status="excluded", remark="excluded")
+
+
+def golden_table_of(comparison: GoldenComparison) -> LayerTable:
+    """The tensors of a sample and a benchmark that were judged by a third run."""
+    sample, benchmark, golden = comparison.titles
+    compared = [row for row in comparison.rows if not row.reason]
+    bad = [row for row in compared if not row.passes]
+    limits = f"{benchmark}'s error times {comparison.tag:g}" if golden else f"all_close at {comparison.th1:g}"
+    sentence = f"{len(bad)} of {len(compared)} compared tensors {'does' if len(bad) == 1 else 'do'} not pass."
+    entries = [_golden_entry(index, row, limits) for index, row in enumerate(comparison.rows)]
+    for file, reason in comparison.unmatched():
+        status: Status = "only in sample" if file in comparison.only_in_sample else "only in benchmark"
+        entries.append(Entry(file, NOT_COMPARABLE, sample_name=file, status=status, remark=reason))
+    title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
+    return LayerTable(title, (sentence,), tuple(entries))
+
+
+def figure_names(entries: Iterable[Entry]) -> list[str]:
+    """The figures that any of the entries has, in the order they are shown."""
+    return list(dict.fromkeys(name for entry in entries for name in entry.figures))
 
 
 def as_text(figure: Figure) -> str:
@@ -101,10 +165,76 @@ def title_of(figure: str) -> str:
     return figure.upper() if figure in ("rmse", "cos", "mse") else figure
 
 
-def in_a_line(figures: Mapping[str, Figure]) -> str:
-    """``RMSE 0.020000, COS 0.999800``."""
-    return ", ".join(f"{title_of(name)} {as_text(figure)}" for name, figure in figures.items())
+def bar_shares(errors: Sequence[float]) -> list[float]:
+    """The lengths of the bars of errors, of 1 for the largest finite one and for NaN and infinity; logarithmic."""
+    top = max(filter(math.isfinite, errors), default=0.0)
+    return [_bar_share(error, top) for error in errors]
+
+
+def _bar_share(error: float, top: float) -> float:
+    if not math.isfinite(error):
+        return 1.0
+    if error <= 0 or top <= 0:
+        return 0.0
+    return max(1 + math.log10(error / top) / DECADES, 0.02)
 
 
 def _rank(entry: Entry) -> float:
     return math.inf if math.isnan(entry.error) else entry.error
+
+
+def _entry(row: Row, thresholds: Thresholds) -> Entry:
+    return Entry(
+        name=row.name,
+        verdict=row.verdict(thresholds),
+        op_type=row.op_type,
+        op_index=row.op_index,
+        sample_name=row.sample_name,
+        figures=_figures(row),
+        error=row.error,
+        limits=str(thresholds.of_layer(*row.names)),
+        remark=why(row),
+        passes=row.passes(thresholds),
+    )
+
+
+def _figures(row: Row) -> dict[str, Figure]:
+    """RMSE, COS and MSE (where there are statistics only, their largest relative error), the further metrics that were
+    asked for, a vendor's as it prints them, and of several runs the mean and the worst RMSE."""
+    main: dict[str, Figure] = {"rmse": row.rmse, "cos": row.cos, "mse": row.mse}
+    if row.statistics:
+        main = {"statistics_error": row.error}
+    over_runs: dict[str, Figure] = {}
+    if row.runs:
+        over_runs = {"mean_rmse": row.runs.mean_rmse, "worst_rmse": row.runs.worst_rmse, "worst_run": row.runs.worst}
+    return {**main, **row.extra, **{f"vendor {name}": text for name, text in row.vendor.items()}, **over_runs}
+
+
+def _not_compared(record: Record, status: Status, reason: str, sample_name: str = "") -> Entry:
+    return Entry(
+        record.name, NOT_COMPARABLE, record.op_type, record.op_index, sample_name, status=status, remark=reason
+    )
+
+
+def _golden_entry(index: int, row: GoldenRow, limits: str) -> Entry:
+    entry = Entry(row.file, row.verdict, op_index=index, sample_name=row.name)
+    if row.reason:
+        return replace(entry, status="failed", remark=row.reason)
+    # What reports call diff3, against golden: of the sample (sw) and of the benchmark (g).
+    names = ("max_sw", "max_g", "mean_sw", "mean_g", "diff2") if row.all_close is None else ("diff2", "all_close")
+    figures = {name: getattr(row, name) for name in names}
+    remark = "; ".join(filter(None, ["NaN or Inf among the values" if row.nan_inf else "", row.note]))
+    return replace(entry, figures=figures, error=_golden_error(row), limits=limits, remark=remark)
+
+
+def _golden_error(row: GoldenRow) -> float:
+    """How many times over what is allowed; without golden, diff2."""
+    if row.all_close is not None:
+        return row.diff2
+    return max(_ratio(row.max_sw, row.max_g * row.tag), _ratio(row.mean_sw, row.mean_g * row.tag))
+
+
+def _ratio(error: float, allowed: float) -> float:
+    if math.isnan(error) or math.isnan(allowed):
+        return math.inf
+    return error / allowed if allowed else math.inf if error else 0.0

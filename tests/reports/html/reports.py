@@ -4,8 +4,8 @@ import numpy as np
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.html.document import Plan, Step, Tradeoff
-from sgsdump.reports.html.of_comparison import report_of
+from sgsdump.reports.report import Context, Plan, Tradeoff, report_of
+from sgsdump.reports.sentences import Step
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 
@@ -42,10 +42,11 @@ def compared(names, broken=()):
     return compare(sample, benchmark, details=True), sample, benchmark
 
 
-def report(names, broken=(), **further):
+def report(names, broken=(), steps=None, **further):
     comparison, sample, benchmark = compared(names, broken)
     ranges = {name: Range.of(-2.0, 2.5) for name in names}
-    return report_of(comparison, ranges=ranges, sample=sample, benchmark=benchmark, **further)
+    context = Context(ranges=ranges, sample=sample, benchmark=benchmark, **further)
+    return report_of(comparison, context=context, steps=steps)
 
 
 def tradeoff():
@@ -60,4 +61,4 @@ def tradeoff():
 
 def hostile():
     steps = [Step("Paste </script><script>this", "[CONV_CONFIG]\ntensor_arrays='<b>';")]
-    return report(HOSTILE, {3}, title="<title>&", assumptions=["<i>assumed</i>"], next_steps=steps)
+    return report(HOSTILE, {3}, title="<title>&", assumptions=["<i>assumed</i>"], steps=steps)

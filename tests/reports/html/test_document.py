@@ -11,9 +11,10 @@ import pytest
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.html.document import Report, render
-from sgsdump.reports.html.of_comparison import report_of, verdict
-from sgsdump.reports.shown import number, shown
+from sgsdump.reports.html.document import render
+from sgsdump.reports.report import Context, Report, report_of
+from sgsdump.reports.sentences import verdict
+from sgsdump.reports.text import number, shown
 from sgsdump.tensors.tensor import Tensor
 
 from .reports import HOSTILE, compared, hostile, report, tradeoff
@@ -62,7 +63,7 @@ def test_nothing_is_fetched():
 
 def test_the_numbers_are_those_of_the_comparison():
     comparison, sample, benchmark = compared(["a", "b", "c"], {1})
-    layers = data_of(render(report_of(comparison, sample=sample, benchmark=benchmark)))["layers"]
+    layers = data_of(render(report_of(comparison, context=Context(sample=sample, benchmark=benchmark))))["layers"]
     for row, layer in zip(comparison.rows, layers):
         for name in ("mse", "cos", "rmse"):
             value = getattr(row, name)
@@ -98,6 +99,20 @@ def test_what_was_not_compared_is_listed_with_the_reason():
     page = render(report(["a"]))
     assert "Not compared: 1" in page and "&lt;i&gt;alone&lt;/i&gt;" in page
     assert "no output of this name in the sample" in page
+
+
+def test_the_side_that_has_a_layer_is_named():
+    def dump(name, count):
+        tensors = (Tensor.of(name, np.ones(3, np.float32)), Tensor.of("short", np.ones(count, np.float32)))
+        return Dump([Record("out", 0, i, "Conv", tensor) for i, tensor in enumerate(tensors)])
+
+    page = render(report_of(compare(dump("mine", 2), dump("yours", 3))))
+    headings = re.findall(r"<dt>(.*?) <small>1 layer(.*?)</small></dt>\n<dd><bdi>(\w+)", page)
+    assert {name: side for _, side, name in headings} == {
+        "short": "",
+        "yours": ", only in the benchmark",
+        "mine": ", only in the sample",
+    }
 
 
 def test_a_reason_of_many_layers_is_said_once():

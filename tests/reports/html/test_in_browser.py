@@ -138,7 +138,7 @@ def test_hostile_names_are_text(opened):
     page = opened(hostile())
     assert page.title == "<title>&"
     assert not page.find_elements("css selector", "img, #evil, main h1")
-    from sgsdump.reports.shown import shown
+    from sgsdump.reports.text import shown
 
     assert sorted(names(page)) == sorted(map(shown, HOSTILE))
     for row in page.find_elements("css selector", "#table tbody tr"):

@@ -11,9 +11,7 @@ from sgsdump.comparison.golden import GoldenSettings, compare_golden
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.layers import junit, markdown
-from sgsdump.reports.layers.of_comparison import table_of
-from sgsdump.reports.layers.of_golden import table_of as golden_table_of
-from sgsdump.reports.layers.table import Entry, Listing
+from sgsdump.reports.layers.table import Entry, Listing, golden_table_of, table_of
 from sgsdump.tensors.tensor import Tensor
 
 

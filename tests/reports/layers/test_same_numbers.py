@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.reports import report
 from sgsdump.reports.comparison import REPORTS
-from sgsdump.reports.html import document, of_comparison
+from sgsdump.reports.html import document
 from sgsdump.reports.layers import junit, markdown
 from sgsdump.reports.layers.node_notes import notes_of
-from sgsdump.reports.layers.of_comparison import table_of
-from sgsdump.reports.shown import number, shown
-from sgsdump.reports.terminal.layer_table import render as terminal_table
-from sgsdump.reports.terminal.window import Window
+from sgsdump.reports.layers.table import table_of
+from sgsdump.reports.layers.terminal import Window
+from sgsdump.reports.layers.terminal import render as terminal_table
+from sgsdump.reports.text import number, shown
 
 from ..hostile import NAMES, comparison
 
@@ -66,7 +67,7 @@ class Cells(HTMLParser):
 
 
 def test_html(compared, expected):
-    page = document.render(of_comparison.report_of(compared))
+    page = document.render(report.report_of(compared))
     rows = [row for row in Cells(page).rows if len(row) == 8][1:]
     found = [[rmse, cos, mse] for _, _, _, rmse, cos, mse, _, _ in rows]
     assert found == [figures[:3] for figures in expected.values()]

@@ -55,7 +55,7 @@ def test_integer_dump_compares_like_the_dequantised_one(shared):
     ranges = read_ranges(folder / "calibration/tiny_L5/tensor_min_max.txt")
     ours = sgsdump.compare(with_scales(raw, ranges), benchmark)
     theirs = sgsdump.compare(real, benchmark)
-    assert not ours.failed and [replace(row, sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
+    assert not ours.failed and [row.replaced(sample_dtype="float32") for row in ours.rows] == list(theirs.rows)
 
 
 def test_ranges_of_another_model_are_refused(shared):

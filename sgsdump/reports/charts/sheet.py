@@ -1,0 +1,164 @@
+"""Pages of many small plots under headings, each in a frame with a name above and a remark below; one upright scale for
+all of them, so that any two can be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from PIL import Image, ImageDraw
+
+from sgsdump.reports.charts import canvas
+from sgsdump.reports.charts.canvas import Panel, font, number, short
+from sgsdump.reports.text import shown
+
+Item = TypeVar("Item")
+
+PER_PAGE = 150
+MOST_BINS = 64  # of a small plot
+COLUMNS = 8
+CELL = (216, 150)
+INSET = (10, 24, 206, 110)  # the plot in a cell: left, top, right, bottom
+HEAD = 106
+SECTION = 34
+MARGIN = 12
+# The upright scale ends at all of a layer's values and begins at half a value of the largest layer, within these.
+_LEAST, _MOST_LEAST = 1e-7, 1e-2
+
+
+@dataclass(frozen=True)
+class Legend:
+    """A colour and what it stands for: a filled square, an outline or a frame."""
+
+    text: str
+    colour: canvas.Colour
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shares of a layer's values, on a logarithmic axis from ``least`` to 1."""
+
+    least: float
+
+    @classmethod
+    def of(cls, counts: Sequence[int]) -> Scale:
+        """For layers of so many values."""
+        return cls(min(max(0.5 / max(counts, default=1), _LEAST), _MOST_LEAST) if any(counts) else _MOST_LEAST)
+
+    @property
+    def lines(self) -> list[float]:
+        """Shares that have a grey line."""
+        return [10.0**-power for power in range(2, 8, 2) if 10.0**-power > 2 * self.least]
+
+    def __str__(self) -> str:
+        lines = ", ".join(f"{100 * share:g} %" for share in self.lines)
+        return "Height: share of a layer's values in each column, logarithmic, the same scale in every plot" + (
+            f" (grey lines: {lines})" if lines else ""
+        )
+
+    def panel(self, left: int, top: int, low: float, high: float, count: int) -> Panel:
+        """The plot of a cell whose corner is there."""
+        box = (left + INSET[0], top + INSET[1], left + INSET[2], top + INSET[3])
+        return Panel(*box, low, high, max(count, 1), log=True, least=max(count, 1) * self.least)
+
+
+@dataclass(frozen=True)
+class Sheet(Generic[Item]):
+    """What all pages have in common.
+
+    headings  over the items that need a look, and over the others of a page that has both.
+    draw      draws an item into the cell whose upper left corner it is given.
+    """
+
+    title: str
+    legends: Sequence[Legend]
+    scale: Scale
+    headings: tuple[str, str]
+    draw: Callable[[ImageDraw.ImageDraw, Item, int, int], None]
+
+
+def save_sheets(path: Path, sheet: Sheet[Item], first: Sequence[Item], others: Sequence[Item]) -> list[Path]:
+    """Write ``path``, and ``STEM_2.png`` … beside it past 150 items; those that need a look come first. Nothing without
+    items. Raises OSError."""
+    items = [*first, *others]
+    starts = range(0, len(items), PER_PAGE)
+    paths = []
+    for page, start in enumerate(starts, 1):
+        cut = min(max(len(first) - start, 0), PER_PAGE)
+        on_page = items[start : start + PER_PAGE]
+        title = sheet.title + (f", page {page} of {len(starts)}" if len(starts) > 1 else "")
+        sections = [(sheet.headings[0], on_page[:cut]), (sheet.headings[1] if cut else "Layers", on_page[cut:])]
+        paths.append(path if page == 1 else path.with_stem(f"{path.stem}_{page}"))
+        _draw_page(title, sheet, sections).save(paths[-1], "PNG", compress_level=1)
+    return paths
+
+
+def draw_frame(
+    draw: ImageDraw.ImageDraw, left: int, top: int, name: str, remark: str, colour: canvas.Colour | None
+) -> None:
+    """The cell's frame, coloured where it needs a look, its name and its remark."""
+    frame = (left + 3, top + 2, left + CELL[0] - 4, top + CELL[1] - 5)
+    draw.rectangle(frame, outline=colour or canvas.GRID, width=3 if colour else 1)
+    name = short(shown(name), font(12, True), CELL[0] - 22)
+    draw.text((left + 10, top + 19), name, canvas.BLACK, font(12, True), anchor="ls")
+    text = short(shown(remark), font(11), CELL[0] - 18)
+    draw.text((left + 10, top + CELL[1] - 11), text, canvas.BLACK if colour else canvas.GREY, font(11), anchor="ls")
+
+
+def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale) -> None:
+    """The grey lines below the columns, and the values at both ends of the axis."""
+    for share in scale.lines:
+        row = panel.row(share * panel.peak)
+        draw.line((panel.left, row, panel.right, row), fill=canvas.GRID)
+    draw.line((panel.left, panel.bottom, panel.right, panel.bottom), fill=canvas.GREY)
+    for column, value, anchor in ((panel.left, panel.low, "ls"), (panel.right, panel.high, "rs")):
+        draw.text((column, panel.bottom + 16), number(value, 3), canvas.GREY, font(9), anchor=anchor)
+
+
+def copies_note(copies: int) -> str:
+    """What the title says of layers that are copies of others."""
+    many = f"{copies} that only move values are" if copies > 1 else "1 that only moves values is"
+    return f" ({many} drawn once: name = numbers)" if copies else ""
+
+
+def with_copies(name: str, copies: Sequence[int]) -> str:
+    """``3. gap = 4, 7``: the numbers of the layers that hold the same values."""
+    return f"{name} = {', '.join(map(str, copies))}" if copies else name
+
+
+def _draw_page(title: str, sheet: Sheet[Item], sections: Sequence[tuple[str, Sequence[Item]]]) -> Image.Image:
+    sections = [(heading, items) for heading, items in sections if items]
+    count = sum(len(items) for _, items in sections)
+    columns = min(COLUMNS, max(4, math.ceil(math.sqrt(count))))
+    rows = sum(math.ceil(len(items) / columns) for _, items in sections)
+    height = HEAD + len(sections) * SECTION + rows * CELL[1] + MARGIN
+    image, draw = canvas.blank(columns * CELL[0] + 2 * MARGIN, height)
+    _draw_head(draw, title, sheet)
+    top = HEAD
+    for heading, items in sections:
+        heading = f"{heading} ({len(items)})"
+        draw.text((MARGIN + 4, top + 22), heading, canvas.BLACK, font(16, True), anchor="ls")
+        top += SECTION
+        for index, item in enumerate(items):
+            row, column = divmod(index, columns)
+            sheet.draw(draw, item, MARGIN + column * CELL[0], top + row * CELL[1])
+        top += math.ceil(len(items) / columns) * CELL[1]
+    return image
+
+
+def _draw_head(draw: ImageDraw.ImageDraw, title: str, sheet: Sheet[Item]) -> None:
+    draw.text((MARGIN + 4, 34), title, canvas.BLACK, font(22, True), anchor="ls")
+    left = MARGIN + 4
+    for legend in sheet.legends:
+        box = (left, 55, left + 12, 67)
+        if legend.width is None:
+            draw.rectangle(box, fill=legend.colour)
+        else:
+            draw.rectangle(box, outline=legend.colour, width=legend.width)
+        draw.text((left + 18, 66), legend.text, canvas.BLACK, font(13), anchor="ls")
+        left += 36 + int(font(13).getlength(legend.text))
+    draw.text((MARGIN + 4, 92), str(sheet.scale), canvas.GREY, font(13), anchor="ls")

@@ -1,0 +1,140 @@
+"""A comparison for programs, numbers in full precision: as CSV and as JSON. docs/formats/comparison.md tells more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.row import OverRuns, Row
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Record
+from sgsdump.reports.sentences import remark
+from sgsdump.reports.strict_json import json_text
+from sgsdump.reports.tables import csv_text
+
+_PLACE = ["op_index", "name", "io", "slot", "op_type"]
+_NUMBERS = ["count", "mse", "cos", "rmse", "rise"]
+_NOT_FINITE = ["sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf"]
+_PAIR = ["sample_name", "paired"]
+_TYPES = ["sample_dtype", "benchmark_dtype"]
+_SIGNS = ["sample_minus_inf", "benchmark_minus_inf", "odd_apart"]
+_STATISTICS = "statistics_error"
+_INTEGERS = ["differing_integers", "largest_step"]
+COLUMNS = [
+    "status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS,
+    _STATISTICS, *_INTEGERS,
+]  # fmt: skip
+FORMAT, VERSION = "sgsdump comparison", 1
+_JSON = [
+    "name", "io", "slot", "op_index", "op_type", "type_name", "sample_name", "paired", "count", "mse", "cos", "rmse",
+    *_NOT_FINITE, "note", "sources", "by_flow", "module", "origin", "rise", "misnamed", *_TYPES, "dtype_note", *_SIGNS,
+    "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "integers", "runs", "stage",
+]  # fmt: skip
+_JSON_NAMES = {"misnamed": "twin", "statistics": "figures"}  # other names in the file, which its readers know
+
+
+def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
+    """One line per layer of either dump; ``nan`` and ``inf`` as such.
+
+    ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
+    ``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics follow the
+    remark, each with how many values it left out where there are any; a vendor's as it prints them.
+    ``statistics_error`` is the largest relative error of the statistics of a layer that has nothing else. Of two runs
+    of a fixed model, ``differing_integers`` says how many integers differ, ``largest_step`` by how much at most (empty:
+    unknown). Where the rows are of several runs, ``runs`` says in how many the layer was compared, ``worst_run`` in
+    which its error is largest.
+    """
+    further = dict.fromkeys(name for row in comparison.rows for name in _further(row))
+    return csv_text([*COLUMNS, *further], _csv_lines(comparison, thresholds))
+
+
+def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
+    """``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``, ``excluded``, ``unwritten``, the dumps'
+    ``notes``, ``thresholds`` and the ``verdict``'s names, by ``schema.json`` beside this module. Each row's ``verdict``
+    is ``pass``, ``warn`` or ``fail``; what failed to be compared is not comparable."""
+    worst = comparison.worst
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "thresholds": asdict(thresholds),
+        "verdict": {
+            "worst": worst.name if worst else None,
+            "past_thresholds": [row.name for row in comparison.past(thresholds)],
+            "rises_most": [row.name for row in comparison.jumps],
+            "other_tensors": [row.name for row in comparison.suspects],
+        },
+        "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
+        "rows": [
+            _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
+            for row in comparison.rows
+        ],
+        "failed": [
+            _record(failed.pair.benchmark)
+            | {"sample_name": failed.pair.sample.name, "paired": failed.pair.how, "reason": failed.reason}
+            for failed in comparison.failed
+        ],
+        "only_in_sample": [_unpaired(u) for u in comparison.only_in_sample],
+        "only_in_benchmark": [_unpaired(u) for u in comparison.only_in_benchmark],
+        "excluded": comparison.excluded,
+        "unwritten": comparison.unwritten,
+    }
+    return json_text(document)
+
+
+def _csv_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[dict[str, object]]:
+    for row in comparison.rows:
+        line = {name: getattr(row, name) for name in [*_PLACE, *_NUMBERS, *_NOT_FINITE, *_PAIR, *_TYPES, *_SIGNS]}
+        line |= _further(row) | {"verdict": row.verdict(thresholds)}
+        line |= {_STATISTICS: row.error} if row.statistics else {}
+        if row.integers and not row.integers.unlike:
+            line |= zip(_INTEGERS, (row.integers.differing, row.integers.largest))
+        within = "yes" if row.passes(thresholds) else "no"
+        yield line | {"status": "compared", "type": row.type_name, "within": within, "remark": remark(row)}
+    for failed in comparison.failed:
+        sample = {"sample_name": failed.pair.sample.name, "paired": failed.pair.how}
+        yield _csv_record(failed.pair.benchmark, "failed", failed.reason) | sample
+    for unpaired in comparison.only_in_benchmark:
+        yield _csv_record(unpaired.record, "only in benchmark", unpaired.reason)
+    for unpaired in comparison.only_in_sample:
+        yield _csv_record(unpaired.record, "only in sample", unpaired.reason)
+
+
+def _csv_record(record: Record, status: str, reason: str) -> dict[str, object]:
+    return _record(record) | {"status": status, "remark": reason, "verdict": "not comparable"}
+
+
+def _further(row: Row) -> dict[str, object]:
+    """What was asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
+    left_out = {f"{name} left out": count for name, count in row.left_out.items()}
+    vendor = {f"vendor {name}": value for name, value in row.vendor.items()}
+    return {**row.extra, **left_out, **vendor, **(_runs(row.runs) if row.runs else {})}
+
+
+def _runs(runs: OverRuns) -> dict[str, object]:
+    means = {"mean_cos": runs.mean_cos, "mean_rmse": runs.mean_rmse}
+    worst = {"worst_run": runs.worst, "worst_cos": runs.worst_cos, "worst_rmse": runs.worst_rmse}
+    return {"runs": runs.count, **means, **worst}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """The row's facts; ``runs`` are left out where there is only one, and ``integers`` where a side has none."""
+    facts = {_JSON_NAMES.get(name, name): _plain(getattr(row, name)) for name in _JSON}
+    return {name: value for name, value in facts.items() if value is not None or name not in ("integers", "runs")}
+
+
+def _plain(value: Any) -> Any:
+    """A record or a mapping as a dict."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _unpaired(unpaired: Unpaired) -> dict[str, Any]:
+    return _record(unpaired.record) | {"reason": unpaired.reason, "expected": unpaired.expected}
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("name", "io", "slot", "op_index", "op_type")}

@@ -1,0 +1,100 @@
+"""A comparison as the SDK prints it: the table of its manual, the lines of auto_dump_debug.sh and of dump_debug.py."""
+
+from __future__ import annotations
+
+import math
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Dump
+from sgsdump.files.names import normalised
+from sgsdump.reports.sentences import remark
+from sgsdump.reports.text import shown
+
+JUMP = 1.0
+RETRIED = "as it lies"  # in the note of ``layout_match.measure`` on a pair whose layout the values decided
+MARK = "     **** OVER threshold!!!! ****"
+_WIDTHS = (40, 20, 16, 16)  # of the manual's columns, with the space after them
+
+
+def table(comparison: Comparison, thresholds: Thresholds) -> str:
+    """The table of the SDK's manual, one line per layer, in aligned columns that widen for what does not fit:
+
+    ::
+
+        3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000046    COS:0.999898    RMSE:0.014310
+
+    Names are the tensors' own with ``_`` for ``/`` and control characters as escapes. A layer that has statistics only
+    shows their largest relative error. After RMSE come further metrics and the remark on the layer.
+    """
+    further = [_further(row) for row in comparison.rows]
+    names = list(dict.fromkeys(name for values in further for name in values))
+    lines = []
+    for row, values in zip(comparison.rows, further):
+        columns = (f"{name}:{values[name]}" if name in values else "" for name in names)
+        name = shown(_layer_name(row, (row.stage or row.name).replace("/", "_")))
+        lines.append((name, f"OP_TYPE:{shown(row.op_type)}", *_figures(row), *columns, shown(remark(row))))
+    widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
+    last = len(lines[0]) - 1 if lines else 0
+    widths += [max(len(line[i]) for line in lines) + 2 for i in range(len(_WIDTHS), last)]
+    return "".join("".join(f"{c:{w}}" for c, w in zip(line, [*widths, 0])).rstrip() + "\n" for line in lines)
+
+
+def log_lines(comparison: Comparison, thresholds: Thresholds) -> str:
+    """The lines of the SDK's auto_dump_debug.sh, as in its doAnalyzeRmse_run.log; it knows no thresholds:
+
+    ::
+
+        1.relu1.xx.output0<TAB>OP: RELU  Type: float  MSE: 0.000391  COS: 0.999701  RMSE:<TAB>0.009532
+
+    A layer whose RMSE exceeds that of the line before by more than 1.0 is marked, as the script does; lines without a
+    finite RMSE are passed over, which the script takes for 0. Where only the values showed that the layouts differ, a
+    note stands in the script's place for it, ``Type: float <<…>> MSE:``.
+    """
+    lines, before = [], math.inf
+    for row in comparison.rows:
+        mark = MARK if row.rmse - before > JUMP else ""
+        note = f" <<{row.note}>> " if RETRIED in row.note else "  "
+        lines.append(
+            f"{_layer_name(row, normalised(row.stage or row.name))}\tOP: {row.op_type}  Type: {row.type_name}{note}"
+            f"MSE: {row.mse:f}  COS: {row.cos:f}  RMSE:\t{row.rmse:f}{mark}\n"
+        )
+        before = row.rmse if math.isfinite(row.rmse) else before
+    return "".join(lines)
+
+
+def dump_debug_lines(comparison: Comparison, sample: Dump) -> list[str]:
+    """The lines of the SDK's dump_debug.py, numbered as the rows' tensors first stand in the sample; names are its own:
+
+    ::
+
+        1.relu1<TAB>MSE:<TAB>0.000391<TAB>COS:<TAB>0.999701<TAB>RMSE:<TAB>0.009532
+    """
+    order: dict[str, int] = {}
+    for number, record in enumerate(sample.records):
+        order.setdefault(record.name, number)
+    rows = sorted(comparison.rows, key=lambda row: order[row.sample_name])
+    return [
+        f"{number}.{row.sample_name}\tMSE:\t{row.mse:f}\tCOS:\t{row.cos:f}\tRMSE:\t{row.rmse:f}"
+        for number, row in enumerate(rows)
+    ]
+
+
+def _layer_name(row: Row, name: str) -> str:
+    """As the SDK's script calls a row, ``3.conv1_xx.xx.output0``: the benchmark's index, name and slot. A Caffe blob is
+    called by its stage, whichever side has it."""
+    return f"{row.op_index}.{name}.xx.{row.io}put{row.slot}"
+
+
+def _figures(row: Row) -> tuple[str, str, str]:
+    if row.statistics:
+        return "MSE:-", "COS:-", f"STATISTICS:{row.error:f}"
+    return f"MSE:{row.mse:f}", f"COS:{row.cos:f}", f"RMSE:{row.rmse:f}"
+
+
+def _further(row: Row) -> dict[str, str]:
+    """The metrics that were asked for beyond the three, a vendor's as it prints them; of two of one name the vendor's
+    is prefixed."""
+    extra = {name: f"{value:.6g}" for name, value in row.extra.items()}
+    return extra | {f"vendor {name}" if name in extra else name: text for name, text in row.vendor.items()}

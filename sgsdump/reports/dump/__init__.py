@@ -1,1 +1,0 @@
-"""A dump as a list, or one tensor as text."""

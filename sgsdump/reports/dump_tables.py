@@ -1,0 +1,184 @@
+"""Lists of what a dump holds: its tensors (text, CSV, JSON), the runs of a tree, the operators of a model's graphs
+(text, JSON), the changes that a watcher saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from fnmatch import fnmatchcase
+
+from sgsdump.dumps.inventory import Item
+from sgsdump.dumps.runs import Run
+from sgsdump.dumps.watched_changes import Change, WatchedChanges
+from sgsdump.errors import ConfigError
+from sgsdump.files.escaping import shown
+from sgsdump.registry import hint
+from sgsdump.reports.strict_json import json_text
+from sgsdump.reports.tables import aligned, csv_text
+from sgsdump.reports.text import counted, shortened
+from sgsdump.sidecars.ge_proto import Graph, GraphOperator
+from sgsdump.tensors.statistics import Statistics
+
+CSV_COLUMNS = [
+    *(field.name for field in fields(Item) if field.name != "statistics"),
+    *(field.name for field in fields(Statistics)),
+]
+LONGEST = 100  # of a cell of the operators' table
+_COLUMNS = "# io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
+_LEFT = frozenset("io name shape dtype layout scale op".split())
+_MARKS = {"stored": "s", "padded": "p", "dump": "d"}
+_LEGEND = {
+    "stored": "s: statistics of the stored integers, whose true scale the dump does not tell",
+    "padded": "p: statistics with the padding of a device's layout, whose original shape the dump does not tell",
+    "dump": "d: statistics as the run dumped them, without values",
+}
+_NAME, _OP = _COLUMNS.index("name"), _COLUMNS.index("op")
+_SHORTEST = 20
+_MOST_SATURATED = 3
+_FITTED = "made to fit: #0 will do for the first name, --csv has all of every line"
+
+
+def inventory_table(items: Sequence[Item], width: int | None = None) -> str:
+    """A line per tensor, and below them notes on some. On a terminal of fewer columns than it needs, ``width``, it has
+    no operator types and original shapes, statistics of four digits, and names without their middles."""
+    rows, gap = [_COLUMNS, *(_cells(item, 6) for item in items)], "  "
+    kept = [i for i, title in enumerate(_COLUMNS) if title in ("#", "name") or any(row[i] for row in rows[1:])]
+    fits = width is None or _table_width(rows, kept, gap) <= width
+    if width is not None and not fits:
+        gap, kept = " ", [i for i in kept if i != _OP]
+        rows = [_COLUMNS, *(_cells(replace(item, origin=""), 4) for item in items)]
+        room = max(_SHORTEST, width - _table_width(rows, kept, gap) + max(len(row[_NAME]) for row in rows))
+        rows = [[*row[:_NAME], shortened(row[_NAME], room), *row[_NAME + 1 :]] for row in rows]
+    right = [column for column, i in enumerate(kept) if _COLUMNS[i] not in _LEFT]
+    lines = aligned([[row[i] for i in kept] for row in rows], right, gap)
+    lines += [] if fits else [_FITTED]
+    lines += [text for of, text in _LEGEND.items() if any(item.of == of for item in items)]
+    lines += _saturated([item.name for item in items if item.saturated])
+    lines += [f"{shown(item.name)}: {item.reason}" for item in items if not item.of]
+    return "\n".join(lines) + "\n"
+
+
+def inventory_csv(items: Sequence[Item]) -> str:
+    """A line per tensor, numbers in full precision; unknown statistics are empty cells, shapes are ``1x2x3``."""
+    rows = []
+    for item in items:
+        row = asdict(item)
+        row |= row.pop("statistics")
+        row["shape"] = "" if item.shape is None else "x".join(map(str, item.shape))
+        rows.append(row | {name: "yes" if row[name] else "no" for name in ("constant", "damaged", "saturated")})
+    return csv_text(CSV_COLUMNS, rows)
+
+
+def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
+    """``tensors``, an object each with its statistics (``figures``), and the dump's ``notes``."""
+    tensors = [{"figures" if key == "statistics" else key: value for key, value in asdict(i).items()} for i in items]
+    return json_text({"tensors": tensors, "notes": list(notes)})
+
+
+def runs_table(runs: Sequence[Run]) -> str:
+    """A line per run: step, rank, graph, and the folder below the tree."""
+    rows = [("step", "rank", "graph", "folder")]
+    for run in runs:
+        step, rank = ("-" if number is None else str(number) for number in (run.step, run.rank))
+        rows.append((step, rank, shown(run.graph) or "-", shown(run.place)))
+    return "".join(f"{line}\n" for line in aligned(rows))
+
+
+def selected_operators(graphs: Sequence[Graph], patterns: Sequence[str]) -> list[Graph]:
+    """The graphs with the operators whose names fit one of the patterns. Raises ConfigError for one that fits none."""
+    names = [operator.name for graph in graphs for operator in graph.operators]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"no operator fits {pattern!r}{hint(pattern, names)}")
+    if not patterns:
+        return list(graphs)
+
+    def fits(operator: GraphOperator) -> bool:
+        return any(fnmatchcase(operator.name, pattern) for pattern in patterns)
+
+    return [replace(graph, operators=tuple(filter(fits, graph.operators))) for graph in graphs]
+
+
+def operators_table(graphs: Sequence[Graph]) -> str:
+    """A line per operator, under the name of its graph."""
+    parts = []
+    for graph in graphs:
+        rows = [("name", "type", "inputs", "attributes"), *map(_operator_cells, graph.operators)]
+        parts += [f"graph {shown(graph.name)}, {counted(len(graph.operators), 'operator')}", *aligned(rows), ""]
+    return "\n".join(parts)
+
+
+def operators_json(graphs: Sequence[Graph]) -> str:
+    document = [
+        {
+            "graph": graph.name,
+            "operators": [
+                {"name": op.name, "type": op.op_type, "inputs": op.inputs, "attributes": dict(op.attributes)}
+                for op in graph.operators
+            ],
+        }
+        for graph in graphs
+    ]
+    return json_text(document, indent=1)
+
+
+def watched_lines(watched: WatchedChanges) -> str:
+    """What changed the outputs that a watcher took: a line for each change."""
+    lines = [_change_line(change) for change in watched.changes]
+    numbers = f"{counted(watched.outputs, 'output')} watched, looked at {watched.looks} times"
+    if watched.first is None:
+        return f"No watched output was changed by a listed operator ({numbers}).\n"
+    lines.append(f"Watched outputs were changed {len(lines)} times ({numbers}).")
+    lines.append(f"The first to change one is {shown(watched.first.operator)}: {shown(watched.first.name)}.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _cells(item: Item, digits: int) -> list[str]:
+    statistics = item.statistics
+    numbers = (statistics.min, statistics.max, statistics.mean, statistics.l2norm)
+    counts = (statistics.nan, statistics.positive_inf, statistics.negative_inf)
+    return [
+        f"{item.number}{_MARKS.get(item.of, '')}",
+        "const" if item.constant else item.io,
+        shown(item.name),
+        "" if item.shape is None else "x".join(map(str, item.shape)) or "scalar",
+        f"{item.dtype} ({item.quantised})" if item.quantised not in ("", item.dtype) else item.dtype,
+        f"{item.layout} of {item.origin}" if item.origin else item.layout,
+        item.scale,
+        "" if item.zero_point is None else str(item.zero_point),
+        item.op,
+        *("" if value is None else f"{value:.{digits}g}" for value in numbers),
+        *("" if not count else f"{count}" for count in counts),
+    ]
+
+
+def _table_width(rows: Sequence[Sequence[str]], kept: Sequence[int], gap: str) -> int:
+    return sum(max(len(row[i]) for row in rows) for i in kept) + len(gap) * (len(kept) - 1)
+
+
+def _saturated(names: Sequence[str]) -> list[str]:
+    """A line on the float16 tensors that reach the end of what the type holds."""
+    if not names:
+        return []
+    more = f", … ({len(names)})" if len(names) > _MOST_SATURATED else ""
+    first = ", ".join(map(shown, names[:_MOST_SATURATED]))
+    return [f"at ±65504, the largest float16, so probably saturated: {first}{more}"]
+
+
+def _operator_cells(operator: GraphOperator) -> tuple[str, ...]:
+    attributes = " ".join(f"{name}={_attribute(value)}" for name, value in operator.attributes)
+    cells = map(shown, (operator.name, operator.op_type, ", ".join(operator.inputs), attributes))
+    return tuple(cell if len(cell) <= LONGEST else f"{cell[: LONGEST - 1]}…" for cell in cells)
+
+
+def _attribute(value: object) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _change_line(change: Change) -> str:
+    how = "its statistics differ"
+    if change.total:
+        largest = "" if change.largest is None else f", largest difference {change.largest:.6g}"
+        how = f"{change.values} of {change.total} values differ{largest}"
+    who = f"{shown(change.operator)} ({shown(change.op_type)})"
+    return f"{shown(change.name)} changed when {who} had run, not yet after {shown(change.unchanged)}: {how}"

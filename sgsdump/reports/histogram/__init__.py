@@ -1,1 +1,0 @@
-"""Pictures of each layer's values against its calibrated range."""

@@ -1,0 +1,91 @@
+"""The findings of a network's histograms, as lines of text that suggest what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
+from sgsdump.files.escaping import shown
+from sgsdump.registry import listed
+
+MOST_NAMES = 8
+MOST_LINES = 20
+NONE: Mapping[int, int] = MappingProxyType({})
+
+
+def histogram_lines(
+    layers: Sequence[Distribution],
+    undrawn: Sequence[Undrawn],
+    constants: Sequence[str],
+    unused_ranges: int,
+    copies: Mapping[int, int] = NONE,
+) -> Iterator[str]:
+    """Layers in trouble one to a line, worst first; the rest by name.
+
+    unused_ranges  how many ranges are of no layer.
+    copies         the index of a layer that is not drawn -> the index of the layer it is a copy of.
+    """
+    of = [f"{layers[copy].name} of {layers[original].name}" for copy, original in copies.items()]
+    layers = [layer for index, layer in enumerate(layers) if index not in copies]
+    wasteful = sorted((layer for layer in layers if layer.wasteful), key=lambda layer: layer.levels or 0)
+    clipped = sorted(
+        (layer for layer in layers if layer.clipped), key=lambda layer: -layer.outside / layer.stats.finite
+    )
+    broken = [layer for layer in layers if layer.broken]
+    yield from _section(
+        f"Range wider than {WIDE:g}, 99 % of the values in less than a quarter of it "
+        "(INT16 input for the convolution that reads the layer?)",
+        wasteful,
+        lambda layer: f"{layer.levels} of {LEVELS} levels, 99 % in {_span(layer.central)}, range {_limits(layer)}",
+    )
+    yield from _section(
+        "Clipped: more than 1 % of the values outside the range, or one far outside (calibrate on such pictures too?)",
+        clipped,
+        lambda layer: (
+            f"{layer.outside:,} of {layer.stats.finite:,} outside, "
+            f"values {_span(layer.stats.span)}, range {_limits(layer)}"
+        ),
+    )
+    yield from _section(
+        "NaN, Inf or empty",
+        broken,
+        lambda layer: f"{layer.stats.nan:,} NaN and {layer.stats.inf:,} Inf of {layer.stats.count:,} values",
+    )
+    if not (wasteful or clipped or broken):
+        yield "No layer is clipped, wasteful of its range, or holds NaN or Inf."
+    slightly = [layer.name for layer in layers if layer.outside and not layer.clipped]
+    yield from _names("A few values outside the range, as other pictures than the calibrated ones have", slightly)
+    yield from _names("Without a range, drawn without red lines", [la.name for la in layers if la.limits is None])
+    yield from _names("Copies of another layer's values in other order or shape, drawn once", of)
+    for layer in undrawn:
+        yield f"Not drawn: {layer.reason}"
+    yield from _names("Constants, skipped", constants)
+    if unused_ranges:
+        yield f"Ranges of no layer in this dump: {unused_ranges}"
+
+
+def _section(title: str, layers: Sequence[Distribution], describe: Callable[[Distribution], str]) -> Iterator[str]:
+    if not layers:
+        return
+    yield f"{title} ({len(layers)}):"
+    names = [f"{layer.index}. {shown(layer.name)}" for layer in layers]
+    width = min(max(map(len, names)), 48)
+    for name, layer in zip(names[:MOST_LINES], layers):
+        yield f"  {name:<{width}}  {describe(layer)}"
+    if len(layers) > MOST_LINES:
+        yield f"  and {len(layers) - MOST_LINES} more, see the overview"
+
+
+def _names(title: str, names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        return
+    yield f"{title} ({len(names)}): {listed(names, MOST_NAMES, shown)}"
+
+
+def _limits(layer: Distribution) -> str:
+    return _span(layer.limits) if layer.limits else "unknown"
+
+
+def _span(span: tuple[float, float]) -> str:
+    return f"{span[0]:.4g} to {span[1]:.4g}"

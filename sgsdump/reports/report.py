@@ -1,0 +1,273 @@
+"""The record that the page and the charts of a comparison are made of: ``Report`` and its parts; ``report_of`` fills
+them, ``html.document.render`` makes the page, ``charts`` the pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.details import Details
+from sgsdump.comparison.distribution import pair_ranges
+from sgsdump.comparison.metrics import sqnr
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.dump import Dump
+from sgsdump.reports.layers.table import Entry, left_out_of
+from sgsdump.reports.sentences import Step, next_steps, trouble, verdict, why
+from sgsdump.tensors.tensor import Quant, TensorInfo
+from sgsdump.tensors.types import Range
+
+BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its tensor is a stage of
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a report tells besides the comparison.
+
+    facts        (what, value) of the run: files, pictures, versions.
+    assumptions  what had to be assumed; shown first.
+    ranges       calibrated ranges by tensor name.
+    sample       the dumps, for shapes, scales and data flow; ``benchmark`` likewise.
+    attributes   of each layer's operator, as text by name (``attributes_of``).
+    """
+
+    title: str = "Where accuracy is lost"
+    facts: Sequence[tuple[str, str]] = ()
+    assumptions: Sequence[str] = ()
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    sample: Dump | None = None
+    benchmark: Dump | None = None
+    attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+PLAIN = Context()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The numbers of a layer, as in ``comparison.row.Row``, NaN and infinity among them.
+
+    sqnr       in dB.
+    rise       rmse less the highest rmse among the sources.
+    own_error  measured: the rmse with this layer's convolution alone quantised, and ``inherited`` that with all others
+               quantised; None where it was not measured.
+    mean_rmse  over all pictures; None for one picture.
+    """
+
+    mse: float
+    cos: float
+    rmse: float
+    sqnr: float
+    rise: float = 0.0
+    own_error: float | None = None
+    inherited: float | None = None
+    mean_rmse: float | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a layer's tensor.
+
+    shape       None where it is not known.
+    scale       of the quantised sample; None where there is none, several where there is one per channel.
+    attributes  of the operator, as text by name.
+    """
+
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
+    scale: float | tuple[float, ...] | None = None
+    zero_point: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One compared layer.
+
+    index          the operator's place in the net.
+    verdict        pass, warn or fail.
+    rises          the layer is among those where the error rises most (``Comparison.jumps``).
+    note           remarks on the comparison.
+    sources        names of the nearest compared layers that feed this one.
+    trouble        NaN and Inf of either side in a few words, "" for none.
+    worst_picture  the picture with the largest error, "" for one picture.
+    """
+
+    name: str
+    op_type: str
+    index: int
+    figures: Figures
+    verdict: str = "pass"
+    rises: bool = False
+    note: str = ""
+    trouble: str = ""
+    sources: tuple[str, ...] = ()
+    facts: Facts = Facts()
+    worst_picture: str = ""
+    details: Details | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan of tune: ``rate`` is bytes of the weights over those with all at 16 bits, ``error`` the outputs'."""
+
+    label: str
+    rate: float
+    error: float
+    asked: float | None = None
+    copy: str = ""
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Tune's plans: ``tried`` holds (rate, error) of every one, ``plans`` those it tells of, ``taken`` the one to take.
+
+    what  what the error is of, for the axis.
+    """
+
+    tried: tuple[tuple[float, float], ...]
+    plans: tuple[Plan, ...]
+    taken: Plan
+    what: str = "error of the outputs"
+
+    @property
+    def envelope(self) -> list[tuple[float, float]]:
+        """(rate, error) of the plans that no other beats."""
+        return lower_envelope([*self.tried, *((plan.rate, plan.error) for plan in self.plans)])
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole report.
+
+    verdict   sentences, the first two of which say it all.
+    layers    in depth order.
+    left_out  the layers that were not compared, and why.
+    limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
+    """
+
+    title: str
+    verdict: tuple[str, ...]
+    next_steps: tuple[Step, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    left_out: tuple[Entry, ...] = ()
+    tradeoff: Tradeoff | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    facts: Sequence[tuple[str, str]] = ()
+
+
+def report_of(
+    comparison: Comparison,
+    thresholds: Thresholds = DOCUMENTED,
+    context: Context = PLAIN,
+    steps: Iterable[Step] | None = None,
+) -> Report:
+    """The whole report. ``compare(…, details=True)`` gives rows that have something to show when they are selected.
+
+    steps  what to do next; None: what the comparison alone can say.
+    """
+    blobs = {name: texts[BLOB] for name, texts in context.attributes.items() if BLOB in texts}
+    return Report(
+        title=context.title,
+        verdict=verdict(comparison, thresholds, blobs),
+        next_steps=tuple(next_steps(comparison, thresholds) if steps is None else steps),
+        assumptions=tuple(context.assumptions),
+        layers=layers_of(comparison, thresholds, context),
+        left_out=tuple(left_out_of(comparison)),
+        limits=limits_of(thresholds),
+        facts=tuple(context.facts) or _notes(comparison),
+    )
+
+
+def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) -> tuple[Layer, ...]:
+    """A layer of each row, in the rows' order."""
+    jumps = {id(row) for row in comparison.jumps}
+    range_names = pair_ranges([row.names[-1] for row in comparison.rows], context.ranges)
+    layers = []
+    for row in comparison.rows:
+        limits = context.ranges.get(range_names.get(row.names[-1], ""))
+        details = row.details
+        if details is not None and limits is not None:
+            details = replace(details, low=limits.low, high=limits.high)
+        layers.append(
+            Layer(
+                row.name,
+                row.op_type,
+                row.op_index,
+                _figures(row),
+                verdict=row.verdict(thresholds),
+                rises=id(row) in jumps,
+                note=why(row),
+                trouble=trouble(row),
+                sources=row.sources,
+                facts=_facts(row, context),
+                worst_picture=row.runs.worst if row.runs else "",
+                details=details,
+            )
+        )
+    return tuple(layers)
+
+
+def limits_of(thresholds: Thresholds) -> dict[str, float]:
+    """The limits on the metrics that the charts draw."""
+    limits = {"cos": thresholds.min_cos, "rmse": thresholds.max_rmse, "mse": thresholds.max_mse}
+    limits |= {name: limit for name, limit in thresholds.further if name == "sqnr"}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def lower_envelope(plans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The plans that no other beats: (rate, error) of those with less error than every plan of the same rate or a
+    smaller one, by rising rate. Plans whose error is NaN beat none.
+
+    >>> lower_envelope([(0.5, 4.0), (0.6, 5.0), (0.7, 1.0), (0.5, 3.0)])
+    [(0.5, 3.0), (0.7, 1.0)]
+    """
+    best, least = [], math.inf
+    for rate, error in sorted(plan for plan in plans if not math.isnan(plan[1])):
+        if error < least:
+            best.append((rate, error))
+            least = error
+    return best
+
+
+def _figures(row: Row) -> Figures:
+    decibels = sqnr(row.sums) if row.sums is not None and not row.statistics else math.nan
+    mean_rmse = row.runs.mean_rmse if row.runs else None
+    return Figures(row.mse, row.cos, row.rmse, decibels, row.rise, mean_rmse=mean_rmse)
+
+
+def _facts(row: Row, context: Context) -> Facts:
+    sample, benchmark = _info(context.sample, row.sample_name), _info(context.benchmark, row.name)
+    shapes = [info.shape for info in (benchmark, sample) if info and info.shape is not None]
+    quant = sample.quant if sample else None
+    dtypes = f"{row.sample_dtype} against {row.benchmark_dtype}" if row.sample_dtype else ""
+    return Facts(
+        shape=shapes[0] if shapes else None,
+        dtype=row.sample_dtype if row.sample_dtype == row.benchmark_dtype else dtypes,
+        scale=_scale(quant),
+        zero_point=quant.zero_point if quant else None,
+        attributes=context.attributes.get(row.name, {}),
+    )
+
+
+def _info(dump: Dump | None, name: str) -> TensorInfo | None:
+    return dump[name].info if dump is not None and name in dump else None
+
+
+def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
+    if quant is None or not np.any(quant.scale):
+        return None
+    return float(quant.scale) if np.ndim(quant.scale) == 0 else tuple(float(scale) for scale in np.ravel(quant.scale))
+
+
+def _notes(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """The readers' notes."""
+    return (
+        *(("note on the sample", note) for note in comparison.sample_notes),
+        *(("note on the benchmark", note) for note in comparison.benchmark_notes),
+    )

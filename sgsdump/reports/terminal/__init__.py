@@ -1,1 +1,0 @@
-"""What people see on a terminal, as wide as its window; the commands print it."""
